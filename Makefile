@@ -1,0 +1,47 @@
+# Two commands for a newcomer: `make demo` and `make test`. Each builds .venv by itself, once.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PYTHONNOUSERSITE := 1
+
+.PHONY: help demo test test-slow lint format bench clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+# `demo` needs the core, torch and matplotlib; `test` and `lint` need everything.
+$(VENV)/.ready-demo: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[torch,figures]'
+	@touch $@
+
+$(VENV)/.ready-all: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[all]'
+	@touch $@ $(VENV)/.ready-demo
+
+demo: $(VENV)/.ready-demo  ## the main job, end to end
+	@$(BIN)/python examples/demo.py
+
+test: $(VENV)/.ready-all  ## the fast suite
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+test-slow: $(VENV)/.ready-all  ## the checks that take minutes
+	$(BIN)/python -m pytest -n 2 -m slow --timeout=3600
+
+lint: $(VENV)/.ready-all  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.ready-all  ## let ruff lay the code out
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.ready-all  ## all speed measurements (ratios, one thread)
+	@for f in benchmarks/*.py; do echo "== $$f"; $(BIN)/python $$f || exit 1; done
+
+clean:  ## remove the virtual environment and caches
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -1,0 +1,1 @@
+"""recallscope: how much can a recurrent sequence model remember, and why?"""
