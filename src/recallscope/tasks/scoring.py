@@ -1,0 +1,61 @@
+"""How many questions were answered rightly, and how sure that number is."""
+
+import math
+from dataclasses import dataclass
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from recallscope.tasks.batch import Batch
+
+
+@dataclass(frozen=True)
+class Score:
+    """Share of queries answered rightly, with its sampling error."""
+
+    accuracy: float
+    standard_error: float  # nan for a single sequence, which says nothing about how sequences differ
+    queries: int
+
+
+def score(output: Float[Tensor, "batch positions V"] | Int[Tensor, "batch positions"], batch: Batch) -> Score:
+    """Score logits or predicted tokens, given at the query positions or at every position."""
+    return accuracy(answered(output, batch))
+
+
+def answered(
+    output: Float[Tensor, "batch positions V"] | Int[Tensor, "batch positions"], batch: Batch
+) -> Bool[Tensor, "batch Q"]:
+    """Which queries are answered rightly: the predicted token, or the largest logit, is the answer.
+
+    Paper: Sec. 2 (`par:mqar-definition`).
+
+    A query with a logit that is not a number counts as wrong. Results of several batches can be concatenated
+    along `batch` before `accuracy` counts them.
+    """
+    count, Q, L = len(batch), batch.answers.shape[1], batch.tokens.shape[1]
+    if output.shape[0] != count or output.shape[1] not in (Q, L):
+        raise ValueError(
+            f"output covers {output.shape[0]} sequences at {output.shape[1]} positions, the batch has "
+            f"{count} sequences of {L} tokens with {Q} queries each. Give output at the queries, "
+            f"({count}, {Q}, ...), or at every position, ({count}, {L}, ...)."
+        )
+    if output.shape[1] == L:  # Q < L always: a context comes before the queries
+        index = batch.query_positions
+        output = output.take_along_dim(index if output.ndim == 2 else index[:, :, None], dim=1)
+    if output.ndim == 2:
+        return output == batch.answers
+    largest, predicted = output.max(dim=-1)
+    return (predicted == batch.answers) & ~largest.isnan()
+
+
+def accuracy(right: Bool[Tensor, "batch Q"]) -> Score:
+    """Mean over all queries. Those of one sequence share its facts and filler, so they err together.
+
+    The standard error therefore treats sequences, not queries, as independent: the standard deviation of the
+    sequences' means over the square root of their number. It is 0 where all score alike, as at accuracy 1.
+    """
+    n, Q = right.shape
+    means = right.double().mean(dim=1)
+    spread = float(means.std()) if n > 1 else math.nan
+    return Score(int(right.sum()) / (n * Q), spread / math.sqrt(n), n * Q)

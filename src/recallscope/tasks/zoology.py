@@ -1,0 +1,95 @@
+"""Zoology's own random stream, bit for bit: for comparing with batches drawn by its generator.
+
+Slow by nature (numpy, row by row). `draw_batch` has the same law and should be used for everything else.
+"""
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from numpy import ndarray
+
+from recallscope.specs import TaskSpec
+from recallscope.tasks.batch import Batch
+
+
+def zoology_batch(task: TaskSpec, num_examples: int, seed: int, filler_seed: int | None = None) -> Batch:
+    """The sequences zoology generates from this seed, on the CPU.
+
+    Paper: Sec. 2 (`par:mqar-definition`).
+    Departs: nothing is seeded globally. Zoology takes its random filler from torch's global stream, which its
+        seed does not set; `filler_seed` is what `torch.manual_seed` would have been given just before.
+
+    AR is MQAR at L = 4 N_f, cut to 2 N_f + 1 tokens.
+    """
+    _zoology_can_draw(task, num_examples, filler_seed)
+    V, N_f = task.vocab_size, task.num_facts
+    L = _uncut_length(task)
+
+    keys, values, slots = _rows(V, N_f, L, task.power_a, num_examples, np.random.RandomState(seed))
+    positions = 2 * N_f + 2 * slots
+    tokens = np.zeros((num_examples, L), dtype=np.int64)
+    tokens[:, 0 : 2 * N_f : 2] = keys
+    tokens[:, 1 : 2 * N_f : 2] = values
+    np.put_along_axis(tokens, positions, keys, axis=1)
+    inputs = torch.from_numpy(tokens)
+    if filler_seed is not None and task.filler == "random":
+        stream = torch.Generator().manual_seed(filler_seed)
+        inputs = torch.where(inputs == 0, torch.randint(V, inputs.shape, generator=stream), inputs)
+
+    query_positions, facts = torch.from_numpy(positions).sort(dim=1)
+    answers = torch.from_numpy(values).gather(1, facts)
+    Q = task.num_queries
+    return Batch(
+        tokens=inputs[:, : task.length].contiguous(),
+        query_positions=query_positions[:, :Q].contiguous(),
+        answers=answers[:, :Q].contiguous(),
+        keys=torch.from_numpy(keys),
+        all_values=torch.from_numpy(values)[:, None],
+    )
+
+
+def _rows(
+    V: int, N_f: int, L: int, power_a: float, num_examples: int, stream: np.random.RandomState
+) -> tuple[Int[ndarray, "n N_f"], Int[ndarray, "n N_f"], Int[ndarray, "n N_f"]]:
+    """Keys, values and query slots, in zoology's order: all rows of keys, then of values, then of slots."""
+    num_slots = (L - 2 * N_f) // 2
+    weights = power_a * np.arange(1, num_slots + 1) ** (power_a - 1)
+    weights = weights / weights.sum()  # as zoology rounds it: the stream depends on the last bit
+
+    def pick(choices: Int[ndarray, " m"], p: ndarray | None = None) -> Int[ndarray, "n N_f"]:
+        return np.stack([stream.choice(choices, N_f, replace=False, p=p) for _ in range(num_examples)])
+
+    return pick(np.arange(1, V // 2)), pick(np.arange(V // 2, V)), pick(np.arange(num_slots), weights)
+
+
+def _uncut_length(task: TaskSpec) -> int:
+    return 4 * task.num_facts if task.kind == "ar" else task.length
+
+
+def _zoology_can_draw(task: TaskSpec, num_examples: int, filler_seed: int | None) -> None:
+    if num_examples < 1:
+        raise ValueError(
+            f"num_examples={num_examples}: a batch holds at least one sequence. Use num_examples >= 1."
+        )
+    if task.kind == "repeated":
+        raise ValueError(
+            "kind='repeated' is not a task of zoology: its generator writes every key once, repeated "
+            "keys are the paper's own (App. I.2). Use draw_batch, or kind='mqar'."
+        )
+    if task.filler == "values":
+        raise ValueError(
+            "filler='values' is not a filler of zoology: its gaps hold any token, or 0. "
+            "Use draw_batch, or filler='random' or 'zero'."
+        )
+    V, L = task.vocab_size, _uncut_length(task)
+    if L >= V:
+        uncut = f" (AR is cut from L = 4 N_f = {L})" if task.kind == "ar" else ""
+        raise ValueError(
+            f"vocab_size={V} is not above the length {L}{uncut}: zoology asserts V > L. "
+            f"Use vocab_size >= {L + 2 - L % 2}, or draw_batch, which does not ask for it."
+        )
+    if task.kind == "mqar" and task.filler == "random" and filler_seed is None:
+        raise ValueError(
+            "filler='random' needs filler_seed: zoology's filler comes from torch's stream, which its seed "
+            "does not set. Give the number that torch.manual_seed was given, or use filler='zero'."
+        )

@@ -1,0 +1,19 @@
+"""Shapes are checked on every call: the hook has to be in place before the first import of the package."""
+
+from jaxtyping import install_import_hook
+
+CHECKED = ("tasks", "ops", "models", "circuits", "train", "interp")
+install_import_hook([f"recallscope.{name}" for name in CHECKED], "beartype.beartype")
+
+import pytest  # noqa: E402
+import torch  # noqa: E402
+from hypothesis import settings  # noqa: E402
+
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.load_profile("repeatable")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    """Results and times that do not depend on how many cores the machine has."""
+    torch.set_num_threads(1)

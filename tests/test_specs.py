@@ -1,0 +1,161 @@
+"""Specs: what they accept, what they refuse and how they say so, and that their name is their content."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from recallscope.records import RecordError, RunRecord, parse_record
+from recallscope.specs import FullSpec, LinearSpec, MultiHeadSpec, RunSpec, TaskSpec, TrainSpec
+
+
+def run_spec(**changes):
+    fields = {"task": TaskSpec(vocab_size=512, num_facts=16), "model": LinearSpec(embed_dim=32, state_dim=16), "seed": 3}
+    return RunSpec(**(fields | changes))
+
+
+def test_lengths_follow_from_the_facts():
+    assert TaskSpec(vocab_size=512, num_facts=16).length == 64
+    assert TaskSpec(kind="ar", vocab_size=512, num_facts=16).length == 33
+    assert TaskSpec(kind="repeated", vocab_size=512, num_facts=10, key_repeats=5).length == 120
+    assert TaskSpec(vocab_size=512, num_facts=16) == TaskSpec(vocab_size=512, num_facts=16, length=64)
+
+
+def test_derived_numbers():
+    task = TaskSpec(kind="repeated", vocab_size=512, num_facts=10, key_repeats=3, length=128)
+    assert (task.num_keys, task.num_values, task.context_length, task.num_slots, task.num_queries) == (256, 256, 60, 34, 10)
+    assert TaskSpec(kind="ar", vocab_size=64, num_facts=4).num_queries == 1
+    deep = LinearSpec(embed_dim=64, state_dim=6, num_layers=2)
+    assert (deep.residual, deep.inner_dim, deep.effective_state, deep.state_entries) == (True, 128, 12, 2 * 128 * 6)
+    assert not LinearSpec(embed_dim=64, state_dim=6).residual
+    assert MultiHeadSpec(embed_dim=60, state_dim=4, num_heads=6, head_pattern="MVA").head_dim == 20
+    assert FullSpec(embed_dim=64, state_dim=16).state_entries == 128 * 16
+    assert TrainSpec().total_steps == 2000
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"vocab_size": 511, "num_facts": 16}, ["511", "odd", "512"]),
+        ({"vocab_size": 32, "num_facts": 16}, ["16 distinct keys", "15", "34"]),
+        ({"vocab_size": 512, "num_facts": 16, "length": 62}, ["62", "64"]),
+        ({"vocab_size": 512, "num_facts": 16, "length": 65}, ["65", "odd"]),
+        ({"vocab_size": 512, "num_facts": 16, "kind": "ar", "length": 64}, ["64", "33"]),
+        ({"vocab_size": 512, "num_facts": 16, "key_repeats": 2}, ["key_repeats=2", "repeated"]),
+        ({"vocab_size": 512, "num_facts": 10, "kind": "repeated", "key_repeats": 5, "length": 118}, ["118", "120"]),
+    ],
+)
+def test_a_task_that_cannot_be_drawn_is_refused_with_the_way_out(fields, words):
+    with pytest.raises(ValidationError) as caught:
+        TaskSpec(**fields)
+    for word in words:
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("bad", [0, -1, 1.5, "512", True, None, 10**10, float("nan")])
+def test_sizes_are_whole_positive_numbers(bad):
+    with pytest.raises(ValidationError):
+        TaskSpec(vocab_size=bad, num_facts=1)
+
+
+def test_unknown_fields_and_changes_are_refused():
+    with pytest.raises(ValidationError, match="vocabsize"):
+        TaskSpec(vocab_size=64, num_facts=4, vocabsize=3)
+    with pytest.raises(ValidationError, match="frozen"):
+        TaskSpec(vocab_size=64, num_facts=4).num_facts = 5
+    with pytest.raises(ValidationError, match="does not divide"):
+        MultiHeadSpec(embed_dim=60, state_dim=4, num_heads=7, head_pattern="MVA")
+    with pytest.raises(ValidationError):
+        LinearSpec.model_validate({"kind": "full", "embed_dim": 4, "state_dim": 4})
+
+
+def shuffled(value, flip):
+    if isinstance(value, dict):
+        return {k: shuffled(v, flip) for k, v in sorted(value.items(), reverse=flip)}
+    return value
+
+
+def test_the_hash_is_the_content_not_the_order_of_fields():
+    spec = run_spec()
+    data = json.loads(spec.model_dump_json())
+    for flip in (False, True):
+        again = RunSpec.model_validate_json(json.dumps(shuffled(data, flip)))
+        assert again == spec
+        assert again.content_hash() == spec.content_hash()
+
+
+def test_the_hash_is_stable_across_processes_and_versions_of_this_file():
+    """A literal: if it changes, every store out there forgets its runs. Change it only with a migration."""
+    spec = run_spec()
+    assert spec.content_hash() == "1d44947afd67f589125d462e"
+    code = (
+        "from recallscope.specs import *; print(RunSpec(seed=3, model=LinearSpec(state_dim=16, embed_dim=32), "
+        "task=TaskSpec(num_facts=16, vocab_size=512)).content_hash())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONHASHSEED": "7"}, check=True)
+    assert done.stdout.strip() == spec.content_hash()
+
+
+def test_every_field_changes_the_hash():
+    spec = run_spec()
+    others = [
+        run_spec(seed=4),
+        run_spec(task=TaskSpec(vocab_size=512, num_facts=15)),
+        run_spec(task=TaskSpec(vocab_size=512, num_facts=16, filler="zero")),
+        run_spec(model=LinearSpec(embed_dim=32, state_dim=16, residual=True)),
+        run_spec(model=FullSpec(embed_dim=32, state_dim=16)),
+        run_spec(train=TrainSpec(batch_size=32)),
+    ]
+    assert len({s.content_hash() for s in [spec, *others]}) == 1 + len(others)
+
+
+@given(st.integers(1, 40), st.integers(0, 30), st.sampled_from(["ar", "mqar", "repeated"]), st.integers(1, 4), st.integers(0, 9))
+def test_valid_tasks_survive_json(N_f, extra_vocab, kind, N_k, extra_slots):
+    N_k = N_k if kind == "repeated" else 1
+    length = None if kind == "ar" else 2 * N_f * (N_k + 1) + 2 * extra_slots
+    task = TaskSpec(kind=kind, vocab_size=2 * (N_f + 1 + extra_vocab), num_facts=N_f, key_repeats=N_k, length=length)
+    assert TaskSpec.model_validate_json(task.model_dump_json()) == task
+    assert task.num_slots >= task.num_queries
+
+
+def record(**changes):
+    spec = run_spec()
+    fields = {
+        "run": spec.content_hash(), "spec": spec, "test_accuracy": 0.5, "val_accuracy": 0.5, "test_queries": 10,
+        "best_step": 5, "steps": 10, "seconds": 1.0,
+    }  # fmt: skip
+    return RunRecord(**(fields | changes))
+
+
+def test_records_survive_json():
+    assert parse_record(record().model_dump_json()) == record()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "not JSON"),
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("[]", "list"),
+        ("{}", "schema_version"),
+        ('{"schema_version": true}', "schema_version"),
+        ('{"schema_version": 999}', "newer"),
+        ('{"schema_version": 1}', "fault"),
+        (b"\xff\xfe", "not JSON"),
+    ],
+)
+def test_what_is_no_record_is_named_as_such(text, words):
+    with pytest.raises(RecordError, match=words):
+        parse_record(text)
+
+
+def test_a_record_of_another_spec_is_refused():
+    data = json.loads(record().model_dump_json())
+    data["spec"]["seed"] = 99
+    with pytest.raises(RecordError, match="content hash"):
+        parse_record(json.dumps(data))
