@@ -14,7 +14,11 @@ from recallscope.specs import FullSpec, LinearSpec, MultiHeadSpec, RunSpec, Task
 
 
 def run_spec(**changes):
-    fields = {"task": TaskSpec(vocab_size=512, num_facts=16), "model": LinearSpec(embed_dim=32, state_dim=16), "seed": 3}
+    fields = {
+        "task": TaskSpec(vocab_size=512, num_facts=16),
+        "model": LinearSpec(embed_dim=32, state_dim=16),
+        "seed": 3,
+    }
     return RunSpec(**(fields | changes))
 
 
@@ -27,10 +31,21 @@ def test_lengths_follow_from_the_facts():
 
 def test_derived_numbers():
     task = TaskSpec(kind="repeated", vocab_size=512, num_facts=10, key_repeats=3, length=128)
-    assert (task.num_keys, task.num_values, task.context_length, task.num_slots, task.num_queries) == (256, 256, 60, 34, 10)
+    assert (task.num_keys, task.num_values, task.context_length, task.num_slots, task.num_queries) == (
+        256,
+        256,
+        60,
+        34,
+        10,
+    )
     assert TaskSpec(kind="ar", vocab_size=64, num_facts=4).num_queries == 1
     deep = LinearSpec(embed_dim=64, state_dim=6, num_layers=2)
-    assert (deep.residual, deep.inner_dim, deep.effective_state, deep.state_entries) == (True, 128, 12, 2 * 128 * 6)
+    assert (deep.residual, deep.inner_dim, deep.effective_state, deep.state_entries) == (
+        True,
+        128,
+        12,
+        2 * 128 * 6,
+    )
     assert not LinearSpec(embed_dim=64, state_dim=6).residual
     assert MultiHeadSpec(embed_dim=60, state_dim=4, num_heads=6, head_pattern="MVA").head_dim == 20
     assert FullSpec(embed_dim=64, state_dim=16).state_entries == 128 * 16
@@ -46,7 +61,10 @@ def test_derived_numbers():
         ({"vocab_size": 512, "num_facts": 16, "length": 65}, ["65", "odd"]),
         ({"vocab_size": 512, "num_facts": 16, "kind": "ar", "length": 64}, ["64", "33"]),
         ({"vocab_size": 512, "num_facts": 16, "key_repeats": 2}, ["key_repeats=2", "repeated"]),
-        ({"vocab_size": 512, "num_facts": 10, "kind": "repeated", "key_repeats": 5, "length": 118}, ["118", "120"]),
+        (
+            {"vocab_size": 512, "num_facts": 10, "kind": "repeated", "key_repeats": 5, "length": 118},
+            ["118", "120"],
+        ),
     ],
 )
 def test_a_task_that_cannot_be_drawn_is_refused_with_the_way_out(fields, words):
@@ -96,7 +114,9 @@ def test_the_hash_is_stable_across_processes_and_versions_of_this_file():
         "from recallscope.specs import *; print(RunSpec(seed=3, model=LinearSpec(state_dim=16, embed_dim=32), "
         "task=TaskSpec(num_facts=16, vocab_size=512)).content_hash())"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONHASHSEED": "7"}, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONHASHSEED": "7"}, check=True
+    )
     assert done.stdout.strip() == spec.content_hash()
 
 
@@ -113,7 +133,13 @@ def test_every_field_changes_the_hash():
     assert len({s.content_hash() for s in [spec, *others]}) == 1 + len(others)
 
 
-@given(st.integers(1, 40), st.integers(0, 30), st.sampled_from(["ar", "mqar", "repeated"]), st.integers(1, 4), st.integers(0, 9))
+@given(
+    st.integers(1, 40),
+    st.integers(0, 30),
+    st.sampled_from(["ar", "mqar", "repeated"]),
+    st.integers(1, 4),
+    st.integers(0, 9),
+)
 def test_valid_tasks_survive_json(N_f, extra_vocab, kind, N_k, extra_slots):
     N_k = N_k if kind == "repeated" else 1
     length = None if kind == "ar" else 2 * N_f * (N_k + 1) + 2 * extra_slots

@@ -50,7 +50,9 @@ class TaskSpec(Spec):
         task needs is N_f distinct keys out of V/2 - 1 (token 0 is never a key).
     """
 
-    kind: TaskKind = Field("mqar", description="ar: one query; mqar: every fact is asked once; repeated: keys are rewritten")
+    kind: TaskKind = Field(
+        "mqar", description="ar: one query; mqar: every fact is asked once; repeated: keys are rewritten"
+    )
     vocab_size: Size = Field(description="V, even: tokens 1..V/2-1 are keys, V/2..V-1 values, 0 is neither")
     num_facts: Size = Field(description="N_f, key-value pairs in the context")
     length: Size = Field(description="L, tokens in a sequence; 4 N_f for mqar and 2 N_f + 1 for ar unless given")
@@ -177,7 +179,9 @@ class MultiHeadSpec(Spec):
     embed_dim: Size = Field(description="D, width of the embedding")
     state_dim: Size = Field(description="N, state entries per channel and head")
     num_heads: Size = Field(description="M")
-    head_pattern: HeadPattern = Field(description="what the heads share (Tab. 5): MHA nothing, MQA x and B, MKA x and C, MVA B and C")
+    head_pattern: HeadPattern = Field(
+        description="what the heads share (Tab. 5): MHA nothing, MQA x and B, MKA x and C, MVA B and C"
+    )
     expand: Size = Field(2, description="channels split into heads, over D: 1 as printed, 2 as published")
     conv_width: Size = Field(2, description="D_conv, taps of the causal convolutions")
 
@@ -216,7 +220,8 @@ class FullSpec(Spec):
     gate: bool = Field(True, description="multiply by SiLU of the second half of in_proj")
     activation: Literal["silu", "none"] = Field("silu", description="what follows the convolution")
     transition: Literal["selective", "identity"] = Field(
-        "selective", description="selective: exp(Delta A) with Delta from the input; identity: A-bar = I, no Delta"
+        "selective",
+        description="selective: exp(Delta A) with Delta from the input; identity: A-bar = I, no Delta",
     )
     delta_rank: Literal["low", "full"] = Field("low", description="rank of the Delta projection: ceil(D/16), or D_in")
     skip: bool = Field(True, description="the skip weight D of mamba-ssm, y += D x")
@@ -267,5 +272,5 @@ class RunSpec(Spec):
 
     task: TaskSpec
     model: ModelSpec
-    train: TrainSpec = Field(default_factory=TrainSpec)  # type: ignore[arg-type]
+    train: TrainSpec = Field(default_factory=TrainSpec)
     seed: Annotated[int, Field(ge=0, lt=2**31)] = Field(0, description="owner of every random stream of the run")

@@ -34,9 +34,7 @@ def counts(rows: torch.Tensor, cells: list[tuple[int, ...]]) -> np.ndarray:
 def follows(rows: torch.Tensor, cells: list[tuple[int, ...]], chances: np.ndarray | None = None) -> bool:
     observed = counts(rows, cells)
     expected = None if chances is None else chances * len(rows)
-    assert (
-        len(rows) / len(cells) if expected is None else expected.min()
-    ) > 20  # else chi-square is no guide
+    assert (len(rows) / len(cells) if expected is None else expected.min()) > 20  # else chi-square is no guide
     return chisquare(observed, expected).pvalue > P_MIN
 
 
@@ -141,9 +139,7 @@ def test_ar_asks_for_the_fact_that_mqar_would_ask_first(power_a):
     batch = draw_batch(task, 50_000, generator())
     fact = (batch.tokens[:, -1:] == batch.keys).long().argmax(dim=1, keepdim=True)
     cells, chances = one_by_one(4, 4, power_a)
-    first = np.array(
-        [sum(c for cell, c in zip(cells, chances, strict=True) if cell[i] == 0) for i in range(4)]
-    )
+    first = np.array([sum(c for cell, c in zip(cells, chances, strict=True) if cell[i] == 0) for i in range(4)])
     assert follows(fact, [(i,) for i in range(4)], first)
 
 

@@ -77,9 +77,7 @@ def test_results_of_several_batches_can_be_joined():
 
 def test_output_of_another_shape_is_refused_with_the_way_out():
     batch = some_batch(5)
-    with pytest.raises(
-        ValueError, match=r"at the queries, \(5, 4, ...\), or at every position, \(5, 24, ...\)"
-    ):
+    with pytest.raises(ValueError, match=r"at the queries, \(5, 4, ...\), or at every position, \(5, 24, ...\)"):
         score(torch.zeros(5, 7, TASK.vocab_size), batch)
     with pytest.raises(ValueError, match="covers 3 sequences"):
         score(torch.zeros(3, 4, dtype=torch.int64), batch)

@@ -107,9 +107,7 @@ def test_the_answer_to_a_query_is_the_last_value_its_key_was_given(drawn):
         memory: dict[int, int] = {}
         for t in range(0, task.context_length, 2):
             memory[tokens[t]] = tokens[t + 1]
-        for position, answer in zip(
-            batch.query_positions[row].tolist(), batch.answers[row].tolist(), strict=True
-        ):
+        for position, answer in zip(batch.query_positions[row].tolist(), batch.answers[row].tolist(), strict=True):
             assert memory[tokens[position]] == answer
 
 

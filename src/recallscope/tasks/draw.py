@@ -29,9 +29,7 @@ def draw_batch(task: TaskSpec, batch_size: int, generator: Generator) -> Batch:
     of the batch is zoology's; its stream is not (`zoology_batch` has that).
     """
     if batch_size < 1:
-        raise ValueError(
-            f"batch_size={batch_size}: a batch holds at least one sequence. Use batch_size >= 1."
-        )
+        raise ValueError(f"batch_size={batch_size}: a batch holds at least one sequence. Use batch_size >= 1.")
     V, N_f, N_k, L = task.vocab_size, task.num_facts, task.key_repeats, task.length
     keys, all_values = _facts(task, batch_size, generator)
     query_positions, facts = _questions(task, batch_size, generator)
@@ -75,9 +73,7 @@ def _questions(
     """
     N_f, Q, first, device = task.num_facts, task.num_queries, task.context_length, generator.device
     num_slots = N_f if task.kind == "ar" else task.num_slots
-    if (
-        task.power_a == 1 and num_slots == N_f
-    ):  # no slot stays free: all that is random is which fact is where
+    if task.power_a == 1 and num_slots == N_f:  # no slot stays free: all that is random is which fact is where
         if task.kind == "ar":
             facts = torch.randint(N_f, (batch_size, 1), generator=generator, device=device)
         else:
@@ -100,17 +96,13 @@ def _few(count: int, size: int) -> bool:
     return 2 * count <= size
 
 
-def _redrawn(
-    rows: int, count: int, size: int, generator: Generator, nonzero: int = 0
-) -> Int[Tensor, "rows count"]:
+def _redrawn(rows: int, count: int, size: int, generator: Generator, nonzero: int = 0) -> Int[Tensor, "rows count"]:
     """In each row distinct numbers from 0..size-1, or from 1..size-1 in the first `nonzero` rows."""
     most = max(1, TABLE_CELLS // size)
     if rows > most:
         return torch.cat(
             [
-                _redrawn(
-                    min(most, rows - done), count, size, generator, nonzero=min(most, max(0, nonzero - done))
-                )
+                _redrawn(min(most, rows - done), count, size, generator, nonzero=min(most, max(0, nonzero - done)))
                 for done in range(0, rows, most)
             ]
         )
@@ -132,9 +124,7 @@ def _redrawn(
         numbers.masked_scatter_(repeats, torch.randint(size, (how_many,), generator=generator, device=device))
 
 
-def _permutations(
-    rows: int, size: int, generator: Generator, bits: int = RANDOM_BITS
-) -> Int[Tensor, "rows size"]:
+def _permutations(rows: int, size: int, generator: Generator, bits: int = RANDOM_BITS) -> Int[Tensor, "rows size"]:
     """In each row a permutation of 0..size-1, all equally likely; a row with a tie is drawn anew."""
     device = generator.device
     numbers, order = torch.randint(2**bits, (rows, size), generator=generator, device=device).sort(dim=1)
@@ -145,9 +135,7 @@ def _permutations(
     return order
 
 
-def _weighted_order(
-    rows: int, num_slots: int, power_a: float, generator: Generator
-) -> Int[Tensor, "rows num_slots"]:
+def _weighted_order(rows: int, num_slots: int, power_a: float, generator: Generator) -> Int[Tensor, "rows num_slots"]:
     """Slots in the order they are picked, one at a time, with weight (g+1)^(power_a-1) among those left.
 
     An exponential race: slot g arrives after a time Exp(weight), and arrivals in order are such picks. Times

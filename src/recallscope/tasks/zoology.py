@@ -68,9 +68,7 @@ def _uncut_length(task: TaskSpec) -> int:
 
 def _zoology_can_draw(task: TaskSpec, num_examples: int, filler_seed: int | None) -> None:
     if num_examples < 1:
-        raise ValueError(
-            f"num_examples={num_examples}: a batch holds at least one sequence. Use num_examples >= 1."
-        )
+        raise ValueError(f"num_examples={num_examples}: a batch holds at least one sequence. Use num_examples >= 1.")
     if task.kind == "repeated":
         raise ValueError(
             "kind='repeated' is not a task of zoology: its generator writes every key once, repeated "

@@ -1,0 +1,115 @@
+"""`recallscope sample`: look at the task, token by token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from recallscope.cli.flags import OptionalInt, make_task, print_json
+from recallscope.specs import Filler, TaskKind, TaskSpec
+
+if TYPE_CHECKING:
+    from recallscope.tasks import Batch
+
+MOST_TOKENS = 50_000_000  # about 400 MB of tokens: more is a slip of the keyboard
+
+
+@dataclass(kw_only=True)
+class Sample:
+    """recallscope sample --task mqar --vocab-size 64 --num-facts 4 --num-examples 2 --seed 0
+
+    Draw sequences of the recall task. --stream zoology repeats zoology's own generator bit for bit:
+
+    recallscope sample --vocab-size 128 --num-facts 16 --length 64 --power-a 0.01 --stream zoology --filler zero --json
+    """
+
+    vocab_size: int
+    """V, even: half keys, half values."""
+    num_facts: int
+    """N_f, key-value pairs in the context."""
+    task: TaskKind = "mqar"
+    """ar: one query; mqar: every fact is asked once; repeated: keys are rewritten."""
+    length: OptionalInt = None
+    """L; 2 N_f (N_k + 1) for mqar and repeated, 2 N_f + 1 for ar."""
+    key_repeats: int = 1
+    """N_k, how often each key is written (repeated only)."""
+    power_a: float = 1.0
+    """Slot g is drawn with weight (g+1)^(power_a-1): 1 is uniform, zoology's own default is 0.01."""
+    filler: Filler = "random"
+    """What fills the gaps: any token, 0, or values only."""
+    num_examples: int = 1
+    """Sequences to draw."""
+    seed: int = 0
+    """Owner of the random stream."""
+    stream: Literal["torch", "zoology"] = "torch"
+    """torch: our own fast drawer; zoology: the original stream, row by row."""
+    filler_seed: OptionalInt = None
+    """zoology only: seed of the filler, which the original draws from torch's global stream; --seed unless given."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def run(self) -> int:
+        """Draw and print."""
+        task = make_task(
+            kind=self.task,
+            vocab_size=self.vocab_size,
+            num_facts=self.num_facts,
+            length=self.length,
+            power_a=self.power_a,
+            filler=self.filler,
+            key_repeats=self.key_repeats,
+        )
+        if self.num_examples < 1:
+            raise ValueError(f"num_examples={self.num_examples}: at least one sequence is drawn.")
+        for name, value in (("seed", self.seed), ("filler_seed", self.filler_seed)):
+            if value is not None and not 0 <= value < 2**31:
+                raise ValueError(f"{name}={value} is outside 0..{2**31 - 1}.")
+        if self.num_examples * task.length > MOST_TOKENS:
+            raise ValueError(
+                f"num_examples={self.num_examples} times length={task.length} is {self.num_examples * task.length:,} "
+                f"tokens; at most {MOST_TOKENS:,} are drawn at once. Use "
+                f"num_examples <= {MOST_TOKENS // task.length:,}."
+            )
+        if self.filler_seed is not None and self.stream != "zoology":
+            raise ValueError("--filler-seed belongs to --stream zoology; our own stream draws the filler from --seed.")
+        batch = self._draw(task)
+        if self.json:
+            print_json({"tokens": batch.tokens.tolist(), "targets": batch.targets.tolist()})
+        else:
+            self._print(task, batch)
+        return 0
+
+    def _draw(self, task: TaskSpec) -> Batch:
+        import torch
+
+        from recallscope.tasks import draw_batch, zoology_batch
+
+        if self.stream == "zoology":
+            filler_seed = self.seed if self.filler_seed is None else self.filler_seed
+            return zoology_batch(task, self.num_examples, self.seed, filler_seed=filler_seed)
+        return draw_batch(task, self.num_examples, torch.Generator().manual_seed(self.seed))
+
+    def _print(self, task: TaskSpec, batch: Batch) -> None:
+        from rich.console import Console
+        from rich.text import Text
+
+        console = Console()
+        half, context = task.vocab_size // 2, task.context_length
+        width = len(str(task.vocab_size - 1))
+        legend = Text.assemble(
+            ("key", "cyan"), " ", ("value", "red"), " ", ("query", "bold green"), " ", ("filler", "dim"), "\n"
+        )
+        console.print(legend)
+        shown = min(len(batch.tokens), 20)
+        for tokens, targets in zip(batch.tokens[:shown].tolist(), batch.targets[:shown].tolist(), strict=True):
+            x, y = Text("x  "), Text("y  ")
+            for position, (token, target) in enumerate(zip(tokens, targets, strict=True)):
+                asked = target != -100
+                style = "bold green" if asked else "dim" if position >= context else "cyan" if token < half else "red"
+                x.append(f"{token:>{width}} ", style)
+                y.append(f"{target if asked else '*':>{width}} ", "red" if asked else "dim")
+            console.print(x, soft_wrap=True)
+            console.print(y, soft_wrap=True)
+            console.print()
+        if shown < len(batch.tokens):
+            console.print(f"{len(batch.tokens) - shown} more sequences; --json prints all.", highlight=False)

@@ -1,0 +1,182 @@
+"""`recallscope size`: which dimensions do I need?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from recallscope.cli.flags import OptionalInt, OptionalText, make_task, print_json
+from recallscope.specs import LinearSpec
+
+if TYPE_CHECKING:
+    from recallscope.theory.solve import FrontierPoint, Question, Unknown
+
+
+@dataclass(kw_only=True)
+class Size:
+    """recallscope size --target 0.99 --vocab-size 1024 --num-facts 16 --embed-dim 64
+
+    Find what is missing for a wanted recall probability. Give all but one of --embed-dim, --state-dim, --num-facts and
+    --vocab-size and the missing one is found; give neither --embed-dim nor --state-dim and all minimal pairs are
+    listed:
+
+    recallscope size --target 0.99 --vocab-size 1024 --num-facts 16
+    """
+
+    target: float
+    """Wanted recall probability, between 0 and 1."""
+    vocab_size: OptionalInt = None
+    """V; leave out to find the largest."""
+    num_facts: OptionalInt = None
+    """N_f; leave out to find the largest."""
+    embed_dim: OptionalInt = None
+    """D; leave out to find the least."""
+    state_dim: OptionalInt = None
+    """N; leave out to find the least."""
+    num_layers: int = 1
+    """Lambda."""
+    solve_for: Literal["auto", "num_layers"] = "auto"
+    """num_layers: find the least number of layers instead."""
+    task: Literal["ar", "mqar"] = "mqar"
+    """ar: one query; mqar: every fact is asked once."""
+    length: OptionalInt = None
+    """L; 4 N_f for mqar, 2 N_f + 1 for ar."""
+    model: Literal["trained", "designed", "full"] = "trained"
+    """Whose recommended law is inverted."""
+    law: OptionalText = None
+    """Invert this law instead (see: recallscope laws)."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def run(self) -> int:
+        """Find the unknown, or the frontier, and print it."""
+        from recallscope.theory.catalogue import RECOMMENDED, find_law
+        from recallscope.theory.inputs import probability
+        from recallscope.theory.solve import Question, solve
+
+        probability("target", self.target)
+        law = find_law(self.law or RECOMMENDED[self.model][0])
+        unknown = self._unknown()
+        self._check(unknown)
+        question = Question(
+            law=law,
+            target=self.target,
+            task=self.task,
+            vocab_size=self.vocab_size,
+            num_facts=self.num_facts,
+            embed_dim=self.embed_dim,
+            state_dim=self.state_dim,
+            num_layers=None if unknown == "num_layers" else self.num_layers,
+            length=self.length if self.task == "mqar" else None,
+        )
+        answer: dict[str, Any] | None
+        points: list[FrontierPoint] = []
+        if unknown == "frontier":
+            points, answer, reason = self._frontier(question)
+        else:
+            found = solve(question, unknown)
+            reason = found.reason
+            answer = None
+            if found.value is not None:
+                answer = {"embed_dim": self.embed_dim, "state_dim": self.state_dim, unknown: found.value}
+                answer |= {"probability": found.probability} | ({} if found.real is None else {"real": found.real})
+        if self.json:
+            print_json(
+                {
+                    "target": self.target,
+                    "law": law.name,
+                    "answer": answer,
+                    "reason": reason,
+                    "frontier": [asdict(point) for point in points],
+                }
+            )
+        else:
+            self._print(law.name, unknown, answer, reason, points)
+        return 0
+
+    def _unknown(self) -> Unknown | Literal["frontier"]:
+        given = {name: getattr(self, name) for name in ("vocab_size", "num_facts", "embed_dim", "state_dim")}
+        missing: list[Any] = [name for name, value in given.items() if value is None]
+        if self.solve_for == "num_layers":
+            if missing:
+                raise ValueError(f"--solve-for num_layers needs {', '.join(missing)} as well.")
+            return "num_layers"
+        if missing == ["embed_dim", "state_dim"]:
+            return "frontier"
+        if len(missing) == 1:
+            return missing[0]
+        if not missing:
+            raise ValueError(
+                "nothing is left to find: leave out one of --embed-dim, --state-dim, --num-facts, --vocab-size, "
+                "or say --solve-for num_layers. To get the probability itself, use recallscope predict."
+            )
+        raise ValueError(
+            f"too much is left to find: {', '.join(missing)}. Leave out one of them, or both --embed-dim and "
+            f"--state-dim to see all minimal pairs."
+        )
+
+    def _check(self, unknown: str) -> None:
+        """The known words must make sense as a task and a model; stand-ins take the place of the unknown."""
+        facts = self.num_facts or 1
+        make_task(
+            kind=self.task,
+            vocab_size=self.vocab_size if self.vocab_size is not None else 2 * facts + 8,
+            num_facts=facts if self.num_facts is None else self.num_facts,
+            length=self.length,
+        )
+        LinearSpec(  # type: ignore[call-arg]
+            embed_dim=1 if self.embed_dim is None else self.embed_dim,
+            state_dim=1 if self.state_dim is None else self.state_dim,
+            num_layers=self.num_layers,
+        )
+
+    def _frontier(self, question: Question) -> tuple[list[FrontierPoint], dict[str, Any] | None, str]:
+        from recallscope.theory.solve import LARGEST_EMBED, frontier
+
+        points = frontier(question)
+        if not points:
+            p = float(question.evaluate(embed_dim=LARGEST_EMBED, state_dim=LARGEST_EMBED))
+            return (
+                [],
+                None,
+                f"unreachable: even embed_dim=state_dim={LARGEST_EMBED} gives p={p:.6f}: the task sets a ceiling.",
+            )
+        best = min(points, key=lambda point: (point.state_entries, point.parameters))
+        return (
+            points,
+            asdict(best),
+            "the minimal pair with the smallest state; all minimal pairs are in the frontier",
+        )
+
+    def _print(
+        self, law: str, unknown: str, answer: dict[str, Any] | None, reason: str, points: list[FrontierPoint]
+    ) -> None:
+        from rich.console import Console
+        from rich.table import Table
+
+        console = Console()
+        if answer is None:
+            console.print(f"[bold]no answer[/bold] for p >= {self.target:g} by {law}: {reason}", highlight=False)
+            return
+        if unknown != "frontier":
+            real = f", {answer['real']:.6g} before rounding" if "real" in answer else ""
+            console.print(
+                f"[bold]{unknown} = {answer[unknown]}[/bold]   p_recall {answer['probability']:.6f} by {law}{real}",
+                highlight=False,
+            )
+            console.print(reason, highlight=False)
+            return
+        console.print(
+            f"[bold]{len(points)} minimal pairs[/bold] reach p >= {self.target:g} by {law}; smallest state: "
+            f"embed_dim={answer['embed_dim']}, state_dim={answer['state_dim']}",
+            highlight=False,
+        )
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        for column in ("embed_dim", "state_dim", "p_recall", "state entries", "parameters", "state bytes"):
+            table.add_column(column, justify="right")
+        for point in points:
+            table.add_row(
+                str(point.embed_dim), str(point.state_dim), f"{point.probability:.5f}", f"{point.state_entries:,}",
+                f"{point.parameters:,}", f"{point.state_bytes:,}",
+            )  # fmt: skip
+        console.print(table, highlight=False)

@@ -1,0 +1,31 @@
+"""Initial weights: torch's default distributions, drawn from a generator the caller owns.
+
+Numbers are drawn on the generator's device, then moved: a CPU generator gives the same weights everywhere.
+"""
+
+import torch
+from torch import Tensor
+
+
+@torch.no_grad()
+def draw_normal(weight: Tensor, std: float, generator: torch.Generator) -> None:
+    """N(0, std²), as `nn.Embedding`."""
+    weight.copy_(_blank(weight, generator).normal_(0, std, generator=generator))
+
+
+@torch.no_grad()
+def draw_uniform(weight: Tensor, fan_in: int, generator: torch.Generator) -> None:
+    """U(±1/√fan_in), as weights and biases of `nn.Linear` and `nn.Conv1d` (kaiming_uniform with a = √5)."""
+    bound = fan_in**-0.5
+    weight.copy_(_blank(weight, generator).uniform_(-bound, bound, generator=generator))
+
+
+@torch.no_grad()
+def draw_log_uniform(weight: Tensor, low: float, high: float, generator: torch.Generator) -> None:
+    """exp of U(log low, log high)."""
+    log_low, log_high = torch.tensor([low, high], dtype=torch.float64).log().tolist()
+    weight.copy_(_blank(weight, generator).uniform_(log_low, log_high, generator=generator).exp_())
+
+
+def _blank(weight: Tensor, generator: torch.Generator) -> Tensor:
+    return torch.empty(weight.shape, dtype=weight.dtype, device=generator.device)

@@ -1,0 +1,162 @@
+"""The mixer of full Mamba, under mamba-ssm's parameter names, so that weights move between them unchanged.
+
+The letters of the mixer: E channels inside (D_in in the paper), R the rank of the Δ projection.
+
+| name | shape | |
+|---|---|---|
+| `in_proj.weight` | (2E, D), or (E, D) without gate | x̂ half, then ẑ half |
+| `conv1d.weight`, `conv1d.bias` | (E, 1, D_conv), (E) | |
+| `x_proj.weight` | (R + 2N, E); (2N, E) if Δ is full rank or absent | Δ, B, C |
+| `dt_proj.weight`, `dt_proj.bias` | (E, R), or (E, E) at full rank; (E) | S_Δ |
+| `A_log` | (E, N) | A = -exp(A_log) |
+| `D` | (E) | skip weight |
+| `out_proj.weight` | (D, E) | |
+"""
+
+import math
+from typing import NamedTuple, final
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import linear, silu, softplus
+from torch.nn.utils import skip_init
+
+from recallscope.models.draws import draw_log_uniform, draw_uniform
+from recallscope.ops import (
+    at_positions,
+    causal_conv,
+    hidden_states,
+    linear_scan,
+    read_at,
+    selective_scan,
+    selective_states_loop,
+)
+from recallscope.specs import FullSpec
+
+DELTA_MIN, DELTA_MAX, DELTA_FLOOR = 1e-3, 1e-1, 1e-4  # mamba-ssm's range of Δ at the start
+
+
+class Drive(NamedTuple):
+    """What drives the SSM: x̂, and what Eq. 2 makes of it. Δ is None where Ā = I."""
+
+    x_hat: Float[Tensor, "batch L D_in"]
+    delta: Float[Tensor, "batch L D_in"] | None
+    B: Float[Tensor, "batch L N"]
+    C: Float[Tensor, "batch L N"]
+
+
+@final
+class FullMixer(nn.Module):
+    """Project, convolve, activate, scan, gate, project back; each part can be switched off.
+
+    Paper: Eq. 1 (`eq:output_block`), Eq. 2 (`eq:TimeVariantMatrices1`), Eq. 3 (`eq:original-ssm`);
+        switches of Tab. 8 (`fig:mqar_ablation`).
+    Departs: like mamba-ssm, has the skip weight and the biases of conv and Δ that the print leaves out.
+    """
+
+    def __init__(self, spec: FullSpec) -> None:
+        super().__init__()
+        D, E, N, D_conv = spec.embed_dim, spec.inner_dim, spec.state_dim, spec.conv_width
+        selective, low_rank = spec.transition == "selective", spec.delta_rank == "low"
+        R = math.ceil(D / 16) if low_rank else E
+        self.spec = spec
+        self.x_proj_rows = [R if selective and low_rank else 0, N, N]
+        self.in_proj = skip_init(nn.Linear, D, 2 * E if spec.gate else E, bias=False)
+        self.conv1d = skip_init(nn.Conv1d, E, E, D_conv, groups=E, bias=spec.conv_bias)
+        self.x_proj = skip_init(nn.Linear, E, sum(self.x_proj_rows), bias=False)
+        self.dt_proj = skip_init(nn.Linear, R, E) if selective else None
+        self.A_log = nn.Parameter(torch.empty(E, N)) if selective else None
+        self.D = nn.Parameter(torch.empty(E)) if spec.skip else None
+        self.out_proj = skip_init(nn.Linear, E, D, bias=False)
+        with torch.no_grad():
+            for weight in self.parameters():
+                weight.zero_()
+
+    def project_in(self, u: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch D_in"]:
+        """The half of in_proj that goes to the convolution."""
+        return linear(u, self.in_proj.weight[: self.spec.inner_dim])
+
+    def gate(self, u: Float[Tensor, "batch T D"]) -> Float[Tensor, "batch T D_in"] | None:
+        """ẑ = SiLU(Linear(u)), the other half."""
+        return silu(linear(u, self.in_proj.weight[self.spec.inner_dim :])) if self.spec.gate else None
+
+    def drive(self, x_in: Float[Tensor, "batch L D_in"]) -> Drive:
+        """x̂ from the projected input, then Δ, B and C from x̂."""
+        x_hat = causal_conv(x_in, self.conv1d.weight[:, 0], self.conv1d.bias)
+        if self.spec.activation == "silu":
+            x_hat = silu(x_hat)
+        low, B, C = self.x_proj(x_hat).split(self.x_proj_rows, dim=-1)
+        if self.dt_proj is None:
+            return Drive(x_hat, None, B, C)
+        delta = softplus(self.dt_proj(low if self.spec.delta_rank == "low" else x_hat))
+        return Drive(x_hat, delta, B, C)
+
+    def scan(self, drive: Drive) -> Float[Tensor, "batch L D_in"]:
+        """ŷ after every token, skip included."""
+        x_hat, delta, B, C = drive
+        if delta is None:
+            return self._with_skip(linear_scan(x_hat, B, C), x_hat)
+        return selective_scan(x_hat, delta, self._A(), B, C, self.D)
+
+    def scan_at(self, drive: Drive, positions: Int[Tensor, "batch Q"]) -> Float[Tensor, "batch Q D_in"]:
+        """ŷ at the positions. A selective state must pass every token on the way; only Ā = I saves work."""
+        x_hat, delta, B, C = drive
+        if delta is None:
+            y_q = read_at(x_hat, B, at_positions(C, positions), positions)
+            return self._with_skip(y_q, at_positions(x_hat, positions))
+        return at_positions(self.scan(drive), positions)
+
+    def states(self, drive: Drive) -> Float[Tensor, "batch L D_in N"]:
+        """h after every token."""
+        x_hat, delta, B, _ = drive
+        return hidden_states(x_hat, B) if delta is None else selective_states_loop(x_hat, delta, self._A(), B)
+
+    def project_out(
+        self, y_hat: Float[Tensor, "batch T D_in"], gate: Float[Tensor, "batch T D_in"] | None
+    ) -> Float[Tensor, "batch T D"]:
+        """Linear(ŷ ⊙ ẑ)."""
+        return self.out_proj(y_hat if gate is None else y_hat * gate)
+
+    @torch.no_grad()
+    def draw_weights(self, generator: torch.Generator) -> None:
+        """torch's default for every Linear and Conv1d but Δ's (see `_draw_delta`); A = -(1..N), skip = 1.
+
+        The last projection shrinks with depth, so that residuals of many layers add up to the size of one.
+        """
+        spec = self.spec
+        draw_uniform(self.in_proj.weight, spec.embed_dim, generator)
+        draw_uniform(self.conv1d.weight, spec.conv_width, generator)
+        if self.conv1d.bias is not None:
+            draw_uniform(self.conv1d.bias, spec.conv_width, generator)
+        draw_uniform(self.x_proj.weight, spec.inner_dim, generator)
+        draw_uniform(self.out_proj.weight, spec.inner_dim, generator)
+        if spec.residual:
+            self.out_proj.weight /= math.sqrt(spec.num_layers)
+        if self.dt_proj is not None:
+            self._draw_delta(self.dt_proj, generator)
+        if self.A_log is not None:
+            self.A_log.copy_(torch.arange(1, spec.state_dim + 1).log())
+        if self.D is not None:
+            self.D.fill_(1.0)
+
+    def _draw_delta(self, dt_proj: nn.Linear, generator: torch.Generator) -> None:
+        """Low rank: Δ starts log-uniform in [.001, .1], as in mamba-ssm.
+
+        Full rank, as in the published ladder: a plain Linear with torch's default bias; Δ starts near log 2.
+        """
+        fan_in = dt_proj.weight.shape[1]
+        draw_uniform(dt_proj.weight, fan_in, generator)
+        if self.spec.delta_rank == "full":
+            draw_uniform(dt_proj.bias, fan_in, generator)
+            return
+        draw_log_uniform(dt_proj.bias, DELTA_MIN, DELTA_MAX, generator)
+        start = dt_proj.bias.clamp(min=DELTA_FLOOR)
+        dt_proj.bias.copy_(start + torch.log(-torch.expm1(-start)))  # the inverse of softplus
+
+    def _A(self) -> Tensor:
+        assert self.A_log is not None
+        return -torch.exp(self.A_log)
+
+    def _with_skip(self, y_hat: Tensor, x_hat: Tensor) -> Tensor:
+        return y_hat if self.D is None else y_hat + self.D * x_hat

@@ -1,0 +1,64 @@
+"""Pure functions on tensors; each fast form stands beside its plain twin, and a test holds them together."""
+
+from recallscope.ops.conv import causal_conv, causal_conv_loop
+from recallscope.ops.head_patterns import (
+    HeadCounts,
+    aggregate,
+    contract,
+    deal,
+    dealing_weight,
+    head_counts,
+    multi_head_read_at,
+    multi_head_scan,
+    multi_head_scan_loop,
+    multi_head_states,
+    split,
+    stacking_weight,
+)
+from recallscope.ops.linear_scan import (
+    hidden_states,
+    linear_scan,
+    read_at,
+    scan_attention,
+    scan_chunked,
+    scan_cumsum,
+    scan_loop,
+)
+from recallscope.ops.positions import at_positions
+from recallscope.ops.selective_scan import (
+    ScanForm,
+    selective_scan,
+    selective_scan_loop,
+    selective_states_loop,
+)
+from recallscope.ops.selective_scan_torch import selective_scan_torch
+
+__all__ = [
+    "HeadCounts",
+    "ScanForm",
+    "aggregate",
+    "at_positions",
+    "causal_conv",
+    "causal_conv_loop",
+    "contract",
+    "deal",
+    "dealing_weight",
+    "head_counts",
+    "hidden_states",
+    "linear_scan",
+    "multi_head_read_at",
+    "multi_head_scan",
+    "multi_head_scan_loop",
+    "multi_head_states",
+    "read_at",
+    "scan_attention",
+    "scan_chunked",
+    "scan_cumsum",
+    "scan_loop",
+    "selective_scan",
+    "selective_scan_loop",
+    "selective_scan_torch",
+    "selective_states_loop",
+    "split",
+    "stacking_weight",
+]

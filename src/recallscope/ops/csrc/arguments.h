@@ -1,0 +1,25 @@
+/* What Python hands over; the same fields in the same order stand in ops/compiled.py. Strides count numbers from
+ * one token to the next, sequences follow each other without gaps, and the last axis is dense. Optional arrays
+ * may be NULL. In comments: batch, L tokens, D channels, N state entries, Q tokens asked per sequence. */
+
+typedef struct {
+    int64_t batch, length, channels, state, asked, chunk, softplus, threads;
+    int64_t x_stride, delta_stride, B_stride, C_stride, x_grad_stride, delta_grad_stride, B_grad_stride, C_grad_stride;
+    const void *x, *delta, *A, *B, *C; /* batch L D; batch L D; D N; batch L N; batch Q N */
+    const void *skip, *bias;           /* D, optional: the skip weight; what is added to delta before softplus */
+    const int64_t *positions;          /* batch Q, optional: without it Q = L and every token is asked */
+    void *y;                           /* batch Q D */
+    void *states;                      /* batch (L-1)/chunk N padded D, optional: the state before each chunk but the first */
+    const void *y_grad;                /* batch Q D */
+    void *x_grad, *delta_grad, *A_grad, *B_grad, *C_grad, *skip_grad, *bias_grad; /* as x .. bias */
+} scan_arguments;
+
+typedef struct {
+    int64_t batch, length, channels, width, rows, silu, threads;
+    int64_t table_stride;
+    const int64_t *ids;               /* batch L: which row of the table a token is */
+    const void *table, *weight, *bias; /* rows D; D width; D, optional */
+    void *out;                        /* batch L D */
+    const void *out_grad;             /* batch L D */
+    void *table_grad, *weight_grad, *bias_grad; /* rows D, added to; D width; D */
+} conv_arguments;

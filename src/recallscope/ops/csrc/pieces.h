@@ -1,0 +1,42 @@
+/* Independent pieces of work, handed to a number of threads that live for one call: nothing to shut down, and
+ * nothing to go wrong after a fork. */
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum { MOST_THREADS = 256 };
+
+typedef int (*piece_function)(void *context, int64_t piece);
+
+typedef struct {
+    piece_function run;
+    void *context;
+    int64_t count;
+    atomic_llong next;
+    atomic_int fault;
+} piece_queue;
+
+static void *work_through(void *argument) {
+    piece_queue *queue = argument;
+    for (;;) {
+        const int64_t piece = atomic_fetch_add(&queue->next, 1);
+        if (piece >= queue->count || atomic_load(&queue->fault)) return NULL;
+        const int fault = queue->run(queue->context, piece);
+        if (fault) atomic_store(&queue->fault, fault);
+    }
+}
+
+static int run_pieces(piece_function run, void *context, int64_t count, int64_t threads) {
+    piece_queue queue = {.run = run, .context = context, .count = count};
+    atomic_init(&queue.next, 0);
+    atomic_init(&queue.fault, DONE);
+    if (threads > count) threads = count;
+    if (threads > MOST_THREADS) threads = MOST_THREADS;
+    pthread_t helpers[MOST_THREADS];
+    int64_t started = 0;
+    while (started + 1 < threads && pthread_create(&helpers[started], NULL, work_through, &queue) == 0) started++;
+    work_through(&queue); /* the caller works too: if no thread can be had, it does everything */
+    for (int64_t i = 0; i < started; i++) pthread_join(helpers[i], NULL);
+    return atomic_load(&queue.fault);
+}
+
+static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }

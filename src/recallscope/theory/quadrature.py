@@ -1,0 +1,127 @@
+"""Gauss rules for expectations, one rule per entry of an array of shapes; and the average over query slots.
+
+Golub-Welsch throughout: nodes are eigenvalues of a small tridiagonal matrix, weights the squared first components
+of its eigenvectors. It stays accurate for large shapes, where scipy's `roots_*` overflow.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import gammainccinv, gammaincinv, ndtr
+
+Rule = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+def _golub_welsch(diagonal: NDArray[np.float64], off_squared: NDArray[np.float64]) -> Rule:
+    """Nodes and weights (summing to 1) of the measure with these three-term recurrence coefficients (last axis)."""
+    n = diagonal.shape[-1]
+    J = np.zeros((*diagonal.shape, n))
+    k = np.arange(n)
+    J[..., k, k] = diagonal
+    J[..., k[1:], k[:-1]] = np.sqrt(off_squared)  # eigh reads the lower triangle
+    nodes, vectors = np.linalg.eigh(J)
+    return nodes, vectors[..., 0, :] ** 2
+
+
+@cache
+def normal_rule(n: int) -> Rule:
+    """E f(Z), Z standard normal."""
+    nodes, weights = _golub_welsch(np.zeros(n), np.arange(1.0, n))
+    nodes.flags.writeable = weights.flags.writeable = False
+    return nodes, weights
+
+
+@cache
+def uniform_rule(n: int) -> Rule:
+    """E f(U), U uniform on (-1, 1)."""
+    k = np.arange(1.0, n)
+    nodes, weights = _golub_welsch(np.zeros(n), k**2 / (4 * k**2 - 1))
+    nodes.flags.writeable = weights.flags.writeable = False
+    return nodes, weights
+
+
+def gamma_rule(variance: ArrayLike, n: int) -> Rule:
+    """E f(R), R Gamma with mean 1 and the given variance; shape `variance.shape + (n,)`.
+
+    A variance of 0 is the point mass at 1.
+    """
+    v = np.asarray(variance, float)[..., None]
+    k = np.arange(n, dtype=float)
+    # generalised Laguerre with shape 1/v, divided by the shape so that v = 0 needs no limit
+    diagonal = 1 + 2 * k * v
+    off_squared = k[1:] * v * (1 + (k[1:] - 1) * v)
+    return _golub_welsch(diagonal + 0 * v, off_squared + 0 * v)
+
+
+def gamma_tail_rule(variance: ArrayLike, n: int) -> Rule:
+    """E f(R) as `gamma_rule`, by the trapezoid rule in log R: for f that lives near R = 0, which Gauss nodes pass by.
+
+    The variance must be positive.
+    """
+    shape = 1 / np.asarray(variance, float)[..., None]
+    low = np.log(np.maximum(gammaincinv(shape, 1e-9) / shape, 1e-300))
+    high = np.log(gammainccinv(shape, 1e-12) / shape)
+    log_R = low + (high - low) * np.linspace(0, 1, n)
+    weights = np.exp(shape * (log_R + 1 - np.exp(log_R)))
+    return np.exp(log_R), weights / weights.sum(-1, keepdims=True)
+
+
+def beta_rule(alpha: ArrayLike, beta: ArrayLike, n: int) -> Rule:
+    """E f(B), B ~ Beta(alpha, beta) on (0, 1); beta = 0 is the point mass at 1."""
+    alpha, beta = np.broadcast_arrays(np.asarray(alpha, float), np.asarray(beta, float))
+    a, b = alpha[..., None], beta[..., None]
+    k = np.arange(n, dtype=float)
+    s = a + b + 2 * k
+    with np.errstate(divide="ignore", invalid="ignore"):
+        diagonal = 0.5 * (1 + (a - b) * (a + b - 2) / ((s - 2) * s))
+        first = a / (a + b)
+        diagonal = np.where(k == 0, first, diagonal)
+        j = k[1:]
+        s = a + b + 2 * j
+        off = j * (a + j - 1) * (b + j - 1) * (a + b + j - 2) / ((s - 1) * (s - 2) ** 2 * (s - 3))
+        off_first = a * b / ((a + b) ** 2 * (a + b + 1))
+        off = np.where(j == 1, off_first, off)
+    return _golub_welsch(diagonal, np.maximum(off, 0))
+
+
+def sphere_coordinate_cdf(tau: ArrayLike, dim: ArrayLike) -> NDArray[np.float64]:
+    """P(T <= tau), T one coordinate of a uniform unit vector in R^dim (dim > 1, need not be whole).
+
+    sqrt(nu) T / sqrt(1 - T^2) is Student's t with nu = dim - 1; Wallace's normal approximation of its cdf.
+    """
+    tau, nu = np.asarray(tau, float), np.asarray(dim, float) - 1
+    inside = np.clip(tau, -1 + 1e-16, 1 - 1e-16)
+    z = (8 * nu + 1) / (8 * nu + 3) * np.sqrt(-nu * np.log1p(-(inside**2)))
+    return np.asarray(ndtr(np.copysign(z, tau)))
+
+
+def slot_rule(num_slots: ArrayLike, n: int) -> Rule:
+    """Mean over the query slots g = 0 .. G-1 of a smooth function of real g; shape `num_slots.shape + (n,)`.
+
+    G <= n: the plain mean, padded with zero weights. Else Gauss-Legendre on [-1/2, G - 1/2], which treats the sum
+    as a midpoint rule; nodes below 0 count as 0. n = 5 is accurate to 3e-5 on every law of this package.
+    """
+    G = np.asarray(num_slots, float)[..., None]
+    u, w = uniform_rule(n)
+    smooth_nodes = np.maximum(-0.5 + G * (u + 1) / 2, 0.0)
+    k = np.arange(n, dtype=float)
+    few = n >= G
+    nodes = np.where(few, np.minimum(k, np.maximum(G - 1, 0)), smooth_nodes)
+    weights = np.where(few, np.where(k < G, 1 / np.maximum(G, 1), 0.0), w)
+    return nodes, weights
+
+
+def exact_slot_rule(num_slots: ArrayLike, n: int) -> Rule:
+    """Mean over g = 0 .. G-1 by the Gauss rule of that discrete measure: exact if G <= n, or on polynomials of
+    degree < 2n.
+
+    Nodes stay within [0, G-1]; spare ones (n > G) carry no weight. n = 6 is accurate to 2e-6 on the designed laws.
+    """
+    G = np.asarray(num_slots, float)[..., None]
+    k = np.arange(1.0, n)
+    off_squared = np.maximum(k**2 * (G**2 - k**2) / (4 * (4 * k**2 - 1)), 0)  # discrete Chebyshev polynomials
+    nodes, weights = _golub_welsch((G - 1) / 2 + np.zeros(n), off_squared)
+    return np.clip(nodes, 0, G - 1), weights

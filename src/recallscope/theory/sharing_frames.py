@@ -1,0 +1,193 @@
+"""What training makes of keys and values that share D dimensions: pair counts, ranks, variances, and the
+leak.
+
+Re-exported by `recallscope.theory.sharing`, where the law is told.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from recallscope.theory.inputs import Array, LawTask, Letters, letters
+
+SMALLEST_VARIANCE, LARGEST_VALUE_VARIANCE = 1e-6, 0.8  # so that N* and D* stay finite, and D* above 1
+
+
+class PairCounts(NamedTuple):
+    """Mean number of neighbouring tokens (previous, current) of each kind that the state holds when a query
+    comes."""
+
+    kv: Array
+    vk: Array
+    kk: Array
+    vv: Array
+
+
+class SharingCodes(NamedTuple):
+    """The predicted codes; kernels have diagonal 1, and variances are mean squares off the diagonal."""
+
+    rank: Array  # N_e, dimensions that the key code uses
+    key_variance: Array  # v_N, of the key kernel
+    value_variance: Array  # v_D, of the value kernel
+    leak: Array  # l, mean square of what a (value, key) pair adds to the logit of an unrelated value
+    share: Array  # y, part of the value code that lies in the key dimensions
+    key_dim: Array  # N* = 1 / v_N
+    value_dim: Array  # D* = 1 / v_D
+    leak_ratio: Array  # lambda = l / (v_N v_D), noise power of a (value, key) pair over that of a fact
+
+
+def sharing_codes(
+    *,
+    vocab_size: ArrayLike,
+    num_facts: ArrayLike,
+    embed_dim: ArrayLike,
+    state_dim: ArrayLike,
+    task: LawTask = "mqar",
+    length: ArrayLike | None = None,
+) -> SharingCodes:
+    """Rank, variances, leak and share of the codes that answer best, to be held against trained weights.
+
+    Equal-norm tight frames have the least mean square off the diagonal: about 1/N_e - 1/V_k for V_k keys of
+    rank N_e. The value code puts a share y into the key dimensions. There a (value, key) pair leaks at least
+    (y/N_e)², by Cauchy-Schwarz over the ratio of key and value norms; y minimises self-noise, interference
+    and leak together. With D >= N_e + V_v nothing needs to be shared: y, leak and value variance are 0.
+
+    Paper: Rem F.3 (`app-rem:key-value-selectivity`), where y = 0 costs nothing.
+    Departs: orthogonal subspaces are one end of a trade-off, and with N of the order of D not the best one.
+        The cap of the rank, D / (2 (1 - kv / all pairs)) at the mean query, is the best rank while keys and
+        values still have equal norms, as early in training: assumed; trained MQAR models bear it out, AR
+        models stay below it.
+    """
+    args = checked_letters(
+        vocab_size=vocab_size,
+        num_facts=num_facts,
+        embed_dim=embed_dim,
+        state_dim=state_dim,
+        task=task,
+        length=length,
+    )
+    D, V_k = args.D, num_keys(args.V)
+    V_v = args.V - V_k
+    kv, vk, kk, vv = counts((args.G - 1) / 2, args.N_f, key_chance(args, task))
+    facts = kv / (kv + vk + kk + vv)
+    N_e = np.maximum(1, np.minimum(np.minimum(args.N, V_k), np.minimum(D, D / (2 * (1 - facts)))))
+    v_N = _tight_variance(1 / N_e, V_k)
+
+    free = D - N_e  # dimensions without keys; N_e <= D, as D >= 2
+    cost_free = 1 + (kv - 1) * v_N
+    cost_keys = cost_free + vk / N_e
+    a, b = N_e / cost_keys, free / cost_free
+    y = a / (a + b)
+    concentration = y**2 / N_e + (1 - y) ** 2 / np.where(free > 0, free, 1)
+    orthogonal = free >= V_v
+    y = np.where(orthogonal, 0.0, y)
+    v_D = np.where(orthogonal, 0.0, _tight_variance(concentration, V_v))
+    leak = (y / N_e) ** 2
+    return SharingCodes(N_e, v_N, v_D, leak, y, *dimensions(v_N, v_D, leak))
+
+
+def dimensions(key_variance: Array, value_variance: Array, leak: Array) -> tuple[Array, Array, Array]:
+    """N*, D* and lambda, with the variances held within [1e-6, ...] and [1e-6, 0.8]."""
+    N_star = 1 / np.maximum(key_variance, SMALLEST_VARIANCE)
+    D_star = 1 / np.clip(value_variance, SMALLEST_VARIANCE, LARGEST_VALUE_VARIANCE)
+    return N_star, D_star, leak * N_star * D_star
+
+
+def _tight_variance(concentration: Array, size: Array) -> Array:
+    """Mean square off the diagonal for `size` words of norm 1 whose normalised spectrum has this squared
+    norm."""
+    return np.maximum(0, (concentration - 1 / size) * size / (size - 1))
+
+
+def pair_counts(
+    *, num_facts: ArrayLike, slot: ArrayLike, task: LawTask = "mqar", length: ArrayLike | None = None
+) -> PairCounts:
+    """Mean number of (key, value), (value, key), (key, key) and (value, value) pairs before the query of slot
+    g.
+
+    Slots count from 0 to G - 1 and may be real numbers. Gaps are filled with any token.
+
+    Paper: proof of Thm 4.2 (`thm:prob-scaling-law`), where N_kv = N_f + (t - 2 N_f) / 4 for L = 4 N_f.
+    Departs: means for any L. With L > 4 N_f some slots hold no query, and (value, value) pairs appear.
+    """
+    args = letters(vocab_size=2, num_facts=num_facts, embed_dim=1, state_dim=1, task=task, length=length)
+    N_f, G, kappa, g = np.broadcast_arrays(args.N_f, args.G, key_chance(args, task), np.asarray(slot, float))
+    if not np.all((g >= 0) & (g <= G - 1)):
+        raise ValueError(
+            f"slot={np.asarray(slot)}: the query section has slots 0 to G - 1, "
+            f"and G = {np.min(G):g} here (1 for AR, else (length - 2 num_facts) / 2). "
+            f"Use 0 <= slot <= {np.min(G) - 1:g}, or a longer sequence."
+        )
+    return counts(g, N_f, kappa)
+
+
+def counts(g: Array, N_f: Array, kappa: Array) -> PairCounts:
+    """`pair_counts` in letters; kappa is `key_chance`."""
+    rest, later = 1 - kappa, g > 0
+    kv = N_f + g * kappa / 2 + (g - 1) * rest / 2
+    vk = N_f - 0.5 + kappa + (g - 1) * kappa / 2 + g * rest / 2
+    kk = g * kappa / 2 + (g - 1) * kappa / 2 + 0.5
+    vv = rest + (g - 1) * rest / 2 + g * rest / 2
+    none = np.zeros_like(N_f)
+    first = (N_f, N_f, none, none)
+    return PairCounts(
+        *(np.where(later, np.maximum(a, 0), start) for a, start in zip((kv, vk, kk, vv), first, strict=True))
+    )
+
+
+def key_chance(args: Letters, task: LawTask) -> Array:
+    """kappa, how likely the first token of a slot is a key: surely if a query stands there, else half the
+    time."""
+    return np.ones_like(args.G) if task == "ar" else (1 + args.N_f / args.G) / 2
+
+
+def num_keys(vocab_size: Array) -> Array:
+    """V_k; the rest of the vocabulary are values."""
+    return np.floor(vocab_size / 2)
+
+
+def checked_letters(
+    *,
+    vocab_size: ArrayLike,
+    num_facts: ArrayLike,
+    embed_dim: ArrayLike = 2,
+    state_dim: ArrayLike = 1,
+    task: LawTask,
+    length: ArrayLike | None,
+) -> Letters:
+    """`letters`, and what this law asks beyond: whole tokens, V >= 8, D >= 2, N_f <= V/2 - 1."""
+    args = letters(
+        vocab_size=vocab_size,
+        num_facts=num_facts,
+        embed_dim=embed_dim,
+        state_dim=state_dim,
+        task=task,
+        length=length,
+    )
+    for name, count in (("vocab_size", args.V), ("num_facts", args.N_f), ("length", args.L)):
+        if np.any(broken := count != np.floor(count)):
+            value = count[broken].flat[0]
+            raise ValueError(
+                f"{name}={value:g} is not whole, but tokens are counted. "
+                f"Use {name}={np.floor(value):g} or {np.ceil(value):g}."
+            )
+    if np.any(args.V < 8):
+        raise ValueError(
+            f"vocab_size={np.min(args.V):g} is below 8: the law treats V/2 keys and V/2 values as "
+            f"frames, and fewer than 4 words make none. Use vocab_size >= 8."
+        )
+    if np.any(args.D < 2):
+        raise ValueError(
+            f"embed_dim={np.min(args.D):g} is below 2: keys and values need a dimension each. Use embed_dim >= 2."
+        )
+    if np.any(crowded := args.N_f > num_keys(args.V) - 1):
+        N_f, V = args.N_f[crowded].flat[0], args.V[crowded].flat[0]
+        raise ValueError(
+            f"num_facts={N_f:g} needs as many distinct keys, but vocab_size={V:g} leaves {V // 2 - 1:g} "
+            f"(tokens 1..V/2-1; 0 is never a key). "
+            f"Use vocab_size >= {2 * N_f + 2:g}, or num_facts <= {V // 2 - 1:g}."
+        )
+    return args

@@ -1,0 +1,54 @@
+"""Weights on disk: safetensors that say what model and task they belong to. Never pickle."""
+
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+
+from recallscope.atomic import write_atomically
+from recallscope.models import RecallModel, blank_model
+from recallscope.records import RunRecord
+from recallscope.specs import ModelSpec, TaskSpec
+
+FORMAT = "recallscope-weights-1"
+_MODEL: TypeAdapter[ModelSpec] = TypeAdapter(ModelSpec)
+
+
+def write_weights(path: Path, model: RecallModel, task: TaskSpec) -> None:
+    """The model's tensors under their names, with model and task as JSON in the header."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    header = {"format": FORMAT, "model": model.spec.canonical_json(), "task": task.canonical_json()}
+    write_atomically(path, save(tensors, metadata=header))
+
+
+def read_weights(path: Path) -> tuple[RecallModel, TaskSpec]:
+    """The model and the task it was made for, or a ValueError that says what the file is instead."""
+    if not path.is_file():
+        raise FileNotFoundError(2, "no such weights file", str(path))
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except SafetensorError as error:
+        raise ValueError(
+            f"{path} is not a safetensors file ({error}). Weights are written by recallscope train and design."
+        ) from error
+    if header.get("format") != FORMAT:
+        raise ValueError(
+            f"{path} holds tensors, but not of ours (format {header.get('format')!r}, expected {FORMAT!r}). "
+            f"Weights are written by recallscope train and design."
+        )
+    try:
+        spec = _MODEL.validate_json(header["model"])
+        task = TaskSpec.model_validate_json(header["task"])
+        model = blank_model(spec, task.vocab_size)
+        model.load_state_dict(tensors)
+    except (KeyError, ValidationError, RuntimeError) as error:
+        raise ValueError(f"{path} is damaged or of another version: {str(error).splitlines()[0]}.") from error
+    return model, task
+
+
+def write_record(path: Path, record: RunRecord) -> None:
+    """The record as JSON, whole or not at all."""
+    write_atomically(path, record.model_dump_json(indent=1).encode() + b"\n")

@@ -1,0 +1,59 @@
+"""`answer(tokens, positions)` is `forward(tokens)` gathered: logits and every gradient, for all models."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from recallscope.models import RecallModel, build_model
+from recallscope.ops import at_positions
+from recallscope.specs import FullSpec, LinearSpec, MultiHeadSpec
+
+D_N = {"embed_dim": 6, "state_dim": 3}
+PLAIN = {"norm": "none", "skip": False}
+SPECS = {
+    "linear": LinearSpec(**D_N),
+    "linear, residual": LinearSpec(**D_N, residual=True),
+    "linear, wide kernel": LinearSpec(**D_N, conv_width=4),
+    "linear, 3 layers": LinearSpec(**D_N, num_layers=3),
+    **{p: MultiHeadSpec(**D_N, num_heads=3, head_pattern=p) for p in ("MHA", "MQA", "MKA", "MVA")},
+    "full": FullSpec(**D_N),
+    "full, 2 layers": FullSpec(**D_N, num_layers=2),
+    "full, no residual": FullSpec(**D_N, residual=False),
+    "ladder Base": FullSpec(**D_N, **PLAIN, conv_width=4, delta_rank="full"),
+    "ladder A": FullSpec(**D_N, **PLAIN, conv_width=4, transition="identity"),
+    "ladder B": FullSpec(**D_N, **PLAIN, conv_width=4, transition="identity", gate=False),
+    "ladder C": FullSpec(**D_N, **PLAIN, conv_width=4, transition="identity", gate=False, activation="none"),
+    "identity with skip, 2 layers": FullSpec(**D_N, transition="identity", num_layers=2),
+}
+BATCH, L, Q = 3, 9, 4
+
+
+def gradients(model: RecallModel, logits: Tensor) -> dict[str, Tensor]:
+    weight = torch.randn(logits.shape, generator=torch.Generator().manual_seed(5), dtype=logits.dtype)
+    names, weights = zip(*model.named_parameters(), strict=True)
+    return dict(zip(names, torch.autograd.grad(logits, weights, weight, allow_unused=True), strict=True))
+
+
+@pytest.mark.parametrize("vocab_size", [2, BATCH * L - 1, BATCH * L, 60])
+@pytest.mark.parametrize("name", SPECS)
+def test_answer_is_forward_where_asked(name: str, vocab_size: int) -> None:
+    """Vocabularies smaller than the batch (projections go through the table) and larger (they do not)."""
+    g = torch.Generator().manual_seed(0)
+    model = build_model(SPECS[name], vocab_size, g, dtype=torch.float64)
+    tokens = torch.randint(0, vocab_size, (BATCH, L), generator=g)
+    positions = torch.randint(0, L, (BATCH, Q), generator=g)
+    asked, all_logits = model.answer(tokens, positions), model(tokens)
+    expected = at_positions(all_logits, positions)
+    torch.testing.assert_close(asked, expected)
+    ours, theirs = gradients(model, asked), gradients(model, expected)
+    for weight, gradient in theirs.items():
+        assert gradient is not None, f"{weight} has no part in the output"
+        torch.testing.assert_close(ours[weight], gradient, msg=lambda m, w=weight: f"{w}: {m}")
+
+
+@pytest.mark.parametrize("name", SPECS)
+@torch.no_grad()
+def test_one_token_can_be_asked(name: str) -> None:
+    model = build_model(SPECS[name], 5, torch.Generator().manual_seed(0), dtype=torch.float64)
+    tokens = torch.tensor([[3]])
+    torch.testing.assert_close(model.answer(tokens, torch.tensor([[0]])), model(tokens))

@@ -1,0 +1,97 @@
+"""Full Mamba with every part switched off is the simplified model of Alg. 1 and 3, weight for weight."""
+
+import pytest
+import torch
+
+from recallscope.models import FullMamba, LinearMamba, RecallModel, blank_model, build_model
+from recallscope.ops import at_positions
+from recallscope.specs import FullSpec, LinearSpec
+
+V = 10
+OFF = {
+    "norm": "none",
+    "gate": False,
+    "activation": "none",
+    "transition": "identity",
+    "skip": False,
+    "conv_bias": False,
+}
+
+
+def same_weights(full: FullMamba, linear: LinearMamba) -> None:
+    N = full.spec.state_dim
+    linear.E.copy_(full.E)
+    for source, target in zip(full.layers, linear.layers, strict=True):
+        mixer = source.mixer
+        target.P_in.copy_(mixer.in_proj.weight)
+        target.W_conv.copy_(mixer.conv1d.weight[:, 0])
+        target.S_B.copy_(mixer.x_proj.weight[:N])
+        target.S_C.copy_(mixer.x_proj.weight[N:])
+        target.P_out.copy_(mixer.out_proj.weight)
+
+
+@pytest.mark.parametrize("conv_width", [1, 2, 4])
+@pytest.mark.parametrize(("layers", "residual"), [(1, False), (1, True), (2, False), (3, True)])
+@torch.no_grad()
+def test_linear_is_full_with_parts_off(layers: int, residual: bool, conv_width: int) -> None:
+    size = {
+        "embed_dim": 5,
+        "state_dim": 3,
+        "num_layers": layers,
+        "residual": residual,
+        "conv_width": conv_width,
+    }
+    full = build_model(FullSpec(**size, **OFF), V, torch.Generator().manual_seed(0), dtype=torch.float64)
+    linear = blank_model(LinearSpec(**size), V, dtype=torch.float64)
+    assert isinstance(full, FullMamba)
+    assert isinstance(linear, LinearMamba)
+    same_weights(full, linear)
+    tokens = torch.randint(0, V, (2, 8), generator=torch.Generator().manual_seed(1))
+    torch.testing.assert_close(full(tokens), linear(tokens))
+    assert sum(p.numel() for p in full.parameters()) == sum(p.numel() for p in linear.parameters())
+
+
+@torch.no_grad()
+def test_traces_tell_the_same_story() -> None:
+    size = {"embed_dim": 5, "state_dim": 3, "num_layers": 2, "residual": True}
+    full = build_model(FullSpec(**size, **OFF), V, torch.Generator().manual_seed(0), dtype=torch.float64)
+    linear = blank_model(LinearSpec(**size), V, dtype=torch.float64)
+    assert isinstance(full, FullMamba)
+    assert isinstance(linear, LinearMamba)
+    same_weights(full, linear)
+    tokens = torch.randint(0, V, (2, 8), generator=torch.Generator().manual_seed(1))
+    ours, theirs = (model.trace(tokens, states=True) for model in (linear, full))
+    for a, b in zip(ours.layers, theirs.layers, strict=True):
+        assert b.gate is None
+        assert b.delta is None
+        for name in ("x", "x_hat", "B", "C", "y_hat", "y", "h"):
+            torch.testing.assert_close(getattr(a, name), getattr(b, name))
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        LinearSpec(embed_dim=5, state_dim=3, num_layers=2),
+        FullSpec(embed_dim=5, state_dim=3),
+        FullSpec(embed_dim=5, state_dim=3, transition="identity"),
+    ],
+    ids=["linear", "full", "full, A-bar = I"],
+)
+@torch.no_grad()
+def test_a_trace_holds_together(spec: LinearSpec | FullSpec) -> None:
+    """ŷ is h read by C (plus the skip), each layer reads the one below, the logits are those of `forward`."""
+    model: RecallModel = build_model(spec, V, torch.Generator().manual_seed(0), dtype=torch.float64)
+    tokens = torch.randint(0, V, (2, 8), generator=torch.Generator().manual_seed(1))
+    trace = model.trace(tokens, states=True)
+    x = trace.x_e
+    for layer in trace.layers:
+        assert layer.x is x
+        assert layer.h is not None
+        read = (layer.h * layer.C[:, :, None, :]).sum(dim=-1)
+        skip = layer.x_hat if isinstance(spec, FullSpec) else 0.0
+        torch.testing.assert_close(layer.y_hat, read + skip)
+        x = layer.y
+    assert torch.equal(trace.logits, model(tokens))
+    assert model.trace(tokens).layers[0].h is None
+    positions = torch.tensor([[7], [0]])
+    torch.testing.assert_close(model.answer(tokens, positions), at_positions(trace.logits, positions))

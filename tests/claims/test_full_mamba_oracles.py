@@ -1,0 +1,145 @@
+"""FullMamba is the Mamba others run: Eq. 1-3 as in Hugging Face's transformers and mambapy, at equal weights.
+
+Both load our mixer's state dict as it is, which also checks names and shapes. On a CPU transformers takes its
+sequential path: eval mode does not ask for the fused training kernel, and the two `use_` flags below keep the
+scan from being handed to mambapy or a compiler, so that the two oracles are independent.
+"""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from mambapy.mamba import MambaBlock
+from mambapy.mamba import MambaConfig as MambapyConfig
+from torch import Tensor, nn
+from transformers import MambaConfig, MambaForCausalLM
+from transformers.models.mamba.modeling_mamba import MambaMixer
+
+from recallscope.models import FullLayer, FullMamba, build_model
+from recallscope.specs import FullSpec
+
+TOLERANCE = 1e-5  # float32 against float32, relative to the largest entry
+
+
+def hugging_face_config(spec: FullSpec, vocab_size: int = 10) -> MambaConfig:
+    return MambaConfig(
+        vocab_size=vocab_size,
+        hidden_size=spec.embed_dim,
+        state_size=spec.state_dim,
+        expand=spec.expand,
+        conv_kernel=spec.conv_width,
+        num_hidden_layers=spec.num_layers,
+        use_conv_bias=spec.conv_bias,
+        use_bias=False,
+        time_step_rank=math.ceil(spec.embed_dim / 16),
+        layer_norm_epsilon=1e-5,
+        tie_word_embeddings=True,
+        use_mambapy=False,
+        use_associative_scan=False,
+    )
+
+
+def hugging_face_mixer(spec: FullSpec) -> nn.Module:
+    return MambaMixer(hugging_face_config(spec), 0).eval()
+
+
+def mambapy_mixer(spec: FullSpec) -> nn.Module:
+    return MambaBlock(
+        MambapyConfig(
+            d_model=spec.embed_dim,
+            n_layers=1,
+            d_state=spec.state_dim,
+            expand_factor=spec.expand,
+            d_conv=spec.conv_width,
+            conv_bias=spec.conv_bias,
+        )
+    )
+
+
+def our_layer(spec: FullSpec, generator: torch.Generator) -> FullLayer:
+    """Only the mixer: no norm, no residual. Weights that start at constants are moved off them."""
+    layer = FullLayer(spec)
+    layer.draw_weights(generator)
+    mixer = layer.mixer
+    with torch.no_grad():
+        for weight in (mixer.A_log, mixer.D):
+            assert weight is not None
+            weight += 0.3 * torch.randn(weight.shape, generator=generator)
+    return layer
+
+
+def assert_near(ours: Tensor, theirs: Tensor, what: str) -> None:
+    error = (ours - theirs).abs().max().item()
+    assert error <= TOLERANCE * max(1.0, theirs.abs().max().item()), f"{what}: {error}"
+
+
+def draw_shape(seed: int) -> tuple[FullSpec, int, int]:
+    """Sizes, batch and length; every kernel width from 1 to 4 comes round."""
+    g = torch.Generator().manual_seed(seed)
+
+    def pick(low: int, high: int) -> int:
+        return int(torch.randint(low, high + 1, (), generator=g))
+
+    spec = FullSpec(
+        embed_dim=pick(1, 40),
+        state_dim=pick(1, 20),
+        expand=pick(1, 3),
+        conv_width=1 + seed % 4,
+        conv_bias=seed % 3 != 0,
+        norm="none",
+        residual=False,
+    )
+    return spec, pick(1, 4), pick(1, 24)
+
+
+@pytest.mark.parametrize("oracle", [hugging_face_mixer, mambapy_mixer])
+@pytest.mark.parametrize("seed", range(24))
+def test_the_mixer_is_theirs_in_output_and_every_gradient(seed: int, oracle: Callable[[FullSpec], nn.Module]) -> None:
+    spec, batch, L = draw_shape(seed)
+    g = torch.Generator().manual_seed(100 + seed)
+    layer = our_layer(spec, g)
+    twin = oracle(spec)
+    twin.load_state_dict(layer.mixer.state_dict(), strict=True)
+    x = torch.randn(batch, L, spec.embed_dim, generator=g)
+    weight = torch.randn(x.shape, generator=g) / x.numel() ** 0.5
+    x_ours, x_theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
+    y_ours, y_theirs = layer.trace(x_ours).y, twin(x_theirs)
+    assert_near(y_ours, y_theirs, "output")
+    (y_ours * weight).sum().backward()
+    (y_theirs * weight).sum().backward()
+    assert x_ours.grad is not None
+    assert x_theirs.grad is not None
+    assert_near(x_ours.grad, x_theirs.grad, "input gradient")
+    theirs = dict(twin.named_parameters())
+    for name, parameter in layer.mixer.named_parameters():
+        assert parameter.grad is not None, name
+        assert_near(parameter.grad, theirs[name].grad, name)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_whole_model_is_theirs(seed: int) -> None:
+    """Norms, residuals, final norm and tied head included: logits and every gradient."""
+    vocab_size = 17
+    spec = FullSpec(embed_dim=12 + seed, state_dim=3 + seed, num_layers=1 + seed % 3, conv_width=1 + seed)
+    g = torch.Generator().manual_seed(seed)
+    model = build_model(spec, vocab_size, g)
+    assert isinstance(model, FullMamba)
+    twin = MambaForCausalLM(hugging_face_config(spec, vocab_size)).eval()
+    ours = {f"backbone.{name}": p for name, p in model.named_parameters() if name != "E"}
+    embedding = "backbone.embeddings.weight"
+    twin.load_state_dict({**{n: p.detach() for n, p in ours.items()}, embedding: model.E.detach().T}, strict=False)
+    twin.tie_weights()
+    tokens = torch.randint(0, vocab_size, (3, 11), generator=g)
+    weight = torch.randn(3, 11, vocab_size, generator=g) / 30
+    logits, expected = model(tokens), twin(tokens).logits
+    assert_near(logits, expected, "logits")
+    (logits * weight).sum().backward()
+    (expected * weight).sum().backward()
+    theirs = dict(twin.named_parameters())
+    assert set(theirs) == {*ours, embedding}
+    assert model.E.grad is not None
+    assert_near(model.E.grad.T, theirs[embedding].grad, "E")
+    for name, parameter in ours.items():
+        assert parameter.grad is not None, name
+        assert_near(parameter.grad, theirs[name].grad, name)

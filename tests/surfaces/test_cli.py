@@ -1,0 +1,263 @@
+"""The command line as a user meets it: examples run as printed, JSON alone on stdout, mistakes answered with exit
+code 2."""
+
+import json
+import resource
+import shlex
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recallscope.cli.main import main
+
+VERBS = ["predict", "size", "sample", "design", "train", "laws", "claims"]
+CELL = ["--vocab-size", "1024", "--num-facts", "16"]
+
+
+@pytest.fixture
+def run(capsys):
+    def call(*arguments):
+        try:
+            code = main([str(a) for a in arguments])
+        except SystemExit as stop:  # the parser's own way out
+            code = stop.code
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+def refused(result, *words):
+    code, out, err = result
+    assert code == 2, (code, out, err)
+    assert out == ""
+    assert "Traceback" not in err
+    for word in words:
+        assert word in err, err
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_example_in_the_help_runs(verb, run):
+    code, out, _ = run(verb, "--help")
+    assert code in (0, None)
+    lines = (line.strip() for line in out.splitlines())
+    examples = [line for line in lines if line.startswith(f"recallscope {verb}")]
+    assert examples
+    for example in dict.fromkeys(examples):
+        code, out, err = run(*shlex.split(example)[1:])
+        assert code == 0, (example, err)
+        assert out
+
+
+def test_predict_json(run):
+    code, out, err = run("predict", *CELL, "--embed-dim", 48, "--state-dim", 16, "--json")
+    assert (code, err) == (0, "")
+    answer = json.loads(out)
+    assert answer["task"]["length"] == 64
+    (row,) = answer["rows"]
+    assert (row["embed_dim"], row["state_dim"]) == (48, 16)
+    assert row["laws"]["unified"] == pytest.approx(0.814741, abs=1e-6)
+    assert row["laws"]["unified-mv"] == pytest.approx(0.932594, abs=1e-6)
+    assert row["laws"]["trained"] == pytest.approx(0.991761, abs=1e-6)
+    assert row["laws"]["trained-sharing"] == pytest.approx(0.9664, abs=1e-4)
+    assert row["laws"]["designed-improved"] == pytest.approx(0.6319, abs=1e-4)
+
+
+def test_predict_lists_give_every_pair_and_null_where_no_design_exists(run):
+    _, out, _ = run("predict", *CELL, "--embed-dim", 8, 16, "--state-dim", 4, 12, "--law", "designed-exact", "--json")
+    rows = json.loads(out)["rows"]
+    assert [(r["embed_dim"], r["state_dim"]) for r in rows] == [(8, 4), (8, 12), (16, 4), (16, 12)]
+    assert rows[1]["laws"]["designed-exact"] is None
+    assert rows[3]["laws"]["designed-exact"] > rows[0]["laws"]["designed-exact"]
+
+
+def test_predict_puts_the_recommended_law_first(run):
+    for model, law in [
+        ("trained", "trained-sharing"),
+        ("designed", "designed-improved"),
+        ("full", "full-unified-mv"),
+    ]:
+        _, out, _ = run("predict", *CELL, "--embed-dim", 48, "--state-dim", 16, "--model", model)
+        assert law in out.splitlines()[1]
+
+
+def test_predict_layers_and_heads(run):
+    def p(*more):
+        return json.loads(run("predict", *CELL, "--law", "unified", "--json", *more)[1])["rows"][0]
+
+    assert p("--embed-dim", 64, "--state-dim", 6, "--num-layers", 2) == p("--embed-dim", 64, "--state-dim", 12) | {
+        "state_dim": 6
+    }
+    mha = p("--embed-dim", 64, "--state-dim", 6, "--num-heads", 4, "--head-pattern", "MHA")
+    assert mha["laws"]["unified"] < mha["laws_upper"]["unified"]
+    mqa = p("--embed-dim", 64, "--state-dim", 6, "--num-heads", 4, "--head-pattern", "MQA")
+    assert mqa["laws"] == p("--embed-dim", 16, "--state-dim", 6)["laws"]
+
+
+def test_size_json(run):
+    code, out, err = run("size", "--target", 0.99, *CELL, "--embed-dim", 64, "--law", "unified", "--json")
+    assert (code, err) == (0, "")
+    answer = json.loads(out)
+    assert answer["target"] == 0.99
+    assert answer["law"] == "unified"
+    assert answer["answer"]["state_dim"] == 27
+    assert answer["answer"]["real"] == pytest.approx(26.712274, abs=1e-6)
+    _, out, _ = run("size", "--target", 0.99, *CELL, "--law", "unified", "--json")
+    frontier = json.loads(out)["frontier"]
+    assert {"embed_dim": 51, "state_dim": 51}.items() <= frontier[-1].items()
+
+
+def test_size_unreachable_is_an_answer(run):
+    code, out, err = run("size", "--target", 0.9999, *CELL, "--embed-dim", 8, "--json")
+    assert (code, err) == (0, "")
+    answer = json.loads(out)
+    assert answer["answer"] is None
+    assert "unreachable" in answer["reason"]
+
+
+def test_sample_json_targets_are_as_long_as_tokens(run):
+    _, out, _ = run("sample", "--vocab-size", 64, "--num-facts", 4, "--num-examples", 3, "--json")
+    answer = json.loads(out)
+    assert len(answer["tokens"]) == len(answer["targets"]) == 3
+    for tokens, targets in zip(answer["tokens"], answer["targets"], strict=True):
+        facts = dict(zip(tokens[0:8:2], tokens[1:8:2], strict=True))
+        asked = {p: t for p, t in enumerate(targets) if t != -100}
+        assert len(tokens) == len(targets) == 16
+        assert asked == {p: facts[tokens[p]] for p in asked}
+        assert len(asked) == 4
+
+
+def test_sample_repeats_zoology(run):
+    _, out, _ = run(
+        "sample", "--vocab-size", 64, "--length", 24, "--num-facts", 4, "--power-a", 0.01, "--num-examples", 2,
+        "--filler", "zero", "--stream", "zoology", "--json",
+    )  # fmt: skip
+    first = json.loads(out)["tokens"][0]
+    assert first == [3, 54, 30, 59, 14, 48, 11, 45, 30, 0, 3, 0, 0, 0, 11, 0, 0, 0, 0, 0, 0, 0, 14, 0]
+
+
+@pytest.mark.parametrize("verb", ["laws", "claims"])
+def test_tables_in_json(verb, run):
+    code, out, err = run(verb, "--json")
+    assert (code, err) == (0, "")
+    assert len(json.loads(out)[verb]) > 20
+
+
+def test_bad_input_is_answered_in_one_paragraph(run):
+    dims = ["--embed-dim", "64", "--state-dim", "16"]
+    refused(run("predict", "--vocab-size", 1023, "--num-facts", 16, *dims), "1023", "odd", "1024")
+    refused(run("predict", "--vocab-size", 16, "--num-facts", 16, *dims), "num_facts=16", "34")
+    refused(run("predict", *CELL, "--length", 32, *dims), "length=32", "64")
+    refused(run("predict", *CELL, "--length", 65, *dims), "odd")
+    refused(run("predict", *CELL, *dims, "--law", "unfied"), "unfied", "unified")
+    refused(run("predict", *CELL, "--embed-dim", 0, "--state-dim", 16), "embed_dim=0")
+    refused(run("predict", *CELL, "--embed-dim", 10**12, "--state-dim", 16), "1000000000")
+    refused(run("predict", *CELL, "--embed-dim", "nan", "--state-dim", 16), "nan")
+    refused(run("predict", *CELL, *dims, "--num-heads", 4), "--head-pattern")
+    refused(run("predict", *CELL, *dims, "--num-heads", 7, "--head-pattern", "MVA"), "num_heads=7")
+    refused(run("size", "--target", 1.5, *CELL), "1.5", "between 0 and 1")
+    refused(run("size", "--target", "nan", *CELL), "nan")
+    refused(run("size", "--target", 0.9, *CELL, *dims), "nothing is left to find")
+    refused(run("size", "--target", 0.9, "--vocab-size", 64), "num_facts")
+    refused(run("sample", *CELL, "--num-examples", 0), "num_examples=0")
+    refused(run("sample", *CELL, "--num-examples", 10**9), "tokens")
+    refused(run("sample", *CELL, "--power-a", -1), "power_a=-1")
+    refused(run("sample", *CELL, "--power-a", "inf"), "power_a=inf")
+    refused(run("sample", *CELL, "--seed", -1), "seed=-1")
+    refused(run("sample", *CELL, "--filler-seed", 1), "zoology")
+    refused(run("sample", "--vocab-size", 64, "--num-facts", 16, "--stream", "zoology"), "64")
+    refused(run("nonsense"))
+    refused(run("predict"))
+
+
+NUMBERS = st.one_of(
+    st.integers(-3, 70),
+    st.sampled_from([10**6, 10**18, -(10**18), 2**63]),
+    st.sampled_from(["", "x", "1.5", "nan", "inf", "1e3", "-0", "٣"]),
+).map(str)
+
+
+@given(
+    verb=st.sampled_from(["predict", "size", "sample"]),
+    flags=st.lists(
+        st.tuples(
+            st.sampled_from(
+                [
+                    "--vocab-size",
+                    "--num-facts",
+                    "--embed-dim",
+                    "--state-dim",
+                    "--length",
+                    "--num-layers",
+                    "--target",
+                    "--task",
+                    "--law",
+                    "--seed",
+                    "--num-examples",
+                    "--power-a",
+                    "--filler",
+                    "--key-repeats",
+                ]
+            ),
+            st.one_of(NUMBERS, st.sampled_from(["ar", "mqar", "repeated", "unified", "trained", "zero"])),
+        ),
+        max_size=8,
+    ),
+)
+@settings(max_examples=300, deadline=None)
+def test_no_command_line_whatever_ends_in_a_traceback(verb, flags):
+    words = [word for pair in flags for word in pair]
+    try:
+        code = main([verb, *words, "--json"])
+    except SystemExit as stop:
+        code = stop.code
+    assert code in (0, 2), words
+
+
+def python(*arguments):
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_theory_verbs_start_without_torch():
+    code = "import sys; from recallscope.cli.main import main; main(sys.argv[1:]); assert 'torch' not in sys.modules"
+    for words in (
+        ["predict", *CELL, "--embed-dim", "64", "--state-dim", "16", "--json"],
+        ["claims", "--json"],
+        ["laws", "--json"],
+    ):
+        done = python("-c", code, *words)
+        assert done.returncode == 0, done.stderr
+
+
+def processor_seconds(*arguments):
+    """The least of three, user and system: other processes spoil it less than wall time."""
+    times = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert python(*arguments).returncode == 0
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return min(times)
+
+
+def test_starts_quickly():
+    """Under 0.7 s, all laws included; on a machine too busy for that, under twice what importing the libraries takes."""
+    ours = processor_seconds(
+        "-m", "recallscope.cli.main", "predict", *CELL, "--embed-dim", "64", "--state-dim", "16", "--json"
+    )
+    libraries = processor_seconds("-c", "import numpy, scipy.special, pydantic, tyro; class_ = pydantic.BaseModel")
+    assert ours < max(0.7, 2 * libraries), (ours, libraries)
+
+
+def test_missing_torch_is_explained():
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from recallscope.cli.main import main\n"
+        "sys.exit(main(['sample', '--vocab-size', '64', '--num-facts', '4']))"
+    )
+    done = python("-c", code)
+    assert done.returncode == 2
+    assert "recallscope[torch]" in done.stderr

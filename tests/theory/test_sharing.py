@@ -1,0 +1,406 @@
+"""Keys and values share D dimensions: the law of trained linear layers, its codes, counts and quadrature.
+
+Quadrature is good to 1e-4 where the law is compared with trained models (D >= 8, N_f >= 8), so two of its
+numbers may be 2e-4 off against each other: the tolerance of every inequality here.
+"""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import ndtr
+
+from recallscope.theory.quadrature import gamma_rule, normal_rule, sphere_coordinate_cdf, uniform_rule
+from recallscope.theory.sharing import (
+    _recall,
+    _slot_rule,
+    pair_counts,
+    recall_given_variances,
+    sharing_codes,
+    sharing_law,
+)
+from recallscope.theory.sharing_step import Noise, win_probability
+
+QUADRATURE = 2e-4
+CELL = {"vocab_size": 512, "num_facts": 16, "embed_dim": 32, "state_dim": 16}
+few = settings(max_examples=60, deadline=None)
+
+# N, D, N_f, V, task, L, p
+REFERENCE = [
+    (16, 32, 16, 512, "mqar", 64, 0.8905),
+    (32, 32, 16, 512, "mqar", 64, 0.9585),
+    (4, 64, 16, 512, "mqar", 64, 0.5670),
+    (16, 48, 16, 1024, "ar", 33, 0.9878),
+    (16, 48, 16, 1024, "mqar", 64, 0.9664),
+    (48, 16, 16, 512, "mqar", 64, 0.3248),
+    (16, 32, 16, 512, "mqar", 128, 0.6420),
+    (8, 64, 32, 512, "mqar", 128, 0.6393),
+    (1, 32, 16, 512, "ar", 33, 0.0619),
+    (8, 8, 2, 64, "ar", 5, 0.9365),
+]
+
+
+def words(N, D, N_f, V, task="mqar", L=None):
+    return {"vocab_size": V, "num_facts": N_f, "embed_dim": D, "state_dim": N, "task": task, "length": L}
+
+
+def refined(word, **nodes):
+    """The law with given numbers of nodes."""
+    codes = sharing_codes(**word)
+    rest = (word[name] for name in ("vocab_size", "num_facts", "task", "length"))
+    return float(_recall(codes.key_variance, codes.value_variance, codes.leak, *rest, **nodes))
+
+
+@pytest.mark.parametrize(("N", "D", "N_f", "V", "task", "L", "p"), REFERENCE)
+def test_reference_values(N, D, N_f, V, task, L, p):
+    """Worked out by an independent program, to four digits."""
+    assert float(sharing_law(**words(N, D, N_f, V, task, L))) == pytest.approx(p, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("N", "expected"),
+    [(16, (16, 0.05882, 0.02907, 0.00058, 0.38655)), (32, (27.59633, 0.03246, 0.02811, 0.00087, 0.81263))],
+)
+def test_reference_codes(N, expected):
+    codes = sharing_codes(**CELL | {"state_dim": N})
+    found = (codes.rank, codes.key_variance, codes.value_variance, codes.leak, codes.share)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=5.1e-6)
+    assert codes.key_dim == pytest.approx(1 / codes.key_variance)
+    assert codes.value_dim == pytest.approx(1 / codes.value_variance)
+    assert codes.leak_ratio == pytest.approx(codes.leak / codes.key_variance / codes.value_variance)
+
+
+def test_length_is_four_facts_unless_given():
+    assert sharing_law(**CELL) == sharing_law(**CELL, length=64)
+    assert sharing_law(**CELL, task="ar") == sharing_law(**CELL, task="ar", length=33)
+
+
+# --- pair counts
+
+
+def test_pair_counts_at_the_shortest_length():
+    """N_f + g/2 (key, value) pairs, as many (value, key), g (key, key), no (value, value)."""
+    g = np.array([0, 0.5, 3, 15])
+    kv, vk, kk, vv = pair_counts(num_facts=16, slot=g)
+    np.testing.assert_allclose(kv, 16 + g / 2)
+    np.testing.assert_allclose(vk, 16 + g / 2)
+    np.testing.assert_allclose(kk, g, atol=1e-12)
+    np.testing.assert_allclose(vv, 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("length", [64, 80, 128])
+def test_pair_counts_are_means_over_drawn_sequences(length):
+    """5 standard errors of 20,000 sequences; the seed is fixed, another one would fail once in 100,000."""
+    rng = np.random.default_rng(7)
+    N_f, draws = 16, 20_000
+    G = (length - 2 * N_f) // 2
+    g = G // 2
+    is_key = rng.random((draws, 2 * G)) < 0.5  # filler, over the query section
+    queries = rng.permuted(np.broadcast_to(np.arange(G) < N_f, (draws, G)), axis=1)
+    is_key[:, ::2] |= queries
+    seen = np.concatenate([np.tile([True, False], (draws, N_f)), is_key[:, : 2 * g]], axis=1)
+    previous, current = seen, np.concatenate([seen[:, 1:], np.ones((len(seen), 1), bool)], axis=1)
+    drawn = [previous & ~current, ~previous & current, previous & current, ~previous & ~current]
+    totals = np.array([pairs.sum(axis=1) for pairs in drawn])
+    expected = np.array(pair_counts(num_facts=N_f, slot=g, length=length))
+    error = totals.std(axis=1) / np.sqrt(len(seen)) + 1e-9
+    assert np.all(abs(totals.mean(axis=1) - expected) <= 5 * error)
+
+
+def test_pair_counts_reject_slots_outside_the_query_section():
+    with pytest.raises(ValueError, match=r"slots 0 to G - 1, and G = 16 here"):
+        pair_counts(num_facts=16, slot=[0, 16])
+    with pytest.raises(ValueError, match="G = 1 here"):
+        pair_counts(num_facts=16, slot=1, task="ar")
+    with pytest.raises(ValueError, match="slot=nan"):
+        pair_counts(num_facts=16, slot=np.nan)
+
+
+# --- codes
+
+
+def test_sharing_costs_half_the_state_dimension():
+    """SNR² = N (D - N/2) / n with n facts and as many (value, key) pairs, for V, n >> D."""
+    D = 64
+    N = np.array([4, 16, 32, 64])
+    codes = sharing_codes(vocab_size=4_000_000, num_facts=100_000, embed_dim=D, state_dim=N, task="ar")
+    noise = codes.key_variance * codes.value_variance + codes.leak  # per fact
+    np.testing.assert_allclose(1 / noise, N * (D - N / 2), rtol=2e-3)
+
+
+def test_the_share_is_the_one_that_minimises_the_noise():
+    D, N, N_f = 32, 16, 16
+    codes = sharing_codes(**CELL, task="ar")
+    y = np.linspace(0.01, 0.99, 9801)
+    spectrum = y**2 / N + (1 - y) ** 2 / (D - N)
+    noise = (1 + (N_f - 1) * codes.key_variance) * spectrum + N_f * (y / N) ** 2
+    assert y[np.argmin(noise)] == pytest.approx(codes.share, abs=1e-4)
+
+
+@pytest.mark.parametrize("N", [1, 4, 16, 40])
+def test_variances_are_those_of_tight_frames(N):
+    """Welch's bound is met: the key kernel has trace V_k and N equal eigenvalues."""
+    V_k = 256
+    codes = sharing_codes(**CELL | {"embed_dim": 64, "state_dim": N}, task="ar")
+    frobenius = V_k + V_k * (V_k - 1) * codes.key_variance
+    assert frobenius == pytest.approx(V_k**2 / N)
+
+
+def test_rank_is_capped_below_the_embedding_for_mqar_and_by_it_for_ar():
+    ranks = sharing_codes(**CELL | {"state_dim": [8, 32, 100]}).rank
+    np.testing.assert_allclose(ranks, [8, 27.59633, 27.59633], atol=1e-5)
+    assert sharing_codes(**CELL | {"state_dim": 100}, task="ar").rank == 32
+
+
+# --- the law
+
+
+@pytest.mark.parametrize("task", ["ar", "mqar"])
+def test_broadcasting_is_calling_cell_by_cell(task):
+    D, N, N_f, V = np.ix_([8, 33, 70], [1, 5, 40], [1, 9], [128, 600])
+    grid = sharing_law(**words(N, D, N_f, V, task))
+    assert grid.shape == (3, 3, 2, 2)
+    for i in np.ndindex(grid.shape):
+        one = sharing_law(**words(N[0, i[1], 0, 0], D[i[0], 0, 0, 0], N_f[0, 0, i[2], 0], V[0, 0, 0, i[3]], task))
+        assert one.shape == ()
+        assert float(one) == pytest.approx(grid[i], abs=1e-12)
+
+
+def test_lengths_broadcast_too():
+    p = sharing_law(**CELL, length=[64, 96, 200])
+    each = [float(sharing_law(**CELL, length=length)) for length in (64, 96, 200)]
+    np.testing.assert_allclose(p, each, rtol=0, atol=1e-12)
+    assert np.all(np.diff(p) < 0)
+
+
+def test_no_cells_give_no_probabilities():
+    assert sharing_law(**CELL | {"state_dim": []}).shape == (0,)
+
+
+cells = st.fixed_dictionaries(
+    {
+        "embed_dim": st.integers(8, 64),
+        "state_dim": st.integers(2, 64),
+        "num_facts": st.integers(8, 32),
+        "vocab_size": st.integers(128, 1024).map(lambda half: 2 * half),  # V >= 4 D and V >= 8 N_f throughout
+        "task": st.sampled_from(["ar", "mqar"]),
+    }
+)
+
+
+@few
+@given(cell=cells, more=st.integers(1, 16))
+def test_recall_grows_with_the_embedding(cell, more):
+    D = min(cell["embed_dim"] + more, 64)
+    small, large = sharing_law(**cell | {"embed_dim": [cell["embed_dim"], D]})
+    assert large >= small - QUADRATURE
+
+
+@few
+@given(cell=cells, less=st.integers(1, 16))
+def test_recall_grows_with_the_state_up_to_the_embedding_and_stays_there(cell, less):
+    D = cell["embed_dim"]
+    N = min(cell["state_dim"], D)
+    p = sharing_law(**cell | {"state_dim": [max(N - less, 1), N, D, D + less]})
+    assert np.all(np.diff(p)[:2] >= -QUADRATURE)
+    assert p[3] == p[2]
+
+
+@few
+@given(cell=cells, more=st.integers(1, 16))
+def test_recall_falls_with_the_facts(cell, more):
+    N_f = min(cell["num_facts"] + more, 32)
+    light, heavy = sharing_law(**cell | {"num_facts": [cell["num_facts"], N_f]})
+    assert heavy <= light + QUADRATURE
+
+
+@few
+@given(cell=cells, factor=st.integers(2, 8))
+def test_recall_falls_with_the_vocabulary(cell, factor):
+    V = cell["vocab_size"]
+    small, large = sharing_law(**cell | {"vocab_size": [V, factor * V]})
+    assert large <= small + QUADRATURE
+
+
+def test_more_state_may_cost_a_little_where_facts_fill_the_vocabulary():
+    """AR with V = 4 N_f: the best rank lies below D, N = D costs 7e-4. So the claim asks for V >= 8 N_f."""
+    p = sharing_law(vocab_size=128, num_facts=32, embed_dim=24, state_dim=[23, 24], task="ar")
+    assert -1e-3 < p[1] - p[0] < -5e-4
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    half=st.integers(4, 5000),
+    crowd=st.floats(0, 1),
+    D=st.one_of(st.integers(2, 300), st.floats(2, 40)),
+    N=st.one_of(st.integers(1, 300), st.floats(1, 40)),
+    stretch=st.one_of(st.none(), st.integers(4, 30)),
+    task=st.sampled_from(["ar", "mqar"]),
+)
+def test_the_law_is_a_probability_above_guessing_everywhere(half, crowd, D, N, stretch, task):
+    N_f = max(1, int((half - 1) ** crowd))
+    length = stretch * N_f if task == "mqar" and stretch else None
+    p = float(sharing_law(**words(N, D, N_f, 2 * half, task, length)))
+    assert 1 / half <= p <= 1
+
+
+def test_recall_is_certain_when_values_fit_beside_the_keys():
+    """D >= N + V_v: all values are orthogonal to each other and to the keys."""
+    word = {"vocab_size": 64, "num_facts": 8, "embed_dim": [39, 40, 100], "state_dim": 8}
+    p = sharing_law(**word)
+    assert p[0] < 1
+    assert np.all(p[1:] == 1)
+    assert np.all(sharing_codes(**word).leak[1:] == 0)
+
+
+def test_one_fact_and_signs_for_keys_work():
+    """N = 1: keys are told apart by a sign only, so about half of the facts answer to a query."""
+    assert float(sharing_law(**CELL | {"num_facts": 1})) > 0.999
+    p = float(sharing_law(**words(1, 256, 8, 1024, "ar")))
+    assert 1 / 16 < p < 1 / 2
+
+
+def test_measured_variances_enter_like_predicted_ones():
+    codes = sharing_codes(**CELL)
+    seen = {"key_variance": codes.key_variance, "value_variance": codes.value_variance, "leak": codes.leak}
+    task = {"vocab_size": 512, "num_facts": 16}
+    assert recall_given_variances(**seen, **task) == sharing_law(**CELL)
+    noisier = recall_given_variances(**seen | {"leak": 2 * codes.leak}, **task)
+    assert noisier < sharing_law(**CELL)
+    with pytest.raises(ValueError, match="leak=-1"):
+        recall_given_variances(**seen | {"leak": -1}, **task)
+    with pytest.raises(ValueError, match="key_variance=nan"):
+        recall_given_variances(**seen | {"key_variance": np.nan}, **task)
+
+
+# --- quadrature
+
+
+@pytest.mark.parametrize("case", [*REFERENCE[:9], (8, 8, 16, 512, "mqar", None, 0), (2, 24, 8, 1024, "ar", None, 0)])
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        {"slot_nodes": 100},
+        {"norm_nodes": 24},
+        {"signal_nodes": 80},
+        {"residual_nodes": 20},
+        {"weight_nodes": 20},
+    ],
+    ids=lambda nodes: next(iter(nodes)),
+)
+def test_more_nodes_change_less_than_1e_4(case, nodes):
+    N, D, N_f, V, task, L, _ = case
+    word = words(N, D, N_f, V, task, L)
+    assert refined(word, **nodes) == pytest.approx(refined(word), abs=1e-4)
+
+
+@pytest.mark.parametrize(("G", "N_f"), [(1, 1), (2, 1), (5, 5), (6, 6), (48, 16), (300, 10)])
+def test_slot_rule_is_exact_for_low_powers(G, N_f):
+    """Gauss with 4 nodes beside slot 0 is exact to degree 7; beyond 3 N_f slots 8 nodes, to degree 15."""
+    nodes, weights = _slot_rule(np.array([float(G)]), np.array([float(N_f)]), None)
+    g = np.arange(G) / G
+    for power in range(8):
+        assert np.sum(weights * (nodes / G) ** power) == pytest.approx(np.mean(g**power), abs=1e-12)
+
+
+def slow_recall(N_star, D_star, n, spread, repeats, once, twice, never):
+    """One query as the law is written: mode of l by iteration, Legendre nodes over the angle of a weight."""
+    nu = D_star - 1
+    k = nu / (1 - min(0.9, 3 / n))
+    R, R_weights = gamma_rule(spread, 8)
+    Z, Z_weights = normal_rule(40)
+    q, q_weights = gamma_rule(2 / k, 8)
+    R, Z, q = R[:, None, None, None], Z[:, None, None] * np.sqrt(1 + repeats * D_star / n), q[:, None]
+    s = np.sqrt(n * R / N_star)
+    c = np.sqrt(D_star) / s + Z
+    u2 = c**2 + nu * q
+    x = c / np.sqrt(u2)
+    X = nu * (1 + (q - 1) / np.sqrt(2))
+    W, U = Z**2 + X, c * Z + X
+    cos = np.clip(U / np.sqrt(W * u2), -1, 1)
+
+    def angles(dim):
+        u, weights = uniform_rule(48)
+        theta = np.pi / 2 + np.minimum(np.pi / 2, 7 / np.sqrt(dim)) * u
+        return np.cos(theta), (dim - 2) * np.log(np.sin(theta)) + np.log(weights)
+
+    def mean_win(t, log_weights):
+        t = np.clip(t, -0.995, 0.995)
+        kappa_v = np.sqrt(D_star * W) * t / (1 - t**2)
+        kappa_c, kappa_s2 = kappa_v * cos, kappa_v**2 * (1 - cos**2)
+        m = np.zeros_like(kappa_v)
+        for _ in range(8):
+            root = np.sqrt(1 + 4 * kappa_s2 * (1 - m**2) / nu**2)
+            slope = kappa_c / (nu + 2 * (1 - m**2) * kappa_s2 / (nu * (1 + root)))
+            m = 2 * slope / (1 + np.sqrt(1 + 4 * slope**2))
+
+        def log_density(y):
+            rho = np.sqrt(1 + 4 * kappa_s2 * (1 - y**2) / nu**2)
+            return nu / 2 * (np.log(1 - y**2) + rho - 1 - np.log((1 + rho) / 2)) + kappa_c * y
+
+        own = U**2 / W * (1 - t**2) ** 2 / (1 + t**2) + np.maximum(u2 - U**2 / W, 0) * (1 - t**2)
+        drop = np.maximum(2 * (log_density(m) - log_density(x)), 0) / (1 + t**2 * nu**2 / k / own)
+        win = ndtr(np.sign(x - m) * np.sqrt(drop) * (8 * nu + 1) / (8 * nu + 3))
+        weights = np.exp(log_weights - log_weights.max(axis=-1, keepdims=True))
+        return np.sum(weights * win, axis=-1) / weights.sum(axis=-1)
+
+    alpha, log_weights = angles(N_star)
+    a, beta = max(1, 1 / spread - (N_star + 2) / (2 * (N_star - 1))), N_star / (n * spread)
+    left = s**2 - alpha**2
+    log_weights = np.where(left > 0, log_weights + (a - 1) * np.log(np.where(left > 0, left, 1)), -np.inf)
+    wins = sphere_coordinate_cdf(x[..., 0], D_star) ** never
+    wins = wins * mean_win(alpha / s, log_weights + beta * alpha**2) ** once
+    alpha, log_weights = angles(np.maximum(2 * N_star / R, 1.5))
+    wins = wins * mean_win(2 * alpha / s, log_weights) ** twice
+    return np.einsum("abc,a,b,c->", wins, R_weights, Z_weights, q_weights)
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        (17.0, 34.4, 26.0, 0.06, 0.015, 18.0, 0.22, 237.0),
+        (4.06, 73.0, 16.0, 0.07, 0.0, 15.0, 0.1, 240.0),
+        (30.8, 35.6, 33.0, 0.05, 0.01, 17.0, 0.2, 238.0),
+        (8.3, 9.1, 11.0, 0.12, 0.02, 8.0, 0.3, 55.0),
+        (40.0, 60.0, 9.0, 0.15, 0.01, 8.0, 0.1, 500.0),
+    ],
+)
+def test_the_fast_step_agrees_with_its_slow_twin(noise):
+    """The mode in closed form and Gauss-Jacobi weights, against iteration and Legendre angles."""
+    fast = win_probability(Noise(*(np.array([value]) for value in noise)))
+    assert float(fast[0]) == pytest.approx(slow_recall(*noise), abs=1e-4)
+
+
+# --- wrong input
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"vocab_size": 6, "num_facts": 1}, r"vocab_size=6 is below 8.*Use vocab_size >= 8"),
+        ({"embed_dim": [8, 1.5]}, r"embed_dim=1.5 is below 2.*Use embed_dim >= 2"),
+        ({"state_dim": 0}, r"state_dim=0 is below 1"),
+        ({"num_facts": 256}, r"vocab_size=512 leaves 255.*Use vocab_size >= 514, or num_facts <= 255"),
+        ({"num_facts": 2.5}, r"num_facts=2.5 is not whole.*Use num_facts=2 or 3"),
+        ({"length": 60}, r"length=60 is shorter than 4 num_facts = 64"),
+        ({"length": 40, "task": "ar"}, r"length=40 does not fit task='ar'"),
+        ({"embed_dim": np.nan}, r"embed_dim=nan: a finite number is needed"),
+        ({"vocab_size": np.inf}, r"vocab_size=inf: a finite number is needed"),
+        ({"task": "repeated"}, r"task='repeated'"),
+    ],
+)
+@pytest.mark.parametrize("function", [sharing_law, sharing_codes])
+def test_errors_say_what_came_which_rule_and_the_way_out(function, wrong, message):
+    with pytest.raises(ValueError, match=message):
+        function(**CELL | wrong)
+
+
+def test_the_most_facts_a_vocabulary_allows_are_allowed():
+    assert 1 / 256 <= float(sharing_law(**CELL | {"num_facts": 255}, task="ar")) < 0.5
+
+
+def test_orthogonal_values_cannot_save_a_state_of_one_dimension():
+    """D >= N + V_v: values do not interfere, so N >= 2 recalls perfectly; N = 1 tells keys by their sign only."""
+    words = {"vocab_size": 64, "num_facts": 4, "embed_dim": 64, "task": "ar"}
+    assert sharing_law(**words, state_dim=2) == 1
+    assert sharing_law(**words, state_dim=1) == pytest.approx(2 * (1 - 2**-4) / 4)

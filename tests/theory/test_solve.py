@@ -1,0 +1,131 @@
+"""Inverses: the answer reaches the target, one unit less does not, and "unreachable" is an answer."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recallscope.theory.catalogue import find_law
+from recallscope.theory.solve import Question, closed_form, frontier, solve
+
+UNIFIED = find_law("unified")
+
+
+def ask(law="unified", target=0.99, unknown="state_dim", **known):
+    words = (
+        {"vocab_size": 1024, "num_facts": 16, "embed_dim": 64, "state_dim": 32, "num_layers": 1}
+        | {unknown: None}
+        | known
+    )
+    return Question(law=find_law(law), target=target, **words)
+
+
+@pytest.mark.parametrize(
+    ("unknown", "known", "real", "value"),
+    [
+        ("state_dim", {"embed_dim": 64}, 26.712274, 27),
+        ("embed_dim", {"state_dim": 32}, 59.472088, 60),
+        ("num_facts", {}, 19.167219, 19),
+        ("vocab_size", {}, 2437.5667, 2436),
+    ],
+)
+def test_closed_forms_of_the_unified_law(unknown, known, real, value):
+    question = ask(unknown=unknown, **known)
+    answer = solve(question, unknown)
+    assert closed_form(question, unknown) == pytest.approx(real, abs=1e-4)
+    assert answer.value == value
+    assert answer.probability >= 0.99
+
+
+def test_square_model_of_the_unified_law():
+    """D_sq = 50.961336: the first square model that reaches .99 has D = N = 51."""
+    points = frontier(ask(embed_dim=None, state_dim=None))
+    assert points[-1].embed_dim == points[-1].state_dim == 51
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        "unified",
+        "unified-mv",
+        "trained-sharing",
+        "designed-improved",
+        "trained-t3",
+        "trained-t3max",
+        "trained",
+        "designed-exact",
+    ],
+)
+@pytest.mark.parametrize("unknown", ["state_dim", "embed_dim", "num_facts", "vocab_size", "num_layers"])
+def test_the_answer_is_the_last_that_reaches_the_target(law, unknown):
+    question = ask(
+        law,
+        0.9,
+        unknown,
+        embed_dim=None if unknown == "embed_dim" else 64,
+        state_dim=None if unknown == "state_dim" else 8,
+    )
+    answer = solve(question, unknown)
+    if answer.value is None:
+        assert answer.reason.startswith("unreachable")
+        return
+    p = lambda value: float(question.evaluate(**{unknown: value}))  # noqa: E731
+    assert p(answer.value) >= 0.9
+    worse = {"state_dim": -1, "embed_dim": -1, "num_layers": -1, "num_facts": 1, "vocab_size": 2}[unknown]
+    least = {"embed_dim": 8}.get(unknown, 1)
+    if answer.value + worse >= least and "do not fit" not in answer.reason:
+        assert p(answer.value + worse) < 0.9
+
+
+@given(
+    target=st.floats(0.01, 0.9999),
+    V=st.integers(17, 2000).map(lambda half: 2 * half),
+    N_f=st.integers(1, 16),
+    D=st.integers(2, 300),
+    N=st.integers(1, 300),
+    unknown=st.sampled_from(["state_dim", "embed_dim", "num_facts", "vocab_size", "num_layers"]),
+    law=st.sampled_from(["unified", "unified-mv", "unified-p2", "trained", "designed-unified", "full-unified"]),
+)
+@settings(max_examples=400)
+def test_no_question_raises_and_no_answer_misses(target, V, N_f, D, N, unknown, law):
+    question = ask(
+        law,
+        target,
+        unknown,
+        **({"vocab_size": V, "num_facts": N_f, "embed_dim": D, "state_dim": N} | {unknown: None}),
+    )
+    answer = solve(question, unknown)
+    if answer.value is None:
+        assert answer.reason.startswith("unreachable")
+        assert answer.probability is None
+    else:
+        assert answer.value >= 1
+        assert float(question.evaluate(**{unknown: answer.value})) >= target
+
+
+@pytest.mark.parametrize("law", ["unified", "trained-sharing"])
+def test_frontier_points_are_minimal(law):
+    question = ask(law, 0.95, embed_dim=None, state_dim=None)
+    points = frontier(question)
+    assert len(points) > 5
+    D, N = np.array([p.embed_dim for p in points]), np.array([p.state_dim for p in points])
+    assert np.all(np.diff(D) < 0)
+    assert np.all(np.diff(N) > 0)
+    assert np.all(N <= D)
+    assert np.all(question.evaluate(embed_dim=D, state_dim=N) >= 0.95)
+    inner = D > N
+    assert np.all(question.evaluate(embed_dim=D[inner] - 1, state_dim=N[inner]) < 0.95)
+    assert np.all(question.evaluate(embed_dim=D[1:], state_dim=N[1:] - 1) < 0.95)
+    first = points[0]
+    assert first.state_entries == 2 * first.embed_dim * first.state_dim
+    assert (
+        first.parameters
+        == 1024 * first.embed_dim + 4 * first.embed_dim**2 + 4 * first.embed_dim + 4 * first.embed_dim * first.state_dim
+    )
+
+
+def test_questions_with_too_much_or_too_little_are_refused():
+    with pytest.raises(ValueError, match="state_dim"):
+        solve(ask(unknown="embed_dim", state_dim=None), "embed_dim")
+    with pytest.raises(ValueError, match="strictly between 0 and 1"):
+        solve(ask(target=1.0), "state_dim")

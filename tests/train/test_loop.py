@@ -1,0 +1,236 @@
+"""Training: bit-equal for equal specs, resumed as if never stopped, and it learns."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from recallscope.records import parse_record
+from recallscope.specs import FullSpec, LinearSpec, MultiHeadSpec, RunSpec, TaskSpec, TrainSpec
+from recallscope.train.checkpoint import read_checkpoint
+from recallscope.train.loop import train_run
+from recallscope.train.presets import PRESETS, preset_run
+from recallscope.train.schedule import learning_rate
+from recallscope.train.streams import stream
+from recallscope.train.weights import read_weights, write_weights
+
+
+def tiny(model=None, seed=0, **train):
+    settings = {
+        "batch_size": 8,
+        "warmup_steps": 5,
+        "flat_steps": 15,
+        "decay_steps": 20,
+        "eval_every": 10,
+        "eval_size": 50,
+    } | train
+    return RunSpec(
+        task=TaskSpec(vocab_size=32, num_facts=3),
+        model=model or LinearSpec(embed_dim=8, state_dim=4),
+        train=TrainSpec(**settings),
+        seed=seed,
+    )
+
+
+MODELS = [
+    LinearSpec(embed_dim=8, state_dim=4),
+    LinearSpec(embed_dim=8, state_dim=4, num_layers=2),
+    MultiHeadSpec(embed_dim=8, state_dim=4, num_heads=2, head_pattern="MHA"),
+    FullSpec(embed_dim=8, state_dim=4),
+]
+
+
+def facts(trained):
+    record = trained.record.model_dump()
+    del record["seconds"], record["environment"]
+    return record, {name: tensor.clone() for name, tensor in trained.model.state_dict().items()}
+
+
+def assert_same(a, b):
+    assert a[0] == b[0]
+    assert a[1].keys() == b[1].keys()
+    assert all(torch.equal(a[1][name], b[1][name]) for name in a[1])
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda m: f"{m.kind}-{getattr(m, 'num_layers', 1)}")
+def test_equal_spec_gives_bit_equal_results(model):
+    before = torch.get_rng_state()
+    assert_same(facts(train_run(tiny(model))), facts(train_run(tiny(model))))
+    assert torch.equal(before, torch.get_rng_state())  # no global stream was touched
+
+
+def test_seeds_and_purposes_have_streams_of_their_own():
+    runs = [tiny(seed=0), tiny(seed=1)]
+    draws = [
+        tuple(torch.rand(4, generator=stream(r, p)).tolist())
+        for r in runs
+        for p in ("weights", "batches", "validation", "test")
+    ]
+    assert len(set(draws)) == 8
+
+
+class Stopped(Exception):
+    pass
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda m: f"{m.kind}-{getattr(m, 'num_layers', 1)}")
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_stopped_run_resumes_bit_equal(model, accumulate, tmp_path, monkeypatch):
+    run = tiny(model, accumulate=accumulate, weight_decay=0.1)
+    whole = facts(train_run(run))
+    monkeypatch.setattr("recallscope.train.loop.PROGRESS_EVERY", 0.0)
+    path = tmp_path / "checkpoint.safetensors"
+    for stop_at in (7, 13, 31):
+
+        def stop(tick, stop_at=stop_at):
+            if tick.step == stop_at:
+                raise Stopped
+
+        with pytest.raises(Stopped):
+            train_run(run, checkpoint=path, on_progress=stop)
+    assert_same(whole, facts(train_run(run, checkpoint=path)))
+    assert_same(whole, facts(train_run(run, checkpoint=path)))  # finished already: only tested again
+
+
+WORKER = """
+import sys, torch
+from pathlib import Path
+torch.set_num_threads(1)
+from recallscope.specs import RunSpec
+from recallscope.train.loop import train_run
+from recallscope.train.weights import write_weights, write_record
+run, out = RunSpec.model_validate_json(sys.argv[1]), Path(sys.argv[2])
+trained = train_run(run, checkpoint=out / "checkpoint.safetensors")
+write_weights(out / "weights.safetensors", trained.model, run.task)
+write_record(out / "record.json", trained.record)
+"""
+
+
+def test_kill_nine_ten_times_then_resume_is_bit_equal(tmp_path):
+    """SIGKILL at ten random moments of a run of about a second and a half; the last start finishes it."""
+    run = tiny(batch_size=64, warmup_steps=50, flat_steps=450, decay_steps=700, eval_every=20, stop_accuracy=1.0)
+    whole = facts(train_run(run))
+    moments = random.Random(7)
+    kills = 0
+    command = [sys.executable, "-c", WORKER, run.model_dump_json(), str(tmp_path)]
+    while kills < 10:
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        checkpoint = tmp_path / "checkpoint.safetensors"
+        seen = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline and process.poll() is None:  # wait for some progress, then strike at random
+            if checkpoint.exists() and checkpoint.stat().st_mtime_ns != seen:
+                break
+            time.sleep(0.005)
+        time.sleep(moments.random() * 0.08)
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        kills += 1
+    progress = read_checkpoint(tmp_path / "checkpoint.safetensors", run.content_hash())
+    assert progress is not None
+    subprocess.run(command, check=True, timeout=120)
+    record = parse_record((tmp_path / "record.json").read_bytes())
+    model, task = read_weights(tmp_path / "weights.safetensors")
+    again = record.model_dump()
+    del again["seconds"], again["environment"]
+    assert task == run.task
+    assert_same(whole, (again, dict(model.state_dict())))
+
+
+def test_a_damaged_or_foreign_checkpoint_is_not_used(tmp_path):
+    path = tmp_path / "checkpoint.safetensors"
+    whole = facts(train_run(tiny()))
+    path.write_bytes(b"\x10\x00\x00 nonsense")
+    assert read_checkpoint(path, tiny().content_hash()) is None
+    assert_same(whole, facts(train_run(tiny(), checkpoint=path)))
+    assert read_checkpoint(path, tiny(seed=1).content_hash()) is None
+
+
+def test_learning_rate_follows_the_schedule():
+    train = TrainSpec(learning_rate=1.0, warmup_steps=4, flat_steps=3, decay_steps=4)
+    rates = [learning_rate(train, step) for step in range(12)]
+    assert rates[:8] == [0.25, 0.5, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0]
+    assert rates[9] == pytest.approx(0.5)
+    assert rates[11] == pytest.approx(0.0, abs=1e-12)
+
+
+def test_early_stop_and_best_state():
+    run = RunSpec(
+        task=TaskSpec(vocab_size=16, num_facts=2),
+        model=LinearSpec(embed_dim=24, state_dim=12),
+        train=TrainSpec(
+            batch_size=64,
+            warmup_steps=10,
+            flat_steps=1000,
+            decay_steps=0,
+            eval_every=20,
+            eval_size=100,
+            stop_accuracy=0.95,
+        ),
+    )
+    record = train_run(run).record
+    assert record.steps < 1000
+    assert record.val_accuracy >= 0.95
+    assert record.history[-1].accuracy == record.val_accuracy
+    assert record.best_step == record.steps
+    assert record.test_accuracy > 0.85
+
+
+def test_it_learns_what_the_law_predicts():
+    """(D, N) = (16, 8) at V=64, N_f=4 for 600 steps: within .04 of `trained-sharing`."""
+    from recallscope.theory.catalogue import find_law
+
+    run = RunSpec(
+        task=TaskSpec(vocab_size=64, num_facts=4),
+        model=LinearSpec(embed_dim=10, state_dim=4),
+        train=TrainSpec(batch_size=64, warmup_steps=50, flat_steps=300, decay_steps=450, eval_size=2000),
+    )
+    measured = train_run(run).record.test_accuracy
+    predicted = float(find_law("trained-sharing")(vocab_size=64, num_facts=4, embed_dim=10, state_dim=4))
+    assert 0.3 < predicted < 0.98
+    assert abs(measured - predicted) < 0.04
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_is_a_run(name):
+    run = preset_run(name)
+    assert RunSpec.model_validate_json(run.model_dump_json()) == run
+    changed = preset_run(name, train={"batch_size": 32}, seed=3)
+    assert (changed.train.batch_size, changed.seed) == (32, 3)
+
+
+def test_presets_are_the_published_settings():
+    assert preset_run("dn-linear").train.total_steps == 2000
+    assert preset_run("dn-full").train.total_steps == 20_000
+    assert preset_run("layers").train.total_steps == 4000
+    assert preset_run("layers-ar").train.total_steps == 10_000
+    assert preset_run("heads").train.total_steps == 4000
+    assert preset_run("large-vocab").train.total_steps == 12_000
+    assert preset_run("repeated-keys").train.total_steps == 7500
+    assert preset_run("minimality").train.total_steps == 4000
+    assert preset_run("layers").task.length == 320
+    assert preset_run("dn-linear", task={"num_facts": 32}).task.length == 128
+
+
+def test_weights_survive_the_disk_and_strangers_are_refused(tmp_path):
+    trained = train_run(tiny())
+    path = tmp_path / "w.safetensors"
+    write_weights(path, trained.model, trained.record.spec.task)
+    model, task = read_weights(path)
+    assert task == trained.record.spec.task
+    assert all(
+        torch.equal(a, b) for a, b in zip(model.state_dict().values(), trained.model.state_dict().values(), strict=True)
+    )
+    path.write_bytes(path.read_bytes()[:-50])
+    with pytest.raises(ValueError, match="safetensors"):
+        read_weights(path)
+    with pytest.raises(FileNotFoundError):
+        read_weights(tmp_path / "none.safetensors")
+    assert json.loads(trained.record.model_dump_json())["schema_version"] == 1
