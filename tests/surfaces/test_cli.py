@@ -244,7 +244,7 @@ def processor_seconds(*arguments):
 
 
 def test_starts_quickly():
-    """Under 0.7 s, all laws included; on a machine too busy for that, under twice what importing the libraries takes."""
+    """Under 0.7 s, all laws included; on a busy machine, under twice what importing the libraries takes."""
     ours = processor_seconds(
         "-m", "recallscope.cli.main", "predict", *CELL, "--embed-dim", "64", "--state-dim", "16", "--json"
     )

@@ -1,0 +1,45 @@
+"""Thm 4.7: p_MQA = p_MKA <= p_single = p_MVA <= p_MHA."""
+
+import numpy as np
+import pytest
+
+from recallscope.theory.catalogue import BY_NAME
+from recallscope.theory.heads import head_bounds
+from recallscope.theory.laws import designed_exact_law
+
+WORDS = {"vocab_size": 512, "num_facts": 16}
+
+
+@pytest.mark.parametrize("name", ["unified", "unified-mv", "trained-sharing"])
+def test_order_of_the_patterns(name):
+    law = BY_NAME[name]
+
+    def p(side):
+        return float(law(**WORDS, embed_dim=side.embed_dim, state_dim=side.state_dim))
+
+    bounds = {pattern: head_bounds(pattern, 60, 6, 3) for pattern in ("MQA", "MKA", "MVA", "MHA")}
+    single = float(law(**WORDS, embed_dim=60, state_dim=6))
+    for pattern in ("MQA", "MKA", "MVA"):
+        assert p(bounds[pattern].lower) == p(bounds[pattern].upper)
+    assert p(bounds["MQA"].lower) == p(bounds["MKA"].lower) < single == p(bounds["MVA"].lower)
+    assert single == p(bounds["MHA"].lower) < p(bounds["MHA"].upper)
+
+
+def test_one_head_is_one_head():
+    for pattern in ("MQA", "MKA", "MVA", "MHA"):
+        bounds = head_bounds(pattern, 60, 6, 1)
+        assert bounds.lower == bounds.upper == (60, 6)
+
+
+def test_mha_as_its_proof_builds_it_does_not_reach_the_state_m_n():
+    """Departs: Monte Carlo of that construction gave .562 (one head), .720 (MHA), .995 (one head with state M N)."""
+    cell = WORDS | {"embed_dim": 64, "task": "ar", "corrected": True}
+    single, mha = designed_exact_law(**cell, state_dim=8), designed_exact_law(**cell, state_dim=8, num_heads=4)
+    claimed = designed_exact_law(**cell, state_dim=32)
+    assert single < mha < claimed - 0.2
+    np.testing.assert_allclose(single, 0.562, atol=0.02)
+
+
+def test_unknown_patterns_are_refused():
+    with pytest.raises(ValueError, match="MHA, MQA, MKA and MVA"):
+        head_bounds("GQA", 60, 6, 2)
