@@ -16,7 +16,7 @@ class Evaluation(Spec):
     """One look at the validation set while training."""
 
     step: NonNegativeInt
-    loss: float
+    loss: float | None = Field(description="mean since the last evaluation; None if it was not finite")
     accuracy: Fraction
 
 

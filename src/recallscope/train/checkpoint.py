@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
@@ -56,8 +55,3 @@ def read_checkpoint(path: Path, run: str) -> Progress | None:
         return None
     history = [Evaluation(**entry) for entry in facts.pop("history")]
     return Progress(run=run, history=history, tensors=tensors, **facts)
-
-
-def rng_state(generator: torch.Generator) -> Tensor:
-    """Where a stream stands."""
-    return generator.get_state()

@@ -1,11 +1,11 @@
 """All weights of a model in one or two vectors, so that clipping and AdamW are a few operations, whatever the model."""
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from recallscope.models import RecallModel
 from recallscope.specs import TrainSpec
+from recallscope.train.adamw import FlatAdamW
 
 
 class FlatWeights:
@@ -14,61 +14,61 @@ class FlatWeights:
     The model keeps its parameters, under their names; their storage, and that of their gradients, moves here.
     """
 
-    def __init__(self, model: RecallModel) -> None:
-        self.vectors: list[nn.Parameter] = []
+    def __init__(self, model: RecallModel, train: TrainSpec) -> None:
         spared = model.undecayed()
         named = list(model.named_parameters())
-        groups = ([p for n, p in named if n not in spared], [p for n, p in named if n in spared])
-        for group in groups:
+        self.vectors: list[Tensor] = []
+        self.grads: list[Tensor] = []
+        self.optimizers: list[FlatAdamW] = []
+        for decays in (True, False):
+            group = [p for name, p in named if (name not in spared) is decays]
             if not group:
                 continue
-            vector = nn.Parameter(torch.cat([p.detach().flatten() for p in group]))
-            vector.grad = torch.zeros_like(vector)
-            for parameter, data, grad in zip(
-                group, _views(vector.data, group), _views(vector.grad, group), strict=True
-            ):
-                parameter.data, parameter.grad = data, grad
+            vector = torch.cat([p.detach().flatten() for p in group])
+            grad = torch.zeros_like(vector)
+            for parameter, data, part in zip(group, _views(vector, group), _views(grad, group), strict=True):
+                parameter.data, parameter.grad = data, part
             self.vectors.append(vector)
-        self.decayed = [bool(group) and group is groups[0] for group in groups if group]
+            self.grads.append(grad)
+            self.optimizers.append(FlatAdamW(vector, train, decays=decays))
 
-    def optimizer(self, train: TrainSpec) -> torch.optim.AdamW:
-        """AdamW over the vectors, fused into one pass each."""
-        parameters = [
-            {"params": [vector], "weight_decay": train.weight_decay if decays else 0.0}
-            for vector, decays in zip(self.vectors, self.decayed, strict=True)
-        ]
-        return torch.optim.AdamW(parameters, lr=train.learning_rate, betas=(train.beta_1, train.beta_2), fused=True)
-
-    @torch.no_grad()
-    def clip(self, largest: float) -> Float[Tensor, ""]:
-        """Scale the gradient down to the norm `largest` if it is longer; returns the norm it had."""
-        grads = self.grads()
-        norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(grad) for grad in grads]))
-        scale = (largest / (norm + 1e-6)).clamp_(max=1.0)
-        for grad in grads:
-            grad.mul_(scale)
-        return norm
-
-    def grads(self) -> list[Tensor]:
-        """The gradient vectors."""
-        grads = [vector.grad for vector in self.vectors]
-        assert all(grad is not None for grad in grads)
-        return [grad for grad in grads if grad is not None]
-
-    def zero_grads(self) -> None:
-        """Forget the gradients."""
-        for grad in self.grads():
+    def step(self, learning_rate: float, largest_norm: float, scale: float = 1.0) -> None:
+        """Scale the gradients, clip them to a global norm, update the weights, and forget the gradients."""
+        norm = scale * sum(float(torch.dot(grad, grad)) for grad in self.grads) ** 0.5
+        factor = scale * min(1.0, largest_norm / (norm + 1e-6))
+        for grad, optimizer in zip(self.grads, self.optimizers, strict=True):
+            if factor != 1.0:
+                grad.mul_(factor)
+            optimizer.step(grad, learning_rate)
             grad.zero_()
 
     def snapshot(self) -> list[Tensor]:
         """A copy of all weights."""
-        return [vector.detach().clone() for vector in self.vectors]
+        return [vector.clone() for vector in self.vectors]
 
-    @torch.no_grad()
     def restore(self, snapshot: list[Tensor]) -> None:
         """Put a copy back."""
         for vector, saved in zip(self.vectors, snapshot, strict=True):
             vector.copy_(saved)
+
+    def state(self) -> dict[str, Tensor]:
+        """Weights and moments by name, for a checkpoint."""
+        tensors = {}
+        for index, (vector, optimizer) in enumerate(zip(self.vectors, self.optimizers, strict=True)):
+            tensors |= {
+                f"weights.{index}": vector,
+                f"mean.{index}": optimizer.mean,
+                f"square.{index}": optimizer.square,
+            }
+        return tensors
+
+    def load_state(self, tensors: dict[str, Tensor], steps: int) -> None:
+        """What `state` gave, put back; the optimiser has taken `steps` steps."""
+        for index, (vector, optimizer) in enumerate(zip(self.vectors, self.optimizers, strict=True)):
+            vector.copy_(tensors[f"weights.{index}"])
+            optimizer.mean.copy_(tensors[f"mean.{index}"])
+            optimizer.square.copy_(tensors[f"square.{index}"])
+            optimizer.steps = steps
 
 
 def _views(vector: Tensor, shapes: list[nn.Parameter]) -> list[Tensor]:

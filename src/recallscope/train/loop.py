@@ -1,6 +1,6 @@
-"""RunSpec in, RunRecord and weights out: fresh batches, AdamW, clipping, evaluation, early stop, checkpoint and
-resume."""
+"""RunSpec in, RunRecord and weights out: fresh batches, AdamW, clipping, evaluation, early stop, resume."""
 
+import math
 import platform
 import time
 from collections.abc import Callable
@@ -64,31 +64,25 @@ def train_run(
     model = build_model(
         run.model, task.vocab_size, stream(run, "weights"), embedding_std=train.embedding_std, device=device
     )
-    weights = FlatWeights(model)
-    optimizer = weights.optimizer(train)
+    weights = FlatWeights(model, train)
     batches = stream(run, "batches", device)
     progress = read_checkpoint(checkpoint, run.content_hash()) if checkpoint else None
     if progress is None:
         progress = Progress(run=run.content_hash())
         best = weights.snapshot()
     else:
-        best = _load(progress, weights, optimizer, batches)
+        weights.load_state(progress.tensors, progress.step)
+        batches.set_state(progress.tensors["batches"])
+        best = [progress.tensors[f"best.{index}"].to(device) for index in range(len(weights.vectors))]
         started -= progress.seconds
 
     loss_sum, losses, last_tick = torch.zeros((), device=device), 0, started
     finished = progress.step >= train.total_steps or progress.best_accuracy >= train.stop_accuracy
     while not finished:
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(train, progress.step)
         for _ in range(train.accumulate):
             loss_sum += add_gradients(model, draw_batch(task, train.batch_size, batches), train.label_smoothing)
             losses += 1
-        if train.accumulate > 1:
-            for grad in weights.grads():
-                grad /= train.accumulate
-        weights.clip(train.clip_norm)
-        optimizer.step()
-        weights.zero_grads()
+        weights.step(learning_rate(train, progress.step), train.clip_norm, scale=1 / train.accumulate)
         progress.step += 1
 
         now = time.perf_counter()
@@ -99,7 +93,10 @@ def train_run(
         finished = progress.step >= train.total_steps
         if finished or progress.step % train.eval_every == 0:
             seen = evaluate(model, task, train.eval_size, stream(run, "validation", device)).accuracy
-            progress.history.append(Evaluation(step=progress.step, loss=float(loss_sum) / losses, accuracy=seen))
+            loss = float(loss_sum) / losses
+            progress.history.append(
+                Evaluation(step=progress.step, loss=loss if math.isfinite(loss) else None, accuracy=seen)
+            )
             loss_sum.zero_()
             losses = 0
             if seen > progress.best_accuracy:
@@ -107,7 +104,8 @@ def train_run(
             finished = finished or seen >= train.stop_accuracy
             progress.seconds = time.perf_counter() - started
             if checkpoint:
-                progress.tensors = _tensors(weights, optimizer, batches, best)
+                kept = {f"best.{index}": vector for index, vector in enumerate(best)}
+                progress.tensors = weights.state() | kept | {"batches": batches.get_state()}
                 write_checkpoint(checkpoint, progress)
 
     weights.restore(best)
@@ -141,27 +139,3 @@ def add_gradients(model: RecallModel, batch: Batch, label_smoothing: float) -> T
     loss = query_loss(y.flatten(0, 1), model.E, batch.answers.flatten(), label_smoothing)
     loss.backward()
     return loss.detach()
-
-
-def _tensors(
-    weights: FlatWeights, optimizer: torch.optim.AdamW, batches: torch.Generator, best: list[Tensor]
-) -> dict[str, Tensor]:
-    tensors = {"batches": batches.get_state()}
-    for index, vector in enumerate(weights.vectors):
-        state = optimizer.state[vector]
-        tensors |= {f"weights.{index}": vector.detach(), f"best.{index}": best[index]}
-        tensors |= {f"{name}.{index}": state[name] for name in ("exp_avg", "exp_avg_sq", "step")}
-    return tensors
-
-
-def _load(
-    progress: Progress, weights: FlatWeights, optimizer: torch.optim.AdamW, batches: torch.Generator
-) -> list[Tensor]:
-    """Put a checkpoint's tensors where they belong; returns the best state so far."""
-    tensors = progress.tensors
-    weights.restore([tensors[f"weights.{index}"] for index in range(len(weights.vectors))])
-    for index, vector in enumerate(weights.vectors):
-        on_device = {name: tensors[f"{name}.{index}"].to(vector.device) for name in ("exp_avg", "exp_avg_sq")}
-        optimizer.state[vector] = on_device | {"step": tensors[f"step.{index}"].to(vector.device)}
-    batches.set_state(tensors["batches"])
-    return [tensors[f"best.{index}"].to(vector.device) for index, vector in enumerate(weights.vectors)]

@@ -1,0 +1,147 @@
+"""Our training step against the straightforward one, and against its floor; interleaved in one run, one thread.
+
+Both do the same work on the same model: draw a batch, forward, backward, clip, AdamW. The straightforward step has
+logits at every
+position and `cross_entropy(ignore_index=-100)`, parameters as modules make them, and torch's AdamW; the batch is
+drawn by our drawer
+in both. The floor is the three matrix products of the logits at the queries (forward, and backward by either factor).
+
+python benchmarks/train_step.py [--json] [--rounds 30]
+
+glibc hands large temporaries back to the system after each operation, which costs the straightforward step dearly.
+The figures
+without that (MALLOC_TRIM_THRESHOLD_, MALLOC_MMAP_THRESHOLD_) are printed too: the benchmark runs itself again with
+them set.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from statistics import median
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from recallscope.models import build_model
+from recallscope.specs import LinearSpec, TaskSpec, TrainSpec
+from recallscope.tasks import draw_batch
+from recallscope.train.flat import FlatWeights
+from recallscope.train.linear_step import linear_step
+
+SIZES = {
+    "large": (TaskSpec(vocab_size=1024, num_facts=16), LinearSpec(embed_dim=64, state_dim=32), 128, 8.0, 2.5),
+    "small": (TaskSpec(vocab_size=512, num_facts=16), LinearSpec(embed_dim=32, state_dim=16), 32, 4.0, 3.0),
+}
+KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "2000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
+
+
+def straightforward(model, optimizer, task, batch_size, generator):
+    batch = draw_batch(task, batch_size, generator)
+    logits = model(batch.tokens)
+    loss = cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), ignore_index=-100, label_smoothing=0.1)
+    optimizer.zero_grad()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.5)
+    optimizer.step()
+
+
+def ours(model, weights, task, batch_size, generator):
+    linear_step(model, draw_batch(task, batch_size, generator), 0.1)
+    weights.step(0.01, 1.5)
+
+
+def agreement(task, spec, batch_size):
+    """Largest differences in loss and gradients between the two ways, on one model and one batch."""
+    generator = torch.Generator().manual_seed(0)
+    model = build_model(spec, task.vocab_size, generator)
+    batch = draw_batch(task, batch_size, generator)
+    logits = model(batch.tokens)
+    loss = cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), ignore_index=-100, label_smoothing=0.1)
+    loss.backward()
+    grads = [p.grad.clone() for p in model.parameters()]
+    for p in model.parameters():
+        p.grad.zero_()
+    other = linear_step(model, batch, 0.1)
+    worst = max(float((p.grad - g).abs().max()) for p, g in zip(model.parameters(), grads, strict=True))
+    return abs(float(loss.detach()) - float(other)), worst
+
+
+def measure(name, rounds):
+    task, spec, batch_size, wanted, floor_aim = SIZES[name]
+    generator = torch.Generator().manual_seed(1)
+    plain = build_model(spec, task.vocab_size, generator)
+    plain_optimizer = torch.optim.AdamW(plain.parameters(), lr=0.01, betas=(0.9, 0.95), weight_decay=0.0)
+    fast = build_model(spec, task.vocab_size, generator)
+    weights = FlatWeights(fast, TrainSpec())
+    Q = batch_size * task.num_queries
+    y, E, Z = torch.randn(Q, spec.embed_dim), torch.randn(spec.embed_dim, task.vocab_size), None
+
+    def floor():
+        nonlocal Z
+        Z = torch.mm(y, E)
+        torch.mm(Z, E.T)
+        torch.mm(y.T, Z)
+
+    ways = {
+        "straightforward": lambda: straightforward(plain, plain_optimizer, task, batch_size, generator),
+        "ours": lambda: ours(fast, weights, task, batch_size, generator),
+        "floor": floor,
+    }
+    times = {way: [] for way in ways}
+    for round_number in range(rounds + 3):
+        for way, step in ways.items():
+            started = time.perf_counter()
+            step()
+            if round_number >= 3:
+                times[way].append(1e3 * (time.perf_counter() - started))
+    ms = {way: median(values) for way, values in times.items()}
+    loss_gap, grad_gap = agreement(task, spec, batch_size)
+    return {
+        "size": name,
+        "ms": ms,
+        "speedup": ms["straightforward"] / ms["ours"],
+        "wanted": wanted,
+        "over_floor": ms["ours"] / ms["floor"],
+        "aim": floor_aim,
+        "loss_difference": loss_gap,
+        "gradient_difference": grad_gap,
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--inner", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    if arguments.inner:
+        print(json.dumps([measure(name, arguments.rounds) for name in SIZES]))
+        return
+    command = [sys.executable, __file__, "--inner", "--rounds", str(arguments.rounds)]
+    results = {}
+    for label, extra in (("as glibc comes", {}), ("memory kept", KEEP_MEMORY)):
+        done = subprocess.run(command, env=os.environ | extra, capture_output=True, text=True, check=True)
+        results[label] = json.loads(done.stdout)
+    if arguments.json:
+        print(json.dumps({"load": os.getloadavg()[0], **results}))
+        return
+    print(f"load of the machine {os.getloadavg()[0]:.1f}")
+    for label, rows in results.items():
+        for row in rows:
+            ms = row["ms"]
+            print(
+                f"{label:15} {row['size']:6} straightforward {ms['straightforward']:7.2f} ms, ours {ms['ours']:6.2f} ms: "
+                f"{row['speedup']:5.1f}x (wanted {row['wanted']:g}x); {row['over_floor']:.2f} x the floor of "
+                f"{ms['floor']:.2f} ms (aim {row['aim']:g}); loss differs by {row['loss_difference']:.0e}, "
+                f"gradients by {row['gradient_difference']:.0e}"
+            )
+
+
+if __name__ == "__main__":
+    main()
