@@ -136,7 +136,7 @@ def main():
         for row in rows:
             ms = row["ms"]
             print(
-                f"{label:15} {row['size']:6} straightforward {ms['straightforward']:7.2f} ms, ours {ms['ours']:6.2f} ms: "
+                f"{label:15} {row['size']:6} straightforward {ms['straightforward']:.2f} ms, ours {ms['ours']:.2f} ms: "
                 f"{row['speedup']:5.1f}x (wanted {row['wanted']:g}x); {row['over_floor']:.2f} x the floor of "
                 f"{ms['floor']:.2f} ms (aim {row['aim']:g}); loss differs by {row['loss_difference']:.0e}, "
                 f"gradients by {row['gradient_difference']:.0e}"

@@ -78,8 +78,8 @@ def write_table(rows: list[dict], arguments: argparse.Namespace) -> None:
     lines = [
         "# Designed models against their laws",
         "",
-        f"Made by `{' '.join(['python', 'results/designed/make.py', *sys.argv[1:]])}`: {len(rows)} cells, {arguments.draws} draws of the weights each. "
-        f"Mean standard error {mean(row['standard_error'] for row in rows):.4f}.",
+        f"Made by `{' '.join(['python', 'results/designed/make.py', *sys.argv[1:]])}`: {len(rows)} cells, "
+        f"{arguments.draws} draws of the weights each. Mean standard error {mean(row['standard_error'] for row in rows):.4f}.",
         "",
         "Mean / largest absolute error:",
         "",

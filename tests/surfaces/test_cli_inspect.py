@@ -1,0 +1,184 @@
+"""`recallscope inspect` as a user meets it, and its pictures by what they show."""
+
+import json
+import re
+import shlex
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+import torch
+
+from recallscope.circuits import designed_circuit, ideal_circuit
+from recallscope.cli.main import main
+from recallscope.cli.verdict import verdict
+from recallscope.figures import attention_figure, copy_shift_figure, fill_figure, hash_table_figure, operators_figure
+from recallscope.models import build_model
+from recallscope.specs import FullSpec, LinearSpec, TaskSpec
+from recallscope.train.weights import write_weights
+
+TASK = TaskSpec.model_validate({"vocab_size": 32, "num_facts": 4, "filler": "values"})
+PICTURES = ["hash_table", "attention", "copy_and_shift", "operators", "fill"]
+
+
+@pytest.fixture
+def run(capsys):
+    def call(*arguments):
+        try:
+            code = main([str(a) for a in arguments])
+        except SystemExit as stop:  # the parser's own way out
+            code = stop.code
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def ideal(tmp_path_factory):
+    path = tmp_path_factory.mktemp("weights") / "ideal.safetensors"
+    write_weights(path, ideal_circuit(32), TASK)
+    return path
+
+
+def test_the_ideal_circuit_is_recognised(ideal, run, tmp_path):
+    code, out, _ = run("inspect", ideal, "--out", tmp_path, "--num-examples", 40)
+    assert code == 0
+    assert "this is the recall circuit; its state is a hash table" in out
+    assert "100.00% of G_vv and 100.00% of G_kq" in out
+    written = {path.name for path in tmp_path.iterdir()}
+    assert written == {"scores.json"} | {f"{name}.{kind}" for name in PICTURES for kind in ("png", "svg")}
+    for name in PICTURES:
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert "<svg" in (tmp_path / f"{name}.svg").read_text(encoding="utf-8")[:2000]
+
+
+def test_json_has_the_contract_and_nothing_else_is_printed(ideal, run, tmp_path):
+    code, out, err = run("inspect", ideal, "--json", "--num-examples", 40, "--out", tmp_path)
+    assert (code, err) == (0, "")
+    scores = json.loads(out)
+    for name in ("accuracy", "g_vv_block_mass", "g_kq_block_mass", "decoded_hit_rate", "overwrite_success"):
+        assert scores[name] == 1, name
+    assert scores["auc"] > 0.99
+    assert scores == json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
+
+
+def test_the_same_seed_gives_the_same_files(ideal, run, tmp_path):
+    for folder in ("one", "two"):
+        run("inspect", ideal, "--out", tmp_path / folder, "--num-examples", 20, "--seed", 3)
+    for path in sorted((tmp_path / "one").iterdir()):
+        assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes(), path.name
+
+
+def test_the_training_example_of_the_help_runs_as_printed(run, tmp_path):
+    _, out, _ = run("inspect", "--help")
+    text = " ".join(re.sub(r"[│╭╮╰╯─]", " ", out).split())
+    (example,) = set(re.findall(r"recallscope inspect (?:--[a-z-]+ [0-9a-z]+ ?)+", text))
+    code, out, err = run(*shlex.split(example)[1:], "--out", tmp_path, "--num-examples", 200)
+    assert code == 0, err
+    assert "verdict" in out
+    assert {"weights.safetensors", "record.json", "scores.json"} <= {path.name for path in tmp_path.iterdir()}
+    code, out, _ = run("inspect", tmp_path, "--json", "--num-examples", 20)  # what it wrote can be inspected again
+    assert code == 0
+    assert json.loads(out)["accuracy"] > 0.9
+
+
+def test_full_mamba_is_reported_for_what_it_is(run, tmp_path):
+    path = tmp_path / "full.safetensors"
+    model = build_model(FullSpec(embed_dim=8, state_dim=4), 32, torch.Generator().manual_seed(0))
+    write_weights(path, model, TASK)
+    code, out, _ = run("inspect", path, "--num-examples", 40, "--out", tmp_path / "out")
+    assert code == 0
+    assert "no fixed G_vv" in out
+    assert (tmp_path / "out" / "attention.png").exists()
+    assert not (tmp_path / "out" / "operators.png").exists()
+
+
+def test_verdicts_differ_as_the_models_do(run, tmp_path):
+    small = designed_circuit(32, 4, 2, torch.Generator().manual_seed(0))
+    untrained = build_model(LinearSpec(embed_dim=8, state_dim=4), 32, torch.Generator().manual_seed(0))
+    for model, words in ((small, "too small or too noisy"), (untrained, "not the recall circuit")):
+        write_weights(tmp_path / "w.safetensors", model, TASK)
+        code, out, _ = run("inspect", tmp_path / "w.safetensors", "--num-examples", 40)
+        assert code == 0
+        assert words in out
+
+
+def test_mistakes_are_answered_in_one_paragraph(ideal, run, tmp_path):
+    def refused(*arguments):
+        code, out, err = run("inspect", *arguments)
+        assert (code, out) == (2, "")
+        assert "Traceback" not in err
+        return err
+
+    assert "--preset mechanism" in refused()
+    assert "no such weights file" in refused(tmp_path / "missing.safetensors")
+    assert "either WEIGHTS or --preset" in refused(ideal, "--preset", "mechanism")
+    assert "--embed-dim" in refused(ideal, "--embed-dim", 64)
+    assert "num_examples=1" in refused(ideal, "--num-examples", 1)
+    assert "mechanism" in refused("--preset", "mechanim")
+    (tmp_path / "text.safetensors").write_text("no weights", encoding="utf-8")
+    assert "not a safetensors file" in refused(tmp_path / "text.safetensors")
+
+
+def image_of(ax):
+    (image,) = ax.images
+    return np.asarray(image.get_array()), image.get_clim()
+
+
+def main_axes(figure):
+    return [ax for ax in figure.axes if ax.images and ax.get_title()]
+
+
+def test_table_pictures_show_their_tables():
+    rng = np.random.default_rng(0)
+    ideal, hashed, decoded = np.zeros((8, 8)), rng.normal(size=(4, 3)), rng.normal(size=(8, 8))
+    facts = [(5, 1), (7, 2)]
+    figure = hash_table_figure(ideal, hashed, decoded, facts=facts, label="D=4")
+    said, stored, meant, close_up = main_axes(figure)
+    for ax, table in ((said, ideal), (stored, hashed), (meant, decoded), (close_up, decoded[np.ix_([5, 7], [1, 2])])):
+        np.testing.assert_array_equal(image_of(ax)[0], table)
+    assert [ax.get_title()[:5] for ax in (said, stored, meant)] == ["$H_t$", "$H'_t", "$H''_"]
+    assert image_of(meant)[1] == (-1, 1)
+    assert [label.get_text() for label in meant.get_xticklabels()] == ["keys", "values"]
+    np.testing.assert_array_equal(meant.collections[0].get_offsets(), [(1, 5), (2, 7)])
+    assert "D=4" in figure.get_supxlabel()
+
+
+def test_operator_pictures_frame_the_predicted_blocks():
+    for width, delay, corners in ((2, 0, [(3.5, -0.5), (3.5, -0.5)]), (4, 1, [(7.5, -0.5), (11.5, 3.5)])):
+        figure = operators_figure(np.zeros((4, 4 * width)), np.zeros((4 * width, 4 * width)), delay=delay)
+        axes = main_axes(figure)
+        assert [ax.get_title() for ax in axes] == ["$G_{vv}$", "$G_{kq}$"]
+        assert [ax.patches[0].get_xy() for ax in axes] == corners
+        assert len(axes[1].get_xticklabels()) == 2 * width
+
+
+def test_maps_over_positions_mark_facts_and_queries():
+    alpha = np.eye(8)
+    for figure in (attention_figure(alpha, alpha, context_length=4), copy_shift_figure(alpha, alpha, context_length=4)):
+        for ax in main_axes(figure):
+            np.testing.assert_array_equal(image_of(ax)[0], alpha)
+            assert [label.get_text() for label in ax.get_xticklabels()] == ["facts", "queries"]
+            assert {float(line.get_xdata()[0]) for line in ax.lines if line.get_xdata()[0] == 3.5} == {3.5}
+
+
+def test_the_fill_picture_has_the_points_and_the_line():
+    figure = fill_figure((1, 2, 4), (1.0, 0.9, 0.5), (1.0, 0.95, 0.6), num_facts=2)
+    (ax,) = figure.axes
+    line, points = ax.lines[:2]
+    np.testing.assert_array_equal(line.get_ydata(), (1.0, 0.95, 0.6))
+    np.testing.assert_array_equal(points.get_ydata(), (1.0, 0.9, 0.5))
+
+
+def test_drawing_leaves_the_callers_style_alone():
+    before = dict(mpl.rcParams)
+    fill_figure((1, 2), (1.0, 0.9), (1.0, 0.95), num_facts=2)
+    assert dict(mpl.rcParams) == before
+
+
+def test_the_verdict_speaks_of_what_was_measured(ideal, run):
+    _, out, _ = run("inspect", ideal, "--json", "--num-examples", 40)
+    lines = verdict(json.loads(out))
+    assert lines[0] == "recall 1.0000 ± 0.0000"
+    assert lines[-1].startswith("verdict: ")
