@@ -78,7 +78,11 @@ CLAIMS: tuple[Claim, ...] = (
             "recallscope.theory.bounds.least_dim_product",
             "recallscope.theory.bounds.information_bits",
         ),
-        tests=("tests/theory/test_reference_values.py",),
+        tests=(
+            "tests/claims/test_lem_4_1_jl_recall.py",
+            "tests/claims/test_rem_4_4_dimension_law.py",
+            "tests/claims/test_lem_4_5_information_bound.py",
+        ),
         status="departs",
         note=(
             "The first rung fails with random filler (Thm 3.1), the second asks for D > V in every "
@@ -709,7 +713,10 @@ CLAIMS: tuple[Claim, ...] = (
             "from noise, extended to layers and heads."
         ),
         functions=("recallscope.theory.laws.unified_law", "recallscope.theory.bounds.jl_condition"),
-        tests=("tests/theory/test_reference_values.py",),
+        tests=(
+            "tests/claims/test_rem_4_3_unified_law.py",
+            "tests/claims/test_lem_4_1_jl_recall.py",
+        ),
         status="approximate",
     ),
     Claim(
@@ -735,7 +742,7 @@ CLAIMS: tuple[Claim, ...] = (
             "recallscope.theory.bounds.jl_least_square",
             "recallscope.theory.bounds.jl_least_state",
         ),
-        tests=("tests/theory/test_reference_values.py",),
+        tests=("tests/claims/test_lem_4_1_jl_recall.py",),
         status="departs",
         note=(
             "c = 4 is not shown for F E; the logit of the query key itself needs eps_v + 3/2 eps_k + "
@@ -776,8 +783,15 @@ CLAIMS: tuple[Claim, ...] = (
             "A model whose key and value embeddings span orthogonal subspaces lets only "
             "key-value pairs into the answer."
         ),
-        functions=("recallscope.theory.sharing.sharing_law", "recallscope.theory.selective.selective_law"),
-        tests=("tests/theory/test_sharing.py", "tests/theory/test_solve.py"),
+        functions=(
+            "recallscope.circuits.selective.selective_circuit",
+            "recallscope.theory.sharing.sharing_law",
+            "recallscope.theory.selective.selective_law",
+        ),
+        tests=(
+            "tests/claims/test_rem_f_3_selectivity.py",
+            "tests/theory/test_sharing.py",
+        ),
         status="departs",
         note=(
             "Orthogonal subspaces cost dimensions: values then have D - N of them (D - N (1 - r) at "
@@ -801,7 +815,7 @@ CLAIMS: tuple[Claim, ...] = (
             "AR, and at MQAR with the mean over queries, with N_f/2 + t/4 noisy pairs."
         ),
         functions=("recallscope.theory.laws.large_context_law",),
-        tests=("tests/theory/test_reference_values.py",),
+        tests=("tests/claims/test_thm_4_2_trained_law.py",),
         status="departs",
         note=(
             "The sum has one term more than its divisor, 1.021789 at V = 1024, N_f = 16, D = 48, N = "
@@ -830,7 +844,7 @@ CLAIMS: tuple[Claim, ...] = (
             "recallscope.theory.noise.noise_coeff",
             "recallscope.theory.noise.refined_denominator",
         ),
-        tests=("tests/theory/test_reference_values.py",),
+        tests=("tests/claims/test_rem_4_3_unified_law.py",),
         status="departs",
         note=(
             "The refined trained denominator is 5/8 N_f + N/2 + sqrt(2)/4 sqrt((3 N_f + 2 N)(N_f + "
@@ -850,7 +864,10 @@ CLAIMS: tuple[Claim, ...] = (
             "recallscope.theory.solve.solve",
             "recallscope.theory.solve.frontier",
         ),
-        tests=("tests/theory/test_reference_values.py", "tests/theory/test_solve.py"),
+        tests=(
+            "tests/claims/test_rem_4_4_dimension_law.py",
+            "tests/theory/test_solve.py",
+        ),
         status="departs",
         note=(
             "It inverts an approximate law of one circuit, so it is no lower bound; and n_sigma^2 = "
@@ -867,7 +884,7 @@ CLAIMS: tuple[Claim, ...] = (
             "Any recurrent state that answers with probability above 1 - delta holds b S of order N_f log V bits."
         ),
         functions=("recallscope.theory.bounds.information_bits", "recallscope.theory.bounds.bits_per_entry"),
-        tests=("tests/theory/test_reference_values.py",),
+        tests=("tests/claims/test_lem_4_5_information_bound.py",),
         status="departs",
         note=(
             "Fano is applied to the block although success is per query: the bound is H(v) - N_f "
@@ -886,7 +903,10 @@ CLAIMS: tuple[Claim, ...] = (
             "recallscope.specs.FullSpec.state_entries",
             "recallscope.theory.bounds.information_bits",
         ),
-        tests=("tests/test_specs.py", "tests/theory/test_reference_values.py"),
+        tests=(
+            "tests/test_specs.py",
+            "tests/claims/test_lem_4_5_information_bound.py",
+        ),
         status="exact",
     ),
     Claim(
@@ -908,7 +928,10 @@ CLAIMS: tuple[Claim, ...] = (
             "recallscope.circuits.depth.designed_depth",
             "recallscope.theory.noise.effective_state",
         ),
-        tests=("tests/claims/test_thm_g_1_depth_circuit.py", "tests/theory/test_reference_values.py"),
+        tests=(
+            "tests/claims/test_thm_4_6_layers_law.py",
+            "tests/claims/test_thm_g_1_depth_circuit.py",
+        ),
         status="departs",
         note=(
             "F E has rank at most D, so Lambda N beyond D brings nothing; only jointly orthonormal "
@@ -929,7 +952,10 @@ CLAIMS: tuple[Claim, ...] = (
         kind="theorem",
         sentence="MQA and MKA recall no better than one head, MVA just as well, MHA no worse.",
         functions=("recallscope.circuits.heads.head_circuit", "recallscope.theory.heads.head_bounds"),
-        tests=("tests/claims/test_lem_h_2_to_h_5_head_circuits.py", "tests/surfaces/test_cli.py"),
+        tests=(
+            "tests/claims/test_thm_4_7_heads_law.py",
+            "tests/claims/test_lem_h_2_to_h_5_head_circuits.py",
+        ),
         status="departs",
         note="Equality for MQA and MKA is asserted, only at least is shown.",
     ),
@@ -950,7 +976,10 @@ CLAIMS: tuple[Claim, ...] = (
         kind="lemma",
         sentence="MQA recalls like one head with D/M channels.",
         functions=("recallscope.circuits.heads.head_circuit", "recallscope.theory.heads.head_bounds"),
-        tests=("tests/claims/test_lem_h_2_to_h_5_head_circuits.py", "tests/surfaces/test_cli.py"),
+        tests=(
+            "tests/claims/test_lem_h_2_to_h_5_head_circuits.py",
+            "tests/claims/test_thm_4_7_heads_law.py",
+        ),
         status="departs",
         note="At least that is shown; equality is asserted, by the claim that all hashes must be equal.",
     ),
@@ -961,7 +990,10 @@ CLAIMS: tuple[Claim, ...] = (
         kind="lemma",
         sentence="MKA recalls like one head with D/M channels.",
         functions=("recallscope.circuits.heads.head_circuit", "recallscope.theory.heads.head_bounds"),
-        tests=("tests/claims/test_lem_h_2_to_h_5_head_circuits.py", "tests/surfaces/test_cli.py"),
+        tests=(
+            "tests/claims/test_lem_h_2_to_h_5_head_circuits.py",
+            "tests/claims/test_thm_4_7_heads_law.py",
+        ),
         status="departs",
         note="At least that is shown; equality is asserted, and unlike MQA the M states keep D N entries.",
     ),
@@ -978,8 +1010,7 @@ CLAIMS: tuple[Claim, ...] = (
         ),
         tests=(
             "tests/claims/test_lem_h_2_to_h_5_head_circuits.py",
-            "tests/theory/test_reference_values.py",
-            "tests/surfaces/test_cli.py",
+            "tests/claims/test_thm_4_7_heads_law.py",
         ),
         status="departs",
         note=(
@@ -1023,7 +1054,7 @@ CLAIMS: tuple[Claim, ...] = (
             "with half the noise coefficient."
         ),
         functions=("recallscope.theory.laws.unified_law",),
-        tests=("tests/theory/test_reference_values.py",),
+        tests=("tests/claims/test_rem_4_3_unified_law.py",),
         status="approximate",
         note="The half is a heuristic of the paper.",
     ),
@@ -1182,7 +1213,7 @@ CLAIMS: tuple[Claim, ...] = (
             "+ log V_v; this one compresses both."
         ),
         functions=("recallscope.theory.bounds.huang_dims",),
-        tests=("tests/theory/test_reference_values.py",),
+        tests=("tests/claims/test_rem_4_4_dimension_law.py",),
         status="departs",
         note=(
             "It points to row (iii) of Fig. 1 for V_k = 512; row (iii) stands in Fig. 7 and has V_k "

@@ -1,52 +1,57 @@
-"""`recallscope VERB`: one file per verb, heavy imports after parsing, every mistake answered in one paragraph."""
+"""`recallscope VERB`: one file per verb, imported when it is asked for; every mistake is answered in one paragraph."""
 
 from __future__ import annotations
 
+import difflib
 import os
 import sys
-from typing import Annotated
+from importlib import import_module
 
-import tyro
+from recallscope import __version__
 
-from recallscope.cli.claims import Claims
-from recallscope.cli.design import Design
-from recallscope.cli.errors import explain
-from recallscope.cli.evaluate import Evaluate
-from recallscope.cli.laws import Laws
-from recallscope.cli.predict import Predict
-from recallscope.cli.sample import Sample
-from recallscope.cli.size import Size
-from recallscope.cli.train import Train
+VERBS = {
+    "predict": ("predict:Predict", "how likely is recall with these dimensions?"),
+    "size": ("size:Size", "which dimensions do I need?"),
+    "sample": ("sample:Sample", "look at the task, token by token"),
+    "design": ("design:Design", "write a recall circuit down as weights, and measure it"),
+    "train": ("train:Train", "train one model, published or your own"),
+    "evaluate": ("evaluate:Evaluate", "accuracy of weights on disk"),
+    "inspect": ("inspect:Inspect", "look inside: operators, hash table, attention, surgery"),
+    "sweep": ("sweep:Sweep", "run a grid; stop and resume at any time"),
+    "store": ("store:Store", "list, show, export, verify what sweeps left behind"),
+    "fit": ("fit:FitStore", "fit the law to measured runs, and compare all laws"),
+    "laws": ("laws:Laws", "the catalogue of laws"),
+    "claims": ("claims:Claims", "the paper's statements, and how each is held up"),
+}
 
-Verb = (
-    Annotated[Predict, tyro.conf.subcommand("predict", prefix_name=False)]
-    | Annotated[Size, tyro.conf.subcommand("size", prefix_name=False)]
-    | Annotated[Sample, tyro.conf.subcommand("sample", prefix_name=False)]
-    | Annotated[Design, tyro.conf.subcommand("design", prefix_name=False)]
-    | Annotated[Train, tyro.conf.subcommand("train", prefix_name=False)]
-    | Annotated[Evaluate, tyro.conf.subcommand("evaluate", prefix_name=False)]
-    | Annotated[Laws, tyro.conf.subcommand("laws", prefix_name=False)]
-    | Annotated[Claims, tyro.conf.subcommand("claims", prefix_name=False)]
-)
+OVERVIEW = f"""usage: recallscope VERB ...
 
-DESCRIPTION = """How much can a recurrent sequence model remember, and why?
+How much can a recurrent sequence model remember, and why? Try:
 
-Try: recallscope predict --task mqar --vocab-size 1024 --num-facts 16 --embed-dim 64 --state-dim 16
-Each verb has its own --help that opens with a line to paste, and takes --json."""
+recallscope predict --task mqar --vocab-size 1024 --num-facts 16 --embed-dim 64 --state-dim 16
+
+{chr(10).join(f"  {verb:10}{says}" for verb, (_, says) in VERBS.items())}
+
+recallscope VERB --help opens with a line to paste. Every verb takes --json and then prints one JSON object."""
 
 
 def main(argv: list[str] | None = None) -> int:
     """Parse, run, and turn every foreseeable mistake into exit code 2 and a paragraph on stderr."""
     arguments = sys.argv[1:] if argv is None else argv
+    first = arguments[0] if arguments else "--help"
+    if first in ("-h", "--help"):
+        print(OVERVIEW)
+        return 0
+    if first == "--version":
+        print(f"recallscope {__version__}")
+        return 0
+    if first not in VERBS:
+        near = difflib.get_close_matches(first, VERBS, n=1)
+        hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(VERBS)}."
+        print(f"recallscope: {first!r} is not a verb. {hint}", file=sys.stderr)
+        return 2
     try:
-        verb = tyro.cli(
-            Verb,
-            prog="recallscope",
-            description=DESCRIPTION,
-            args=arguments or ["--help"],
-            config=(tyro.conf.FlagCreatePairsOff,),
-        )
-        return int(verb.run())
+        return _run(first, arguments[1:])
     except BrokenPipeError:  # the reader of our pipe has left; nothing to say, and nobody to say it to
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -56,9 +61,24 @@ def main(argv: list[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("RECALLSCOPE_TRACEBACK"):
             raise
+        from recallscope.cli.errors import explain
+
         text, code = explain(error)
         print(f"recallscope: {text}", file=sys.stderr)
         return code
+
+
+def _run(name: str, arguments: list[str]) -> int:
+    import tyro
+
+    module, kind = VERBS[name][0].split(":")
+    verb = tyro.cli(
+        getattr(import_module(f"recallscope.cli.{module}"), kind),
+        prog=f"recallscope {name}",
+        args=arguments,
+        config=(tyro.conf.FlagCreatePairsOff,),
+    )
+    return int(verb.run())
 
 
 if __name__ == "__main__":
