@@ -238,7 +238,49 @@ class FullSpec(Spec):
         return self.num_layers * self.inner_dim * self.state_dim
 
 
-ModelSpec = Annotated[LinearSpec | MultiHeadSpec | FullSpec, Field(discriminator="kind")]
+class Full2Spec(Spec):
+    """Full Mamba-2: the block of Eq. 1 with heads, gated norm and one decay per head; patterns as in Tab. 5."""
+
+    kind: Literal["full2"] = "full2"
+    embed_dim: Size = Field(description="D, width of the embedding")
+    state_dim: Size = Field(description="N, state entries per channel")
+    num_heads: Size = Field(description="M")
+    head_pattern: HeadPattern = Field("MVA", description="what the heads share (Tab. 5); MVA is mamba-ssm's default")
+    expand: Size = Field(2, description="D_in / D")
+    conv_width: Size = Field(2, description="D_conv, taps of the causal convolution (mamba-ssm's default is 4)")
+    num_layers: Size = Field(1, description="Lambda, stacked layers")
+    residual: bool = Field(True, description="add each layer's input to its output")
+    norm: Literal["rms", "none"] = Field("rms", description="RMSNorm before each layer and before the head")
+    skip: bool = Field(True, description="the skip weight D of mamba-ssm, y += D x")
+    conv_bias: bool = Field(True, description="bias after the convolution")
+
+    @model_validator(mode="after")
+    def _heads_divide_the_channels(self) -> Full2Spec:
+        if self.inner_dim % self.num_heads:
+            raise ValueError(
+                f"num_heads={self.num_heads} does not divide the {self.inner_dim} channels (expand={self.expand} x "
+                f"embed_dim={self.embed_dim}): every head takes P = D_in/M of them. "
+                f"Use num_heads={math.gcd(self.num_heads, self.inner_dim)}, or another embed_dim."
+            )
+        return self
+
+    @property
+    def inner_dim(self) -> int:
+        """D_in = expand * D."""
+        return self.expand * self.embed_dim
+
+    @property
+    def head_dim(self) -> int:
+        """P, channels per head."""
+        return self.inner_dim // self.num_heads
+
+    @property
+    def state_entries(self) -> int:
+        """S of Lem 4.5: scalars that carry the context, Lambda D_in N."""
+        return self.num_layers * self.inner_dim * self.state_dim
+
+
+ModelSpec = Annotated[LinearSpec | MultiHeadSpec | FullSpec | Full2Spec, Field(discriminator="kind")]
 
 
 class TrainSpec(Spec):

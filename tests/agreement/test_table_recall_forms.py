@@ -31,8 +31,8 @@ def lookup(batch, L, Q, D_conv, rows, N, D, seed, dtype=torch.float64):
 
 @needs_compiler
 @given(
-    batch=st.integers(1, 3), L=st.integers(1, 40), Q=st.integers(1, 9), D_conv=st.integers(1, 4), rows=st.integers(1, 30),
-    N=st.integers(1, 20), D=st.integers(1, 40), seed=st.integers(0, 99),
+    batch=st.integers(1, 3), L=st.integers(1, 40), Q=st.integers(1, 9), D_conv=st.integers(1, 4),
+    rows=st.integers(1, 30), N=st.integers(1, 20), D=st.integers(1, 40), seed=st.integers(0, 99),
 )  # fmt: skip
 def test_kernel_equals_tensor_operations(batch, L, Q, D_conv, rows, N, D, seed):
     what = lookup(batch, L, Q, D_conv, rows, N, D, seed)

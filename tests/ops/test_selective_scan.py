@@ -13,7 +13,7 @@ from torch.autograd import gradcheck
 from recallscope.ops import scan_loop, selective_scan, selective_scan_loop, selective_scan_torch
 from recallscope.ops.selective_scan import _kernel_fits, _kernel_scan, _say_once
 
-FORMS = pytest.mark.parametrize("form", ["loop", "torch", "auto"])
+FORMS = pytest.mark.parametrize("form", ["loop", "torch", "compiled", "auto"])
 
 
 def draw_inputs(batch: int, L: int, D_in: int, N: int, *, grad: bool = False) -> list[Tensor]:
@@ -67,18 +67,41 @@ def test_it_takes_views_and_any_number_of_batch_axes() -> None:
     torch.testing.assert_close(backwards, together.flip(0)[::2])
 
 
-def test_who_computes_is_said_once(caplog) -> None:
+@pytest.mark.parametrize(
+    ("asked", "who"),
+    [
+        ("auto", "recallscope's C kernel"),
+        ("torch", "recallscope's torch form"),
+        ("loop", "the printed recurrence"),
+    ],
+)
+def test_who_computes_is_said_once_and_the_environment_may_choose(caplog, monkeypatch, asked, who) -> None:
     _say_once.cache_clear()
+    monkeypatch.setenv("RECALLSCOPE_SCAN", asked)
     inputs = draw_inputs(1, 3, 2, 2)
     with caplog.at_level(logging.INFO, logger="recallscope"):
         for _ in range(3):
             selective_scan(*inputs)
+    assert [record.message for record in caplog.records] == [f"selective scan: {who}"]
+
+
+def test_without_a_compiler_torch_computes(caplog, monkeypatch) -> None:
+    _say_once.cache_clear()
+    monkeypatch.setattr(sys.modules["recallscope.ops.selective_scan"], "library", lambda: None)
+    with caplog.at_level(logging.INFO, logger="recallscope"):
+        selective_scan(*draw_inputs(1, 3, 2, 2))
     assert [record.message for record in caplog.records] == ["selective scan: recallscope's torch form"]
 
 
+def test_a_form_the_environment_made_up_is_refused(monkeypatch) -> None:
+    monkeypatch.setenv("RECALLSCOPE_SCAN", "fast")
+    with pytest.raises(ValueError, match=r"RECALLSCOPE_SCAN='fast' is none of auto, loop, torch, compiled"):
+        selective_scan(*draw_inputs(1, 3, 2, 2))
+
+
 def test_the_cuda_kernel_is_not_asked_on_a_cpu() -> None:
-    x_hat, _, A, *_ = draw_inputs(1, 3, 2, 2)
-    assert not _kernel_fits(x_hat, A)
+    x_hat, *_ = draw_inputs(1, 3, 2, 2)
+    assert not _kernel_fits(x_hat, 2)
 
 
 def test_the_kernel_is_handed_its_own_layout_and_answers_in_ours(monkeypatch) -> None:

@@ -10,10 +10,11 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
+from recallscope.models.details import OURS, Details
 from recallscope.models.draws import draw_normal
 from recallscope.models.trace import LayerTrace, Trace
 from recallscope.ops import at_positions
-from recallscope.specs import FullSpec, LinearSpec, MultiHeadSpec
+from recallscope.specs import ModelSpec
 
 
 class RecallLayer(nn.Module, ABC):
@@ -50,23 +51,29 @@ class RecallModel(nn.Module, ABC):
         Alg. 3 (`app-alg:mamba-layers`) and Alg. 4 (`alg:mamba-2`).
     """
 
-    spec: LinearSpec | MultiHeadSpec | FullSpec
+    spec: ModelSpec
     vocab_size: int
+    details: Details
     E: nn.Parameter
+    W_head: nn.Parameter | None
     layers: Sequence[RecallLayer]
 
     def __init__(
         self,
-        spec: LinearSpec | MultiHeadSpec | FullSpec,
+        spec: ModelSpec,
         vocab_size: int,
         layers: Iterable[RecallLayer],
+        details: Details = OURS,
     ) -> None:
         super().__init__()
         if vocab_size < 1:
             raise ValueError(f"vocab_size={vocab_size}: E is D x V (Tab. 3) and needs a token. Use vocab_size >= 2.")
         self.spec = spec
         self.vocab_size = vocab_size
+        self.details = details
         self.E = nn.Parameter(torch.zeros(spec.embed_dim, vocab_size))
+        tied = self.details.tied_head
+        self.register_parameter("W_head", None if tied else nn.Parameter(torch.zeros(spec.embed_dim, vocab_size)))
         self.layers = cast(Sequence[RecallLayer], nn.ModuleList(layers))
 
     def forward(self, tokens: Int[Tensor, "batch L"]) -> Float[Tensor, "batch L V"]:
@@ -127,6 +134,11 @@ class RecallModel(nn.Module, ABC):
             return embedding(tokens, token_map(self.E.T))
         return token_map(self.embed(tokens))
 
+    @property
+    def head(self) -> Float[Tensor, "D V"]:
+        """What the output is compared with: the embedding, unless a checkpoint brought a head of its own."""
+        return self.E if self.W_head is None else self.W_head
+
     def unembed(self, y: Float[Tensor, "batch T D"]) -> Float[Tensor, "batch T V"]:
         """Eᵀ y: the head is the embedding, transposed."""
-        return einsum(y, self.E, "batch T D, D V -> batch T V")
+        return einsum(y, self.head, "batch T D, D V -> batch T V")

@@ -4,13 +4,14 @@ import torch
 
 from recallscope.models.base import RecallModel
 from recallscope.models.full import FullMamba
+from recallscope.models.full2 import Full2Mamba
 from recallscope.models.linear import LinearMamba
 from recallscope.models.multihead import MultiHeadMamba
-from recallscope.specs import FullSpec, LinearSpec, MultiHeadSpec
+from recallscope.specs import Full2Spec, FullSpec, LinearSpec, ModelSpec, MultiHeadSpec
 
 
 def blank_model(
-    spec: LinearSpec | MultiHeadSpec | FullSpec,
+    spec: ModelSpec,
     vocab_size: int,
     *,
     device: torch.device | str | None = None,
@@ -25,11 +26,13 @@ def blank_model(
             model = MultiHeadMamba(spec, vocab_size)
         case FullSpec():
             model = FullMamba(spec, vocab_size)
+        case Full2Spec():
+            model = Full2Mamba(spec, vocab_size)
     return model.to(device=device, dtype=dtype)
 
 
 def build_model(
-    spec: LinearSpec | MultiHeadSpec | FullSpec,
+    spec: ModelSpec,
     vocab_size: int,
     generator: torch.Generator,
     *,

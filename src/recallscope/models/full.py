@@ -8,26 +8,25 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from recallscope.models.base import RecallLayer, RecallModel
+from recallscope.models.details import OURS, Details
 from recallscope.models.full_mixer import FullMixer
 from recallscope.models.trace import LayerTrace
 from recallscope.specs import FullSpec
 
-NORM_EPS = 1e-5  # mamba-ssm's
 
-
-def _norm(spec: FullSpec) -> nn.Module:
-    return nn.RMSNorm(spec.embed_dim, eps=NORM_EPS) if spec.norm == "rms" else nn.Identity()
+def _norm(spec: FullSpec, details: Details) -> nn.Module:
+    return nn.RMSNorm(spec.embed_dim, eps=details.norm_eps) if spec.norm == "rms" else nn.Identity()
 
 
 @final
 class FullLayer(RecallLayer):
     """x + Mixer(norm(x)), residual and norm as the spec says.   Paper: Eq. 1 (`eq:output_block`)."""
 
-    def __init__(self, spec: FullSpec) -> None:
+    def __init__(self, spec: FullSpec, details: Details = OURS) -> None:
         super().__init__()
         self.residual = spec.residual
-        self.norm = _norm(spec)
-        self.mixer = FullMixer(spec)
+        self.norm = _norm(spec, details)
+        self.mixer = FullMixer(spec, details)
 
     def trace(self, x: Float[Tensor, "batch L D"], *, states: bool = False) -> LayerTrace:
         """The block, line by line."""
@@ -58,7 +57,7 @@ class FullLayer(RecallLayer):
         positions: Int[Tensor, "batch Q"],
     ) -> Float[Tensor, "batch Q D"]:
         """The scan runs through, what follows it is done at the positions."""
-        y_q = self.mixer.scan_at(self.mixer.drive(x_in), positions)
+        y_q = self.mixer.read(x_in, positions)
         y_out = self.mixer.project_out(y_q, self.mixer.gate(self.norm(x_q)))
         return x_q + y_out if self.residual else y_out
 
@@ -78,9 +77,9 @@ class FullMamba(RecallModel):
     spec: FullSpec
     layers: Sequence[FullLayer]
 
-    def __init__(self, spec: FullSpec, vocab_size: int) -> None:
-        super().__init__(spec, vocab_size, [FullLayer(spec) for _ in range(spec.num_layers)])
-        self.norm_f = _norm(spec)
+    def __init__(self, spec: FullSpec, vocab_size: int, details: Details = OURS) -> None:
+        super().__init__(spec, vocab_size, [FullLayer(spec, details) for _ in range(spec.num_layers)], details)
+        self.norm_f = _norm(spec, details)
 
     def finish(self, y: Float[Tensor, "batch T D"]) -> Float[Tensor, "batch T D"]:
         """The norm before the head."""

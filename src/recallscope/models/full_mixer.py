@@ -11,6 +11,7 @@ The letters of the mixer: E channels inside (D_in in the paper), R the rank of t
 | `A_log` | (E, N) | A = -exp(A_log) |
 | `D` | (E) | skip weight |
 | `out_proj.weight` | (D, E) | |
+| `in_proj.bias`, `out_proj.bias` | (2E), (D) | only in checkpoints that have them |
 """
 
 import math
@@ -22,6 +23,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, silu, softplus
 from torch.nn.utils import skip_init
 
+from recallscope.models.details import OURS, Details
 from recallscope.models.draws import draw_log_uniform, draw_uniform
 from recallscope.ops import (
     at_positions,
@@ -29,6 +31,7 @@ from recallscope.ops import (
     hidden_states,
     linear_scan,
     read_at,
+    selective_read_at,
     selective_scan,
     selective_states_loop,
 )
@@ -55,68 +58,79 @@ class FullMixer(nn.Module):
     Departs: like mamba-ssm, has the skip weight and the biases of conv and Δ that the print leaves out.
     """
 
-    def __init__(self, spec: FullSpec) -> None:
+    def __init__(self, spec: FullSpec, details: Details = OURS) -> None:
         super().__init__()
+        bias = details.projection_bias
         D, E, N, D_conv = spec.embed_dim, spec.inner_dim, spec.state_dim, spec.conv_width
         selective, low_rank = spec.transition == "selective", spec.delta_rank == "low"
-        R = math.ceil(D / 16) if low_rank else E
+        R = (details.delta_rank or math.ceil(D / 16)) if low_rank else E
         self.spec = spec
         self.x_proj_rows = [R if selective and low_rank else 0, N, N]
-        self.in_proj = skip_init(nn.Linear, D, 2 * E if spec.gate else E, bias=False)
+        self.in_proj = skip_init(nn.Linear, D, 2 * E if spec.gate else E, bias=bias)
         self.conv1d = skip_init(nn.Conv1d, E, E, D_conv, groups=E, bias=spec.conv_bias)
         self.x_proj = skip_init(nn.Linear, E, sum(self.x_proj_rows), bias=False)
         self.dt_proj = skip_init(nn.Linear, R, E) if selective else None
         self.A_log = nn.Parameter(torch.empty(E, N)) if selective else None
         self.D = nn.Parameter(torch.empty(E)) if spec.skip else None
-        self.out_proj = skip_init(nn.Linear, E, D, bias=False)
+        self.out_proj = skip_init(nn.Linear, E, D, bias=bias)
         with torch.no_grad():
             for weight in self.parameters():
                 weight.zero_()
 
     def project_in(self, u: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch D_in"]:
         """The half of in_proj that goes to the convolution."""
-        return linear(u, self.in_proj.weight[: self.spec.inner_dim])
+        return self._half(u, slice(None, self.spec.inner_dim))
 
     def gate(self, u: Float[Tensor, "batch T D"]) -> Float[Tensor, "batch T D_in"] | None:
         """ẑ = SiLU(Linear(u)), the other half."""
-        return silu(linear(u, self.in_proj.weight[self.spec.inner_dim :])) if self.spec.gate else None
+        return silu(self._half(u, slice(self.spec.inner_dim, None))) if self.spec.gate else None
 
     def drive(self, x_in: Float[Tensor, "batch L D_in"]) -> Drive:
         """x̂ from the projected input, then Δ, B and C from x̂."""
-        x_hat = causal_conv(x_in, self.conv1d.weight[:, 0], self.conv1d.bias)
-        if self.spec.activation == "silu":
-            x_hat = silu(x_hat)
+        x_hat = self._convolve(x_in)
         low, B, C = self.x_proj(x_hat).split(self.x_proj_rows, dim=-1)
         if self.dt_proj is None:
             return Drive(x_hat, None, B, C)
-        delta = softplus(self.dt_proj(low if self.spec.delta_rank == "low" else x_hat))
-        return Drive(x_hat, delta, B, C)
+        return Drive(x_hat, softplus(self.dt_proj(self._before_delta(low, x_hat))), B, C)
+
+    def read(
+        self, x_in: Float[Tensor, "batch L D_in"], positions: Int[Tensor, "batch Q"]
+    ) -> Float[Tensor, "batch Q D_in"]:
+        """ŷ at the positions, skip included: x̂, Δ and B of every token, C where asked."""
+        x_hat = self._convolve(x_in)
+        *writing, _ = self.x_proj_rows
+        W_write, W_read = self.x_proj.weight.split([sum(writing), self.spec.state_dim])
+        low, B = linear(x_hat, W_write).split(writing, dim=-1)
+        x_q = at_positions(x_hat, positions)
+        C_q = linear(x_q, W_read)
+        if self.dt_proj is None:
+            return self._with_skip(read_at(x_hat, B, C_q, positions), x_q)
+        delta = linear(self._before_delta(low, x_hat), self.dt_proj.weight)
+        A, bias = self.transition(), self.dt_proj.bias
+        return selective_read_at(x_hat, delta, A, B, C_q, positions, self.D, delta_bias=bias)
 
     def scan(self, drive: Drive) -> Float[Tensor, "batch L D_in"]:
         """ŷ after every token, skip included."""
         x_hat, delta, B, C = drive
         if delta is None:
             return self._with_skip(linear_scan(x_hat, B, C), x_hat)
-        return selective_scan(x_hat, delta, self._A(), B, C, self.D)
-
-    def scan_at(self, drive: Drive, positions: Int[Tensor, "batch Q"]) -> Float[Tensor, "batch Q D_in"]:
-        """ŷ at the positions. A selective state must pass every token on the way; only Ā = I saves work."""
-        x_hat, delta, B, C = drive
-        if delta is None:
-            y_q = read_at(x_hat, B, at_positions(C, positions), positions)
-            return self._with_skip(y_q, at_positions(x_hat, positions))
-        return at_positions(self.scan(drive), positions)
+        return selective_scan(x_hat, delta, self.transition(), B, C, self.D)
 
     def states(self, drive: Drive) -> Float[Tensor, "batch L D_in N"]:
         """h after every token."""
         x_hat, delta, B, _ = drive
-        return hidden_states(x_hat, B) if delta is None else selective_states_loop(x_hat, delta, self._A(), B)
+        return hidden_states(x_hat, B) if delta is None else selective_states_loop(x_hat, delta, self.transition(), B)
 
     def project_out(
         self, y_hat: Float[Tensor, "batch T D_in"], gate: Float[Tensor, "batch T D_in"] | None
     ) -> Float[Tensor, "batch T D"]:
         """Linear(ŷ ⊙ ẑ)."""
         return self.out_proj(y_hat if gate is None else y_hat * gate)
+
+    def transition(self) -> Float[Tensor, "D_in N"]:
+        """A = -exp(A_log), where there is one."""
+        assert self.A_log is not None
+        return -torch.exp(self.A_log)
 
     @torch.no_grad()
     def draw_weights(self, generator: torch.Generator) -> None:
@@ -154,9 +168,16 @@ class FullMixer(nn.Module):
         start = dt_proj.bias.clamp(min=DELTA_FLOOR)
         dt_proj.bias.copy_(start + torch.log(-torch.expm1(-start)))  # the inverse of softplus
 
-    def _A(self) -> Tensor:
-        assert self.A_log is not None
-        return -torch.exp(self.A_log)
+    def _half(self, u: Tensor, rows: slice) -> Tensor:
+        bias = self.in_proj.bias
+        return linear(u, self.in_proj.weight[rows], None if bias is None else bias[rows])
+
+    def _convolve(self, x_in: Tensor) -> Tensor:
+        x_hat = causal_conv(x_in, self.conv1d.weight[:, 0], self.conv1d.bias)
+        return silu(x_hat) if self.spec.activation == "silu" else x_hat
+
+    def _before_delta(self, low: Tensor, x_hat: Tensor) -> Tensor:
+        return low if self.spec.delta_rank == "low" else x_hat
 
     def _with_skip(self, y_hat: Tensor, x_hat: Tensor) -> Tensor:
         return y_hat if self.D is None else y_hat + self.D * x_hat

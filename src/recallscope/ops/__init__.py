@@ -27,11 +27,15 @@ from recallscope.ops.linear_scan import (
 from recallscope.ops.positions import at_positions
 from recallscope.ops.selective_scan import (
     ScanForm,
+    pick_form,
+    selective_read_at,
     selective_scan,
     selective_scan_loop,
     selective_states_loop,
 )
+from recallscope.ops.selective_scan_compiled import selective_scan_compiled
 from recallscope.ops.selective_scan_torch import selective_scan_torch
+from recallscope.ops.ssd import ssd_loop, ssd_scan, ssd_states_loop
 
 __all__ = [
     "HeadCounts",
@@ -50,15 +54,21 @@ __all__ = [
     "multi_head_scan",
     "multi_head_scan_loop",
     "multi_head_states",
+    "pick_form",
     "read_at",
     "scan_attention",
     "scan_chunked",
     "scan_cumsum",
     "scan_loop",
+    "selective_read_at",
     "selective_scan",
+    "selective_scan_compiled",
     "selective_scan_loop",
     "selective_scan_torch",
     "selective_states_loop",
     "split",
+    "ssd_loop",
+    "ssd_scan",
+    "ssd_states_loop",
     "stacking_weight",
 ]

@@ -59,9 +59,9 @@ def query_loss_and_grads(
         total_E.addmm_(y_part.T, p, alpha=1 / Q)
     right = E.T[answers]  # Q D, the embedding of the answer
     mean_E = E.mean(dim=1)
-    score = torch.einsum("qd,qd->q", y, right).mul_(1 - eps).add_(y @ mean_E, alpha=eps)
-    loss = (log_normaliser - score).mean()
-    grad_y.sub_(right, alpha=1 - eps).sub_(mean_E, alpha=eps).div_(Q)
+    target = right.mul_(1 - eps).add_(mean_E, alpha=eps)  # what the loss pulls y towards
+    loss = (log_normaliser.sum() - torch.dot(y.flatten(), target.flatten())) / Q
+    grad_y.sub_(target).div_(Q)
     total_E.T.index_add_(0, answers, y, alpha=-(1 - eps) / Q)
     total_E.sub_(y.sum(dim=0)[:, None], alpha=eps / (Q * V))
     return loss, grad_y, total_E

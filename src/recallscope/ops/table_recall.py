@@ -83,7 +83,7 @@ def table_recall_grad_torch(lookup: Lookup, y_grad: Float[Tensor, "batch Q D"]) 
 def _gather(lookup: Lookup) -> tuple[Tensor, Tensor, Tensor]:
     """B and u of every token, C where asked: one row per tap, added up."""
     (batch, L), Q, N = lookup.ids.shape, lookup.positions.shape[1], lookup.state_dim
-    D_conv, _, R = lookup.table.shape
+    R = lookup.table.shape[2]
     padded = pad(lookup.table, (0, 0, 0, 1))  # a zero row per tap
     hashed = embedding_bag(_tap_rows(lookup), padded.flatten(0, 1), mode="sum")
     C = hashed[_flat_positions(lookup), R - N :].view(batch, Q, N)

@@ -136,7 +136,7 @@ def selective_max_law(
     for k, (V_k, N_f_k, D_k, L_k) in enumerate(cells.T):
         here = which == k
         states = STATES[N[here].max() >= STATES]
-        cell = Letters(*(np.full(states.shape, a) for a in (V_k, N_f_k, D_k)), states, np.full(states.shape, L_k))
+        cell = Letters(*(a + 0 * states for a in (V_k, N_f_k, D_k, states, L_k)))
         best = np.maximum.accumulate(_selective(cell, task, "soft", True))
         own[here] = np.maximum(own[here], best[np.searchsorted(states, N[here], side="right") - 1])
     return own.reshape(args.V.shape)
@@ -165,8 +165,8 @@ def _selective_letters(
         )
     if task == "mqar" and np.any(args.L != 4 * args.N_f):
         raise ValueError(
-            f"length={length}: the selective laws count pairs for L = 4 num_facts, where every second token of the query "
-            f"section is a query (Thm 4.2). Leave length out, or use the law trained-sharing, which holds for any length."
+            f"length={length}: the selective laws count pairs for L = 4 num_facts, where every second token of the "
+            f"query section is a query (Thm 4.2). Leave it out, or use the law trained-sharing, made for any length."
         )
     return args
 
@@ -209,7 +209,7 @@ def _selective(args: Letters, task: LawTask, share: Share, welch: bool) -> Array
     # orthogonal values leave no noise, unless N = 1 makes wrong facts weigh as much as the right one
     noisy = (n > 0) & (N_code < MANY) & ((D_code < MANY) | (N < 2)) & (room > 0)
     n_safe = np.where(noisy, n, 1)
-    # an asked key weighs its own fact and the filler after it at once; repeated values add 2 αα'
+    # an asked key weighs its own fact and the filler after it at once; repeated values add a cross term
     spread = (2 * (N_star - 1) / (N_star + 2) * (N_f - 1 + 1.5 * g) + g / 4) / n_safe**2
     contest = Contest(
         D_star,

@@ -23,7 +23,7 @@ def evaluate(model: RecallModel, task: TaskSpec, num_sequences: int, generator: 
     right = []
     for start in range(0, num_sequences, rows):
         batch = draw_batch(task, min(rows, num_sequences - start), generator)
-        said = best_tokens(model.hidden_at(batch.tokens, batch.query_positions), model.E)
+        said = best_tokens(model.hidden_at(batch.tokens, batch.query_positions), model.head)
         right.append(answered(said, batch))
     return accuracy(torch.cat(right))
 

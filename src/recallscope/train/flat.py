@@ -53,7 +53,7 @@ class FlatWeights:
 
     def state(self) -> dict[str, Tensor]:
         """Weights and moments by name, for a checkpoint."""
-        tensors = {}
+        tensors: dict[str, Tensor] = {}
         for index, (vector, optimizer) in enumerate(zip(self.vectors, self.optimizers, strict=True)):
             tensors |= {
                 f"weights.{index}": vector,

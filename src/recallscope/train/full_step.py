@@ -9,13 +9,13 @@ by the part's input, which adds the gradients of the part's weights on its way.
 """
 
 from collections.abc import Callable
-from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from recallscope.models import FullMamba, FullMixer, RecallModel
+from recallscope.models.details import OURS
 from recallscope.ops import pick_form
 from recallscope.ops.gathered_conv import ConvInputs, gathered_conv, gathered_conv_backward
 from recallscope.ops.query_loss import query_loss_and_grads
@@ -26,10 +26,11 @@ Back = Callable[[Tensor], Tensor]
 
 
 def can_full_step(model: RecallModel) -> bool:
-    """One layer of full Mamba, where the C kernels compute; the rest goes through autograd."""
+    """One layer of full Mamba as a spec describes it, where the C kernels compute; the rest goes through autograd."""
     return (
         isinstance(model, FullMamba)
         and model.spec.num_layers == 1
+        and model.details == OURS
         and pick_form(model.E, model.spec.state_dim) == "compiled"
     )
 
@@ -145,6 +146,7 @@ def _read_selective(
         by = scan_backward(scan, states, grad.view_as(y_hat))
         grad_delta, grad_x = by.delta.flatten(0, 1), by.x_hat.flatten(0, 1)
         _grad(mixer.A_log).addcmul_(by.A, A)
+        assert by.bias is not None
         _grad(mixer.dt_proj.bias).add_(by.bias)
         _grad(W_delta).addmm_(grad_delta.T, before_delta)
         if by.skip is not None:
@@ -197,17 +199,22 @@ def _gate_and_project(
 ) -> tuple[Float[Tensor, "queries D"], Callable[[Tensor], tuple[Tensor, Tensor | None]]]:
     """W_out (ŷ ⊙ SiLU(W_z u)); the way back ends at ŷ and, where there is a gate, at u."""
     W_out, D_in = mixer.out_proj.weight, mixer.spec.inner_dim
-    z = None if W_z is None else u_q @ W_z.T
-    open_ = None if z is None else torch.sigmoid(z)
-    gate = None if z is None else z * open_
-    gated = y_hat if gate is None else y_hat * gate
+    if W_z is None:
 
-    def back(grad: Tensor) -> tuple[Tensor, Tensor | None]:
+        def back_ungated(grad: Tensor) -> tuple[Tensor, None]:
+            _grad(W_out).addmm_(grad.T, y_hat)
+            return grad @ W_out, None
+
+        return y_hat @ W_out.T, back_ungated
+    z = u_q @ W_z.T
+    sigma = torch.sigmoid(z)
+    gate = z * sigma
+    gated = y_hat * gate
+
+    def back(grad: Tensor) -> tuple[Tensor, Tensor]:
         _grad(W_out).addmm_(grad.T, gated)
         grad_gated = grad @ W_out
-        if z is None or open_ is None or gate is None or W_z is None:
-            return grad_gated, None
-        grad_z = (grad_gated * y_hat).mul_(open_ + gate * (1 - open_))  # SiLU' = σ + z σ (1 - σ)
+        grad_z = (grad_gated * y_hat).mul_(sigma + gate * (1 - sigma))  # SiLU' = σ + z σ (1 - σ)
         _grad(mixer.in_proj.weight)[D_in:].addmm_(grad_z.T, u_q)
         return grad_gated * gate, grad_z @ W_z
 

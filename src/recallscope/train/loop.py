@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from recallscope.models import LinearMamba, RecallModel, build_model
+from recallscope.models import FullMamba, LinearMamba, RecallModel, build_model
 from recallscope.ops.query_loss import query_loss
 from recallscope.records import Evaluation, RunRecord
 from recallscope.specs import RunSpec
@@ -18,6 +18,7 @@ from recallscope.tasks import Batch, draw_batch
 from recallscope.train.checkpoint import Progress, read_checkpoint, write_checkpoint
 from recallscope.train.evaluate import evaluate
 from recallscope.train.flat import FlatWeights
+from recallscope.train.full_step import can_full_step, full_step
 from recallscope.train.linear_step import can_step, linear_step
 from recallscope.train.schedule import learning_rate
 from recallscope.train.streams import stream
@@ -131,11 +132,14 @@ def train_run(
 
 
 def add_gradients(model: RecallModel, batch: Batch, label_smoothing: float) -> Tensor:
-    """The loss of a batch; its gradients are added to the parameters'. One linear layer has a way of its own."""
+    """The loss of a batch; its gradients are added to the parameters'. One layer, linear or full, has its own way."""
     if can_step(model):
         assert isinstance(model, LinearMamba)
         return linear_step(model, batch, label_smoothing)
+    if can_full_step(model):
+        assert isinstance(model, FullMamba)
+        return full_step(model, batch, label_smoothing)
     y = model.hidden_at(batch.tokens, batch.query_positions)
-    loss = query_loss(y.flatten(0, 1), model.E, batch.answers.flatten(), label_smoothing)
+    loss = query_loss(y.flatten(0, 1), model.head, batch.answers.flatten(), label_smoothing)
     loss.backward()
     return loss.detach()

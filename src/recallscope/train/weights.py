@@ -8,6 +8,7 @@ from safetensors.torch import save
 
 from recallscope.atomic import write_atomically
 from recallscope.models import RecallModel, blank_model
+from recallscope.models.details import OURS
 from recallscope.records import RunRecord
 from recallscope.specs import ModelSpec, TaskSpec
 
@@ -17,6 +18,11 @@ _MODEL: TypeAdapter[ModelSpec] = TypeAdapter(ModelSpec)
 
 def write_weights(path: Path, model: RecallModel, task: TaskSpec) -> None:
     """The model's tensors under their names, with model and task as JSON in the header."""
+    if model.details != OURS:
+        raise ValueError(
+            f"this model was loaded from elsewhere and differs from what its spec says ({model.details}): the file "
+            f"would not give it back. Keep the folder it came from."
+        )
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     header = {"format": FORMAT, "model": model.spec.canonical_json(), "task": task.canonical_json()}
     write_atomically(path, save(tensors, metadata=header))

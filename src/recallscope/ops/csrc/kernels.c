@@ -9,13 +9,23 @@
 #include <string.h>
 
 enum { DONE = 0, OUT_OF_MEMORY = 1, OUT_OF_RANGE = 2 };
-#ifndef BLOCK
-#define BLOCK 32 /* channels in one vector loop */
-#endif
+/* Channels in one vector loop: BLOCK, or HALF where no more are left. The loops are compiled for both, in functions
+ * of their own: inlined together, they would run out of registers. */
+enum { BLOCK = 64, HALF = 32 };
+#define INLINE static inline __attribute__((always_inline))
+#define APART static __attribute__((noinline))
+#define FOR_BOTH_WIDTHS(function, ...)                        \
+    do {                                                      \
+        if (W == BLOCK) NAME(function)(__VA_ARGS__, BLOCK); \
+        else NAME(function)(__VA_ARGS__, HALF);             \
+    } while (0)
+
+#define LOG2_OF_E 1.4426950408889634074
+#define LOG_OF_2 0.69314718055994530942
 
 #include "pieces.h"
 #include "arguments.h"
-#include "asked.h"
+#include "shared.h"
 
 #define real float
 #define bits uint32_t
@@ -23,17 +33,17 @@ enum { DONE = 0, OUT_OF_MEMORY = 1, OUT_OF_RANGE = 2 };
 #define MANTISSA_BITS 23
 #define EXPONENT_BIAS 127
 #define ROUNDING_MAGIC 12582912.0f /* 1.5 * 2^23: adding it rounds to an integer, which is then its lowest bits */
-#define EXP_LOWEST -86.6f
-#define EXP_HIGHEST 89.0f
-#define LOG2_HIGH 0.693359375f /* few bits, so that k times it is exact */
-#define LOG2_LOW -2.12194440054690583e-4f
-static inline float twice_exp_poly_f32(float r) { /* relative error 2e-9 */
+#define EXP2_LOWEST -125.0f
+#define EXP2_HIGHEST 128.5f
+#define LOG_OF_2_HIGH 0.693359375f /* few bits, so that k times it is exact */
+#define LOG_OF_2_LOW -2.12194440054690583e-4f
+static inline float twice_exp2_poly_f32(float r) { /* relative error 2e-9 */
     return 2 * 1.0000000005541647956f +
-           r * (2 * 1.0000000363230943558f +
-                r * (2 * 0.49999992079840399992f +
-                     r * (2 * 0.16666420170269649412f +
-                          r * (2 * 0.041668225566092764725f +
-                               r * (2 * 0.0083748157781556314305f + r * (2 * 0.0013836846136895651189f))))));
+           r * (2 * 0.69314720573719575134f +
+                r * (2 * 0.24022646890645520696f +
+                     r * (2 * 0.05550328777105324799f +
+                          r * (2 * 0.0096184889563311816196f +
+                               r * (2 * 0.0013399931177239737967f + r * (2 * 0.00015345812161311629759f))))));
 }
 static inline float atanh_poly_f32(float w) { /* on [0, 1/9], relative error 4e-9 */
     return 1.0000000039605190732f +
@@ -44,16 +54,17 @@ static inline float atanh_poly_f32(float w) { /* on [0, 1/9], relative error 4e-
 #include "scan.h"
 #include "scan_back.h"
 #include "conv.h"
+#include "recall.h"
 #undef real
 #undef bits
 #undef NAME
 #undef MANTISSA_BITS
 #undef EXPONENT_BIAS
 #undef ROUNDING_MAGIC
-#undef EXP_LOWEST
-#undef EXP_HIGHEST
-#undef LOG2_HIGH
-#undef LOG2_LOW
+#undef EXP2_LOWEST
+#undef EXP2_HIGHEST
+#undef LOG_OF_2_HIGH
+#undef LOG_OF_2_LOW
 
 #define real double
 #define bits uint64_t
@@ -61,15 +72,15 @@ static inline float atanh_poly_f32(float w) { /* on [0, 1/9], relative error 4e-
 #define MANTISSA_BITS 52
 #define EXPONENT_BIAS 1023
 #define ROUNDING_MAGIC 6755399441055744.0 /* 1.5 * 2^52 */
-#define EXP_LOWEST -707.7
-#define EXP_HIGHEST 710.0
-#define LOG2_HIGH 6.93145751953125e-1
-#define LOG2_LOW 1.42860682030941723212e-6
-static inline double twice_exp_poly_f64(double r) { /* relative error 3e-18 */
+#define EXP2_LOWEST -1021.0
+#define EXP2_HIGHEST 1024.5
+#define LOG_OF_2_HIGH 6.93145751953125e-1
+#define LOG_OF_2_LOW 1.42860682030941723212e-6
+static inline double twice_exp2_poly_f64(double r) { /* relative error 3e-18 */
     static const double c[12] = {
-        0.9999999999999999971,    1.0000000000000000304,    0.50000000000000176855,   0.16666666666666168701,
-        0.041666666666492767992,  0.0083333333335592534604, 0.0013888888951223825122, 0.0001984126943271529734,
-        0.000024801486521580922491, 2.7557622499311845433e-6, 2.7632293229705629081e-7, 2.4994314816236954106e-8};
+        0.9999999999999999971,     0.69314718055994533046,    0.24022650695910156204,    0.055504108664819921605,
+        0.0096181291075883352443,  0.0013333558146789921722,  0.00015403530462514432062, 0.000015252733489988525649,
+        1.321543308967639918e-6,   1.0178198021671930844e-7,  7.0741056135081427963e-9,  4.4352827069572771511e-10};
     double sum = c[11];
     for (int i = 10; i >= 0; i--) sum = sum * r + c[i];
     return 2 * sum;
@@ -87,3 +98,10 @@ static inline double atanh_poly_f64(double w) { /* on [0, 1/9], relative error 1
 #include "scan.h"
 #include "scan_back.h"
 #include "conv.h"
+#include "recall.h"
+
+/* For Python: do both mean the same structures, and to what are channels padded? */
+int64_t scan_arguments_size(void) { return sizeof(scan_arguments); }
+int64_t conv_arguments_size(void) { return sizeof(conv_arguments); }
+int64_t recall_arguments_size(void) { return sizeof(recall_arguments); }
+int64_t padding_size(void) { return HALF; }

@@ -1,0 +1,112 @@
+"""One variable for all cells: fit the noise coefficient a and the level b of Phi(x - b), x = sqrt(N D / (a N_f + N)).
+
+Paper: Rem 4.3 (`rem:practical-scaling-law`), Fig. 4 (`fig:scaling-laws-1d-dims`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
+from scipy.special import ndtr
+
+from recallscope.analysis.accuracy_grid import Reduce, Row, group_cells, reducer
+from recallscope.analysis.predicted import Dimensions, dimensions
+from recallscope.theory.extremes import max_moments, sqrt_two_log, typical_max
+
+Form = Literal["phi", "two-moment"]
+
+FEWEST_CELLS = 4  # two numbers are fitted, and something should be left to disagree with
+CELL_WORDS = ("task", "vocab_size", "num_facts", "length", "model", "embed_dim", "state_dim")
+_LOG_A = (-7.0, 5.0)  # a between a thousandth and 150: beyond, the data say nothing of it
+
+
+@dataclass(frozen=True)
+class Fit:
+    """a and b with 95 % intervals, how well they do, and what theory says b should be."""
+
+    form: Form
+    a: float
+    b: float
+    a_interval: tuple[float, float]
+    b_interval: tuple[float, float]
+    mean_error: float
+    max_error: float
+    cells: int
+    runs: int
+    b_printed: float  # sqrt(2 log V)
+    b_typical: float  # m_V for the plain form, the exact mean of the maximum of V - 1 for the two-moment one
+
+
+def fit_collapse(
+    rows: Sequence[Row],
+    generator: np.random.Generator,
+    *,
+    form: Form = "phi",
+    reduce: Reduce = "best",
+    bootstrap: int = 200,
+    axes: Sequence[str] = CELL_WORDS,
+) -> Fit:
+    """Least squares over the cells; intervals from resampling cells and, within each, its seeds.
+
+    `two-moment` is P2: Phi((x - b) / sqrt(1 + v)), with v the exact variance of the largest of V - 1 normals.
+    Departs: the paper takes a = 1 and 5/4 from theory and a / 2 for full Mamba by eye; here both numbers are measured.
+    """
+    cells = list(group_cells(rows, axes).values())
+    if len(cells) < FEWEST_CELLS:
+        raise ValueError(
+            f"{len(cells)} cells: two numbers are fitted, so at least {FEWEST_CELLS} are needed. Measure more."
+        )
+    letters = dimensions([members[0] for members in cells])
+    if len(set(letters.V)) > 1:
+        raise ValueError("b depends on the vocabulary, and these runs have several. Fit each vocab_size by itself.")
+    seeds = [np.array([row["test_accuracy"] for row in members], float) for members in cells]
+    one_number = reducer(reduce)
+    accuracy = np.array([one_number(values) for values in seeds])
+    a, b = _fit(letters, accuracy, form, start=(1.0, float(typical_max(letters.V[0]))), wide=True)
+    draws = []
+    for _ in range(bootstrap):
+        chosen = generator.integers(len(cells), size=len(cells))
+        again = np.array([one_number(generator.choice(seeds[index], len(seeds[index]))) for index in chosen])
+        draws.append(_fit(Dimensions(*(array[chosen] for array in letters)), again, form, start=(a, b)))
+    low, high = np.quantile(np.array(draws), (0.025, 0.975), axis=0) if draws else np.full((2, 2), np.nan)
+    errors = np.abs(collapsed(letters, a, b, form) - accuracy)
+    V = letters.V[0]
+    return Fit(
+        form=form, a=a, b=b,
+        a_interval=(float(low[0]), float(high[0])), b_interval=(float(low[1]), float(high[1])),
+        mean_error=float(errors.mean()), max_error=float(errors.max()), cells=len(cells), runs=len(rows),
+        b_printed=float(sqrt_two_log(V)), b_typical=float(typical_max(V) if form == "phi" else max_moments(V - 1)[0]),
+    )  # fmt: skip
+
+
+def inverse_sigma(letters: Dimensions, a: float) -> NDArray[np.float64]:
+    """x = sqrt(N D / (a N_f + N)), N counting all layers (Thm 4.6)."""
+    N = letters.layers * letters.N
+    return np.sqrt(N * letters.D / (a * letters.N_f + N))
+
+
+def collapsed(letters: Dimensions, a: float, b: float, form: Form) -> NDArray[np.float64]:
+    """The fitted curve at some cells."""
+    width = np.sqrt(1 + max_moments(letters.V - 1)[1]) if form == "two-moment" else 1.0
+    return np.asarray(ndtr((inverse_sigma(letters, a) - b) / width))
+
+
+def _fit(
+    letters: Dimensions, accuracy: NDArray[np.float64], form: Form, *, start: tuple[float, float], wide: bool = False
+) -> tuple[float, float]:
+    """Best a and b; from several beginnings if `wide`, as the valley is long and bent."""
+    width = np.sqrt(1 + max_moments(letters.V[:1] - 1)[1]) if form == "two-moment" else 1.0
+
+    def residual(values: NDArray[np.float64]) -> NDArray[np.float64]:  # in log a, which keeps a positive
+        a = float(np.exp(np.clip(values[0], *_LOG_A)))
+        return np.asarray(ndtr((inverse_sigma(letters, a) - values[1]) / width)) - accuracy
+
+    beginnings = [start, (0.3, start[1]), (4.0, start[1])] if wide else [start]
+    found = [least_squares(residual, (np.log(a), b), method="lm") for a, b in beginnings]
+    best = min(found, key=lambda result: result.cost)
+    return float(np.exp(np.clip(best.x[0], *_LOG_A))), float(best.x[1])

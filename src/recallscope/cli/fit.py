@@ -1,0 +1,190 @@
+"""`recallscope fit`: what a store's runs say about the scaling law, and which law of the catalogue says it best."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from recallscope.cli.flags import print_json
+
+if TYPE_CHECKING:
+    from recallscope.analysis import AccuracyGrid, Comparison, Experiment, Fit
+
+
+@dataclass(kw_only=True)
+class FitStore:
+    """recallscope fit STORE
+
+    Fit a and b of Phi(x - b), x = sqrt(N D / (a N_f + N)), to the runs of a store, task by task and model by model,
+    with 95 % intervals from resampling cells and seeds; also with the two-moment form. Then compare all laws.
+    """
+
+    store: Annotated[Path, tyro.conf.Positional]
+    """Folder of the runs."""
+    where: tuple[str, ...] = ()
+    """Only runs that satisfy these, such as model=linear or batch_size=128."""
+    reduce: Literal["best", "mean", "seed"] = "best"
+    """Of the seeds of a cell: the best, their mean, or the one of --seed."""
+    seed: int | None = None
+    """Which seed (with --reduce seed)."""
+    bootstrap: int = 200
+    """Resamplings behind the intervals; 0 for none."""
+    cells: bool = False
+    """Print the comparison cell by cell, for the closest law and those of --law."""
+    law: tuple[str, ...] = ()
+    """Only these laws (see: recallscope laws)."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def run(self) -> int:
+        """Read the store, split it, fit and compare."""
+        if not 0 <= self.bootstrap <= 10**5:
+            raise ValueError(f"bootstrap={self.bootstrap} is outside 0..100000.")
+        if (self.seed is None) == (self.reduce == "seed"):
+            raise ValueError("--seed and --reduce seed go together: which seed of each cell is to be taken?")
+        from recallscope.analysis import AccuracyGrid, compare_laws, convergence_by_best, experiments
+        from recallscope.store import RunStore, find_runs, parse_conditions
+        from recallscope.theory.catalogue import LAWS, find_law
+
+        laws = [find_law(name) for name in self.law] or list(LAWS)
+        conditions = parse_conditions(
+            [*self.where, "status=done", *([f"seed={self.seed}"] if self.reduce == "seed" else [])]
+        )
+        rows = find_runs(RunStore(self.store), conditions)
+        if not rows:
+            raise ValueError(
+                f"{self.store} has no finished run that satisfies this. "
+                f"recallscope store list {self.store} shows what it has."
+            )
+        answers = []
+        for experiment in experiments(rows):
+            grid = AccuracyGrid.from_runs(experiment.rows, experiment.axes, reduce=self.reduce, seed=self.seed)
+            fits, why_not = self._fits(experiment)
+            bins = convergence_by_best(experiment.rows, experiment.axes)
+            converged = {"seeds": sum(b.seeds for b in bins), "converged": sum(b.converged for b in bins)}
+            answers.append((experiment, grid, fits, why_not, compare_laws(grid, laws), converged))
+        if self.json:
+            print_json({"experiments": [self._as_json(*answer) for answer in answers]})
+        else:
+            for answer in answers:
+                self._print(*answer)
+        return 0
+
+    def _fits(self, experiment: Experiment) -> tuple[list[Fit], str]:
+        import numpy as np
+
+        from recallscope.analysis import fit_collapse
+
+        try:
+            return [
+                fit_collapse(
+                    experiment.rows,
+                    np.random.default_rng(0),
+                    form=form,
+                    reduce=self.reduce,
+                    bootstrap=self.bootstrap,
+                    axes=experiment.axes,
+                )
+                for form in ("phi", "two-moment")
+            ], ""
+        except ValueError as error:
+            return [], str(error)
+
+    def _as_json(
+        self,
+        experiment: Experiment,
+        grid: AccuracyGrid,
+        fits: list[Fit],
+        why_not: str,
+        laws: list[Comparison],
+        converged: dict[str, int],
+    ) -> dict[str, Any]:
+        return {
+            "label": experiment.label,
+            "words": experiment.words,
+            "axes": {name: list(values) for name, values in grid.axes.items()},
+            "accuracy": grid.accuracy.tolist(),
+            "counts": grid.counts.tolist(),
+            "reduce": self.reduce,
+            "seeds": converged,
+            "fits": [asdict(fit) for fit in fits],
+            "no_fit_because": why_not or None,
+            "laws": [
+                {
+                    "law": c.law, "mean_error": c.mean_error, "max_error": c.max_error, "bias": c.bias,
+                    "left_out": c.left_out,
+                    "cells": [{**e.words, "measured": e.measured, "predicted": e.predicted} for e in c.cells],
+                }
+                for c in laws
+            ],
+        }  # fmt: skip
+
+    def _print(
+        self,
+        experiment: Experiment,
+        grid: AccuracyGrid,
+        fits: list[Fit],
+        why_not: str,
+        laws: list[Comparison],
+        converged: dict[str, int],
+    ) -> None:
+        from rich.console import Console
+        from rich.table import Table
+
+        console = Console()
+        measured = sum(1 for _ in grid.cells())
+        console.print(
+            f"[bold]{experiment.label}[/bold]  {len(experiment.rows)} runs, {measured} cells, {self.reduce} of seeds",
+            highlight=False,
+        )
+        console.print(
+            f"{converged['converged']} of {converged['seeds']} runs converged (accuracy >= 0.1, App. K.5)",
+            highlight=False,
+        )
+        for fit in fits:
+            width = " / sqrt(1 + v)" if fit.form == "two-moment" else ""
+            console.print(
+                f"Phi((x - b){width}):  a = {fit.a:.3f} {_interval(fit.a_interval)}"
+                f"  b = {fit.b:.3f} {_interval(fit.b_interval)}\n"
+                f"    mean error {fit.mean_error:.4f}, max {fit.max_error:.4f}"
+                f"   (theory: b = {fit.b_typical:.3f}, printed {fit.b_printed:.3f})",
+                highlight=False,
+            )
+        if why_not:
+            console.print(f"no fit: {why_not}", highlight=False)
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        for name in ("law", "mean error", "max", "bias", "cells"):
+            table.add_column(name, justify="left" if name == "law" else "right")
+        for c in laws:
+            table.add_row(c.law, *(_number(value) for value in (c.mean_error, c.max_error, c.bias)), str(len(c.cells)))
+        console.print(table, highlight=False)
+        for c in (laws if self.law else laws[:1]) if self.cells else ():
+            self._print_cells(console, c)
+        console.print()
+
+    def _print_cells(self, console: Any, comparison: Comparison) -> None:
+        from rich.table import Table
+
+        table = Table(title=comparison.law, box=None, pad_edge=False, header_style="dim", title_justify="left")
+        names = list(comparison.cells[0].words) if comparison.cells else []
+        for name in (*names, "measured", "predicted", "difference"):
+            table.add_column(name, justify="right")
+        for cell in comparison.cells:
+            table.add_row(
+                *(str(value) for value in cell.words.values()),
+                f"{cell.measured:.4f}",
+                f"{cell.predicted:.4f}",
+                f"{cell.error:+.4f}",
+            )
+        console.print(table, highlight=False)
+
+
+def _interval(ends: tuple[float, float]) -> str:
+    return f"[{ends[0]:.3f}, {ends[1]:.3f}]" if ends[0] == ends[0] else ""
+
+
+def _number(value: float) -> str:
+    return f"{value:.4f}" if value == value else "-"

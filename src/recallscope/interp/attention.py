@@ -1,0 +1,161 @@
+"""The recurrence seen as attention: which earlier token does a token listen to?
+
+Maps are (source τ, query t), as the paper writes α_τt; the circuit's is 1 where x_{τ-1} = x_t. For full Mamba see
+`full_probe.implicit_attention`.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from einops import einsum
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn.functional import pad
+
+from recallscope.interp.operators import Operators, mean_diagonals, token_operators
+from recallscope.interp.vocabulary import key_tokens, one_hot_tokens, value_tokens, windows
+from recallscope.models import FullMamba, RecallModel
+from recallscope.tasks import Batch
+
+
+def ideal_attention(tokens: Int[Tensor, "*batch L"], *, delay: int = 0) -> Float[Tensor, "*batch L L"]:
+    """α_τt = x_{τ-1}ᵀ x_t for τ <= t: what the uncompressed circuit attends to, `delay` tokens late.
+
+    Paper: App. D.5 (`noisy-attn`), Fig. 14 (`fig:reversing-attn`).
+    """
+    return (_earlier(tokens, 1 + delay)[..., :, None] == tokens[..., None, :]).float().triu()
+
+
+def _earlier(tokens: Int[Tensor, "*batch L"], lag: int) -> Int[Tensor, "*batch L"]:
+    """The token `lag` places before each; -1, which is none, where there is not."""
+    return pad(tokens, (lag, 0), value=-1)[..., : tokens.shape[-1]]
+
+
+@torch.no_grad()
+def attention_map(
+    model: RecallModel, tokens: Int[Tensor, "batch L"], *, layer: int = -1
+) -> Float[Tensor, "batch M L L"]:
+    """α'_τt = B_τᵀ C_t for τ <= t, one map per head (one for all where keys and queries are shared).
+
+    In a single-layer model this is ξ_τᵀ G_kq ξ_t; its scale and sign are the model's own.
+
+    Paper: App. D.5 (`noisy-attn`), Fig. 14 (`fig:reversing-attn`).
+    """
+    if isinstance(model, FullMamba):
+        raise ValueError(
+            "full Mamba has one map per channel, with decay: see recallscope.interp.full_probe.implicit_attention."
+        )
+    trace = model.trace(tokens).layers[layer]
+    B, C = (v if v.ndim == 4 else v[:, :, None] for v in (trace.B, trace.C))
+    return einsum(B, C, "batch tau M N, batch t M N -> batch M tau t").triu()
+
+
+def joint_attention(
+    model: RecallModel, tokens: Int[Tensor, "batch L"], *, layer: int = -1
+) -> Float[Tensor, "batch L L"]:
+    """The maps of all heads as one, in units of one match: each counts as much as it raises values, sign included.
+
+    Paper: App. D.5 (`noisy-attn`); for one head the map divided by the mean diagonal of G_kq.
+    """
+    maps = attention_map(model, tokens, layer=layer)
+    diagonals = [mean_diagonals(part) for part in token_operators(model, layer=layer)]
+    total = sum(value * match for value, match in diagonals)
+    weights = maps.new_tensor([value / total for value, _ in diagonals])
+    return einsum(weights, maps.expand(-1, len(diagonals), -1, -1), "M, batch M tau t -> batch tau t")
+
+
+@dataclass(frozen=True)
+class AttentionScores:
+    """α' against α, at the queries."""
+
+    hit_rate: float
+    """share of queries that attend most to the value of their fact"""
+    correlation: float
+    """of α' and α over all sources and queries"""
+
+
+def score_attention(alpha: Float[Tensor, "batch L L"], batch: Batch, *, delay: int = 0) -> AttentionScores:
+    """How well a map (source, query), its sign fixed, finds the facts.   Paper: Fig. 14 (`fig:reversing-attn`)."""
+    t = batch.query_positions
+    at_queries = alpha.gather(2, t[:, None, :].expand(-1, alpha.shape[1], -1))  # batch, source, query
+    past = torch.arange(alpha.shape[1], device=t.device)[:, None] <= t[:, None, :]
+    best = at_queries.masked_fill(~past, -torch.inf).argmax(dim=1)
+    ideal = ideal_attention(batch.tokens, delay=delay).gather(2, t[:, None, :].expand(-1, alpha.shape[1], -1))
+    pairs = torch.stack((at_queries[past], ideal[past].to(alpha.dtype))).double()
+    return AttentionScores(
+        hit_rate=float((best == value_positions(batch) + delay).double().mean()),
+        correlation=float(torch.corrcoef(pairs)[0, 1]),
+    )
+
+
+def value_positions(batch: Batch) -> Int[Tensor, "batch Q"]:
+    """Where the value that a query asks for was written (last)."""
+    _, N_k, N_f = batch.all_values.shape
+    asked = batch.tokens.gather(1, batch.query_positions)
+    fact = (batch.keys[:, :, None] == asked[:, None, :]).int().argmax(dim=1)
+    return 2 * N_f * (N_k - 1) + 2 * fact + 1
+
+
+def copy_map(ops: Operators, tokens: Int[Tensor, "*batch L"]) -> Float[Tensor, "*batch L L"]:
+    """x_tᵀ G_vv ξ_τ, (t, τ): near 1 where t = τ, if the convolution copies values.
+
+    Paper: Fig. 15 (`fig:reversing-conv`).
+    """
+    x = one_hot_tokens(tokens, ops.size, dtype=ops.Pi_v_in.dtype)
+    xi = windows(x, ops.conv_width)
+    return (x @ ops.Pi_v_out) @ (xi @ ops.Pi_v_in.T).mT
+
+
+def shift_map(ops: Operators, tokens: Int[Tensor, "*batch L"]) -> Float[Tensor, "*batch L L"]:
+    """ξ_tᵀ G_kqᵀ ξ_τ, (t, τ): near 1 where t = τ - 1, if the convolution shifts keys.
+
+    Paper: Fig. 15 (`fig:reversing-conv`).
+    Departs: the text has G_kqᵀ ξ_τ close to ξ_{τ-1}; it is (0; x_{τ-1}). The map is the same.
+    """
+    xi = windows(one_hot_tokens(tokens, ops.size, dtype=ops.Pi_v_in.dtype), ops.conv_width)
+    return (xi @ ops.Pi_q_in.T) @ (xi @ ops.Pi_k_in.T).mT
+
+
+@dataclass(frozen=True)
+class Dominance:
+    """How far a diagonal stands out from the rest of its map."""
+
+    hit_rate: float
+    """share of columns whose largest entry is a predicted one"""
+    contrast: float
+    """mean of the predicted entries over the root mean square of all others; infinite where those are 0"""
+
+
+def copy_dominance(ops: Operators, tokens: Int[Tensor, "batch L"]) -> Dominance:
+    """Of the main diagonal of `copy_map`, over columns τ that hold a value; its repetitions count as predicted.
+
+    Paper: Fig. 15 (`fig:reversing-conv`).
+    """
+    copied = _earlier(tokens, ops.delay)
+    predicted = tokens[:, :, None] == copied[:, None, :]
+    return _dominance(copy_map(ops, tokens), predicted, _within(copied, value_tokens(ops.size)))
+
+
+def shift_dominance(ops: Operators, tokens: Int[Tensor, "batch L"]) -> Dominance:
+    """Of the second diagonal of `shift_map`, over columns τ that follow a key; its repetitions count as predicted.
+
+    Paper: Fig. 15 (`fig:reversing-conv`).
+    """
+    shifted = _earlier(tokens, 1 + ops.delay)
+    predicted = tokens[:, :, None] == shifted[:, None, :]
+    return _dominance(shift_map(ops, tokens), predicted, _within(shifted, key_tokens(ops.size)))
+
+
+def _within(tokens: Int[Tensor, "batch L"], which: slice) -> Bool[Tensor, "batch L"]:
+    return (tokens >= which.start) & (tokens < which.stop)
+
+
+def _dominance(
+    maps: Float[Tensor, "batch L L"], predicted: Bool[Tensor, "batch L L"], columns: Bool[Tensor, "batch L"]
+) -> Dominance:
+    """Columns are the last axis; the sign is such that predicted entries are positive on average."""
+    chosen, wanted = maps.mT[columns].double(), predicted.mT[columns]  # columns as rows
+    chosen = chosen * chosen[wanted].mean().sign()
+    hits = wanted.gather(1, chosen.argmax(dim=1, keepdim=True))
+    rest = chosen[~wanted].square().mean().sqrt()
+    return Dominance(hit_rate=float(hits.double().mean()), contrast=float(chosen[wanted].mean() / rest))

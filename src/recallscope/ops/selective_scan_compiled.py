@@ -1,0 +1,193 @@
+"""The selective scan by our C kernel: forward, and backward with states computed anew, in O(batch L D_in) memory.
+
+Forward keeps the state before every chunk of max(16, N/4) tokens, at most four times as many numbers as x̂ has;
+backward recomputes one chunk at a time. Two things are fused because they cost nothing there: Δ = softplus(δ + bias),
+and reading at a few positions only, which is all that training asks for.
+"""
+
+import ctypes
+import math
+from typing import Any, NamedTuple
+
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from recallscope.ops.compiled import address, call, fits, library, threads_for
+
+SHORTEST_CHUNK = 16
+
+SIZES = (
+    "batch", "length", "channels", "state", "asked", "chunk", "softplus", "threads",
+    "x_stride", "delta_stride", "B_stride", "C_stride",
+    "x_grad_stride", "delta_grad_stride", "B_grad_stride", "C_grad_stride",
+)  # fmt: skip
+POINTERS = (
+    "x", "delta", "A", "B", "C", "skip", "bias", "positions", "y", "states",
+    "y_grad", "x_grad", "delta_grad", "A_grad", "B_grad", "C_grad", "skip_grad", "bias_grad",
+)  # fmt: skip
+
+
+class ScanArguments(ctypes.Structure):
+    """`scan_arguments` of csrc/arguments.h."""
+
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in SIZES),
+        *((name, ctypes.c_void_p) for name in POINTERS),
+    ]
+
+
+class ScanInputs(NamedTuple):
+    """What a scan reads. With `positions`, C and ŷ have a row per position instead of one per token; with
+    `softplus`, Δ = softplus(delta + bias)."""
+
+    x_hat: Float[Tensor, "batch L D_in"]
+    delta: Float[Tensor, "batch L D_in"]
+    A: Float[Tensor, "D_in N"]
+    B: Float[Tensor, "batch L N"]
+    C: Float[Tensor, "batch Q N"]
+    skip: Float[Tensor, " D_in"] | None = None
+    bias: Float[Tensor, " D_in"] | None = None
+    positions: Int[Tensor, "batch Q"] | None = None
+    softplus: bool = False
+
+
+class ScanGrads(NamedTuple):
+    """The gradient of the loss by each input of a scan."""
+
+    x_hat: Float[Tensor, "batch L D_in"]
+    delta: Float[Tensor, "batch L D_in"]
+    A: Float[Tensor, "D_in N"]
+    B: Float[Tensor, "batch L N"]
+    C: Float[Tensor, "batch Q N"]
+    skip: Float[Tensor, " D_in"] | None
+    bias: Float[Tensor, " D_in"] | None
+
+
+def selective_scan_compiled(
+    x_hat: Float[Tensor, "*batch L D_in"],
+    delta: Float[Tensor, "*batch L D_in"],
+    A: Float[Tensor, "D_in N"],
+    B: Float[Tensor, "*batch L N"],
+    C: Float[Tensor, "*batch Q N"],
+    skip: Float[Tensor, " D_in"] | None = None,
+    *,
+    delta_bias: Float[Tensor, " D_in"] | None = None,
+    positions: Int[Tensor, "*batch Q"] | None = None,
+) -> Float[Tensor, "*batch Q D_in"]:
+    """ŷ after every token, or at the positions; `delta_bias` asks for Δ = softplus(delta + delta_bias).
+
+    Paper: Eq. 2 (`eq:TimeVariantMatrices1`) and Eq. 3 (`eq:original-ssm`).   Holds for: first derivatives,
+        float32 and float64, CPU.
+    """
+    if library() is None:
+        raise RuntimeError(
+            "the compiled scan cannot be built here (the log says why). Use form='torch', or install gcc or clang."
+        )
+    if not fits(x_hat, delta, A, B, C, skip, delta_bias):
+        raise TypeError(
+            f"x_hat is {x_hat.dtype} on {x_hat.device}: the compiled scan takes float32 or float64 on the CPU, the "
+            f"same for all. Use form='torch'."
+        )
+    batch = math.prod(x_hat.shape[:-2])
+    x, dt, B_t, C_t = (v.reshape(batch, *v.shape[-2:]) for v in (x_hat, delta, B, C))
+    at = None if positions is None else positions.reshape(batch, positions.shape[-1])
+    y: Tensor = _CompiledScan.apply(x, dt, A, B_t, C_t, skip, delta_bias, at, delta_bias is not None)
+    return y.reshape(*x_hat.shape[:-2], *y.shape[-2:])
+
+
+def scan_forward(
+    scan: ScanInputs, *, keep: bool
+) -> tuple[Float[Tensor, "batch Q D_in"], Float[Tensor, "batch chunks N wide"] | None]:
+    """ŷ and, if it is to be kept for the way back, the state before every chunk but the first."""
+    (batch, L, D_in), N, Q = scan.x_hat.shape, scan.A.shape[1], scan.C.shape[1]
+    y = scan.x_hat.new_empty(batch, Q, D_in)
+    states = scan.x_hat.new_empty(batch, max(L - 1, 0) // _chunk(N), N, _padded(D_in)) if keep else None
+    arguments, _alive = _arguments(scan)
+    arguments.y, arguments.states = address(y), address(states)
+    if y.numel():
+        call("scan_forward", arguments, y.dtype)
+    return y, states
+
+
+def scan_backward(
+    scan: ScanInputs,
+    states: Float[Tensor, "batch chunks N wide"],
+    y_grad: Float[Tensor, "batch Q D_in"],
+) -> ScanGrads:
+    """From the gradient by ŷ to those by all inputs."""
+    arguments, _alive = _arguments(scan)
+    y_grad = y_grad.contiguous()
+    like = [v if v is None else v.new_empty(v.shape) if y_grad.numel() else v.new_zeros(v.shape) for v in scan[:7]]
+    x_hat, delta, A, B, C, skip, bias = like
+    assert x_hat is not None and delta is not None and A is not None and B is not None and C is not None  # noqa: PT018
+    grads = ScanGrads(x_hat, delta, A, B, C, skip, bias)
+    arguments.states, arguments.y_grad = address(states), address(y_grad)
+    for name, grad in zip(("x", "delta", "A", "B", "C", "skip", "bias"), grads, strict=True):
+        setattr(arguments, f"{name}_grad", address(grad))
+    arguments.x_grad_stride = arguments.delta_grad_stride = scan.x_hat.shape[2]
+    arguments.B_grad_stride = arguments.C_grad_stride = scan.A.shape[1]
+    if y_grad.numel():  # where nothing is asked, nothing is learned
+        call("scan_backward", arguments, y_grad.dtype)
+    return grads
+
+
+def _arguments(scan: ScanInputs) -> tuple[ScanArguments, list[Tensor]]:
+    """Sizes, strides and addresses; and the tensors that must live as long as they are used."""
+    (batch, L, D_in), N, Q = scan.x_hat.shape, scan.A.shape[1], scan.C.shape[1]
+    arguments = ScanArguments(
+        batch=batch, length=L, channels=D_in, state=N, asked=Q, chunk=_chunk(N), softplus=scan.softplus,
+        threads=threads_for(batch * L * D_in * N),
+    )  # fmt: skip
+    alive = []
+    for name, tensor in (("x", scan.x_hat), ("delta", scan.delta), ("B", scan.B), ("C", scan.C)):
+        even, stride = _even(tensor)
+        setattr(arguments, name, address(even))
+        setattr(arguments, f"{name}_stride", stride)
+        alive.append(even)
+    for name in ("A", "skip", "bias", "positions"):
+        tensor = getattr(scan, name)
+        if tensor is not None:
+            dense = tensor.contiguous()
+            setattr(arguments, name, address(dense))
+            alive.append(dense)
+    return arguments, alive
+
+
+def _even(tensor: Float[Tensor, "batch T width"]) -> tuple[Float[Tensor, "batch T width"], int]:
+    """The tensor and its stride from token to token; a copy, if tokens are not evenly spaced in memory."""
+    batch, T, width = tensor.shape
+    stride = tensor.stride(1) if T > 1 else tensor.stride(0)
+    dense = width <= 1 or tensor.stride(2) == 1
+    if dense and (T <= 1 or batch <= 1 or tensor.stride(0) == T * stride):
+        return tensor, stride
+    return tensor.contiguous(), width
+
+
+def _chunk(N: int) -> int:
+    """Tokens between two kept states: short, so that those of a chunk fit the cache, but kept memory stays near x̂'s."""
+    return max(SHORTEST_CHUNK, N // 4)
+
+
+def _padded(D_in: int) -> int:
+    kernels = library()
+    assert kernels is not None
+    whole = kernels.padding_size()
+    return -(-D_in // whole) * whole
+
+
+class _CompiledScan(Function):
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        y, states = scan_forward(ScanInputs(*inputs), keep=any(ctx.needs_input_grad))
+        ctx.save_for_backward(*inputs[:8], states)
+        ctx.softplus = inputs[8]
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        x_hat, delta, A, B, C, skip, bias, positions, states = ctx.saved_tensors
+        scan = ScanInputs(x_hat, delta, A, B, C, skip, bias, positions, ctx.softplus)
+        return *scan_backward(scan, states, grads[0]), None, None

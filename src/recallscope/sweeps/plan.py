@@ -1,0 +1,57 @@
+"""What a grid still lacks: the difference between what is asked for and what the store holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from recallscope.store import Fault, RunStore
+from recallscope.store.run_store import WEIGHTS
+from recallscope.sweeps.cost import estimated_cost
+from recallscope.sweeps.grids import Cell
+
+
+@dataclass
+class Plan:
+    """A grid's cells, sorted by what has to be done with them."""
+
+    missing: list[Cell] = field(default_factory=list)  # long ones first
+    done: list[Cell] = field(default_factory=list)
+    failed: list[Cell] = field(default_factory=list)  # failed for good before; left alone unless asked for
+    faults: list[Fault] = field(default_factory=list)  # damaged records, now set aside and missing
+    accuracy: dict[str, float] = field(default_factory=dict)  # of those done
+
+    @property
+    def total(self) -> int:
+        """All cells."""
+        return len(self.missing) + len(self.done) + len(self.failed)
+
+
+def make_plan(
+    cells: Iterable[Cell],
+    store: RunStore | None,
+    *,
+    weights: bool = False,
+    retry_failed: bool = False,
+    look_only: bool = False,
+) -> Plan:
+    """Look every cell up in the store's files; without a store everything is missing.
+
+    Records that cannot be trusted are set aside (not with `look_only`) and count as missing. One of a newer schema
+    stops the sweep with a NewerRecordError: we cannot know what it holds, and do not run over it.
+    """
+    plan = Plan()
+    for cell in cells:
+        record, fault = store.get_sound(cell.run, move=not look_only) if store else (None, None)
+        if fault:
+            plan.faults.append(fault)
+        if record is not None:
+            plan.accuracy[cell.run] = record.test_accuracy
+        if store and record and (not weights or (store.folder(cell.run) / WEIGHTS).exists()):
+            plan.done.append(cell)
+        elif store and not record and not retry_failed and store.failure(cell.run, move=not look_only):
+            plan.failed.append(cell)
+        else:
+            plan.missing.append(cell)
+    plan.missing.sort(key=lambda cell: estimated_cost(cell.spec), reverse=True)
+    return plan

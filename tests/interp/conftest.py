@@ -1,0 +1,31 @@
+"""Trained models, once per session: training takes a second or two, and nothing here changes them."""
+
+import pytest
+from subjects import quickly_trained, quickly_trained_full
+
+from recallscope.models import RecallModel
+
+
+@pytest.fixture(scope="session")
+def trained() -> RecallModel:
+    return quickly_trained(kind="linear")
+
+
+@pytest.fixture(scope="session")
+def trained_wide() -> RecallModel:
+    return quickly_trained(kind="linear", conv_width=4)
+
+
+@pytest.fixture(scope="session")
+def trained_heads() -> RecallModel:
+    return quickly_trained(kind="multihead", state_dim=8, num_heads=2, head_pattern="MHA")
+
+
+@pytest.fixture(scope="session")
+def trained_deep() -> RecallModel:
+    return quickly_trained(kind="linear", state_dim=8, num_layers=2)
+
+
+@pytest.fixture(scope="session")
+def trained_full() -> RecallModel:
+    return quickly_trained_full()

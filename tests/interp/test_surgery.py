@@ -1,0 +1,152 @@
+"""Causal checks: if the state is a table of v' k'ᵀ, then editing it must change answers, and only those."""
+
+import pytest
+import torch
+from subjects import SMALL, seeded
+
+from recallscope.circuits import designed_circuit, designed_depth, ideal_circuit
+from recallscope.interp import (
+    ablate_blocks,
+    answer_ablated,
+    answer_edited,
+    fact_writes,
+    overwrite_facts,
+    project_on_facts,
+    states_at,
+    token_operators,
+)
+from recallscope.models import build_model
+from recallscope.specs import LinearSpec, TaskSpec
+from recallscope.tasks import draw_batch
+
+CLEAN = TaskSpec.model_validate({"vocab_size": 32, "num_facts": 4, "filler": "values"})
+
+
+def accuracy(model, batch):
+    return float((model.answer(batch.tokens, batch.query_positions).argmax(-1) == batch.answers).double().mean())
+
+
+def test_a_fact_is_written_as_its_outer_product_and_nothing_else_is():
+    """In the circuit the state is Σ v' k'ᵀ over all neighbouring pairs, exactly."""
+    model = designed_circuit(32, 12, 6, seeded())
+    tokens = draw_batch(CLEAN, 1, seeded(1)).tokens
+    (state,) = states_at(model, tokens, 7)
+    writes = fact_writes(token_operators(model), tokens[0, :7], tokens[0, 1:8])
+    torch.testing.assert_close(state[:, :, 12:], writes.sum(dim=0, keepdim=True)[:, :, 12:])
+
+
+@pytest.mark.parametrize("width", [2, 3, 4])
+def test_wider_windows_write_a_fact_once_per_place(width):
+    """The bilinear (value, key) part of all windows that hold both, for any weights."""
+    model = build_model(LinearSpec(embed_dim=5, state_dim=3, conv_width=width), 12, seeded(), dtype=torch.float64)
+
+    def state(*tokens):
+        return states_at(model, torch.tensor([[*tokens, *[0] * (width - 2)]]), len(tokens) + width - 3)[0]
+
+    with torch.no_grad():
+        model.E[:, 0] = 0  # token 0 is silence
+    k, v = 3, 8
+    mixed = state(k, v) - state(k, 0) - state(0, v)
+    cross = fact_writes(token_operators(model), torch.tensor([k]), torch.tensor([v]))
+    other_way = _swapped(model, k, v)
+    torch.testing.assert_close(mixed, cross + other_way)
+
+
+def _swapped(model, k, v):
+    """What the same windows write with the key's token as value and the value's token as key."""
+    part = token_operators(model)[0]
+    W, V = part.conv_width, part.size
+    total = torch.zeros(1, 1, part.Pi_v_in.shape[0], part.Pi_k_in.shape[0], dtype=torch.float64)
+    for place in range(W - 1):  # the key's token at `place`, the value's at the next
+        value_of_k = part.Pi_v_in[:, place * V + k]
+        key_of_v = part.Pi_k_in[:, (place + 1) * V + v]
+        total += torch.outer(value_of_k, key_of_v)
+    return total
+
+
+def test_no_edit_changes_nothing(trained):
+    batch = draw_batch(SMALL, 4, seeded())
+    nothing = [torch.zeros_like(state) for state in states_at(trained, batch.tokens, 7)]
+    said = answer_edited(trained, batch.tokens, batch.query_positions, nothing, after=7)
+    torch.testing.assert_close(said, trained.answer(batch.tokens, batch.query_positions))
+
+
+def test_overwriting_in_the_ideal_circuit_is_perfect():
+    model, batch = ideal_circuit(32), draw_batch(CLEAN, 50, seeded())
+    scores = overwrite_facts(model, batch, seeded(1))
+    assert scores.success == scores.erased == 1
+    assert scores.others_changed == scores.others_changed_control == 0
+    assert scores.others_accuracy == scores.others_accuracy_before == 1
+    assert scores.trials == 50
+
+
+def test_overwriting_in_a_circuit_with_ample_dimensions_succeeds():
+    """D = N = 64 for 4 facts: the noise is a tenth of a fact, and one failure in 200 would be rare."""
+    model, batch = designed_circuit(64, 64, 64, seeded()), draw_batch(SMALL, 200, seeded(1))
+    scores = overwrite_facts(model, batch, seeded(2))
+    assert scores.success >= 0.98
+    assert abs(scores.others_accuracy - scores.others_accuracy_before) <= 0.02
+
+
+@pytest.mark.parametrize("which", ["trained", "trained_wide", "trained_heads", "trained_deep"])
+def test_overwriting_in_a_trained_model_changes_that_answer_and_no_other(which, request):
+    """At least 95 % of 200 trials; others change as often as if the sequence were rewritten (3 standard errors)."""
+    model, batch = request.getfixturevalue(which), draw_batch(SMALL, 200, seeded(1))
+    scores = overwrite_facts(model, batch, seeded(2))
+    assert scores.success >= 0.95
+    others = 200 * 3
+    chance = scores.others_changed_control
+    assert scores.others_changed <= chance + 3 * (2 * max(chance, 1 / others) / others) ** 0.5
+    assert scores.erased >= 0.93  # the old value may still win by chance, 1 of 32
+
+
+@pytest.mark.parametrize(("which", "lost"), [("trained", 0.02), ("trained_heads", 0.02), ("trained_deep", 0.1)])
+def test_the_facts_are_all_that_is_needed_of_the_state(which, lost, request):
+    """Deep models lose a little: upper layers also store what lower ones said, which is no fact of their own."""
+    model, batch = request.getfixturevalue(which), draw_batch(SMALL, 200, seeded(1))
+    scores = project_on_facts(model, batch)
+    assert scores.facts_only >= accuracy(model, batch) - lost
+    assert scores.without_facts <= 0.15
+    assert scores.energy > 0.5
+
+
+def test_projection_of_the_ideal_table_keeps_its_facts_exactly():
+    batch = draw_batch(CLEAN, 20, seeded())
+    scores = project_on_facts(ideal_circuit(32), batch)
+    assert scores.facts_only == 1
+    assert scores.without_facts == 0
+    assert scores.energy == pytest.approx(1)
+
+
+def test_surgery_reaches_every_layer_of_a_depth_circuit():
+    model = designed_depth(64, 96, 16, 2, seeded())
+    batch = draw_batch(SMALL, 100, seeded(1))
+    assert overwrite_facts(model, batch, seeded(2)).success >= 0.95
+
+
+def test_the_predicted_blocks_suffice_and_are_needed(trained):
+    batch = draw_batch(SMALL, 100, seeded(1))
+    scores = ablate_blocks(trained, batch)
+    assert scores.circuit_only >= accuracy(trained, batch) - 0.02
+    assert max(scores.without_value_block, scores.without_match_block) < 0.3
+    exact = ablate_blocks(ideal_circuit(32), draw_batch(CLEAN, 20, seeded()))
+    assert (exact.circuit_only, exact.without_value_block, exact.without_match_block) == (1, 0, 0)
+
+
+@pytest.mark.parametrize("width", [2, 3])
+def test_ablating_nothing_is_the_forward_pass(width):
+    model = build_model(LinearSpec(embed_dim=5, state_dim=3, conv_width=width, residual=True), 32, seeded()).double()
+    batch = draw_batch(CLEAN, 3, seeded(1))
+    every = torch.ones(width, dtype=torch.bool), torch.ones(width, width, dtype=torch.bool)
+    said = answer_ablated(model, batch.tokens, batch.query_positions, value_blocks=every[0], match_blocks=every[1])
+    torch.testing.assert_close(said, model.answer(batch.tokens, batch.query_positions))
+
+
+def test_what_cannot_be_ablated_is_said():
+    batch = draw_batch(CLEAN, 2, seeded())
+    deep = build_model(LinearSpec(embed_dim=5, state_dim=3, num_layers=2), 32, seeded())
+    with pytest.raises(ValueError, match="num_layers=1"):
+        ablate_blocks(deep, batch)
+    narrow = build_model(LinearSpec(embed_dim=5, state_dim=3, conv_width=1), 32, seeded())
+    with pytest.raises(ValueError, match="conv_width >= 2"):
+        ablate_blocks(narrow, batch)

@@ -1,0 +1,219 @@
+"""Checkpoints written by Hugging Face's transformers, read into our models: the same logits, and errors that teach."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import Mamba2Config, Mamba2ForCausalLM, MambaConfig, MambaForCausalLM, MambaModel, PreTrainedModel
+
+from recallscope.models import Full2Mamba, FullMamba, from_pretrained
+from recallscope.ops import selective_scan_loop
+from recallscope.specs import TaskSpec
+from recallscope.train.weights import write_weights
+
+V, TOLERANCE = 17, 1e-4
+MAMBA = {"vocab_size": V, "hidden_size": 20, "state_size": 3, "num_hidden_layers": 2, "use_associative_scan": False}
+MAMBA_2 = {
+    "vocab_size": V,
+    "hidden_size": 12,
+    "state_size": 3,
+    "num_hidden_layers": 2,
+    "num_heads": 6,
+    "head_dim": 4,
+    "chunk_size": 8,
+}
+VARIANTS: list[dict[str, object]] = [
+    {},
+    {"tie_word_embeddings": True},
+    {"tie_word_embeddings": False},
+    {"use_bias": True},
+    {"use_conv_bias": False},
+    {"layer_norm_epsilon": 1e-2},
+    {"residual_in_fp32": False},
+    {"conv_kernel": 2, "expand": 1, "num_heads": 3},
+    {"use_bias": True, "use_conv_bias": False, "tie_word_embeddings": False, "num_hidden_layers": 3},
+]
+
+
+def write(model: PreTrainedModel, folder: Path, **options: object) -> PreTrainedModel:
+    """Random weights, none of them left at a constant, saved as anybody would."""
+    g = torch.Generator().manual_seed(0)
+    for parameter in model.parameters():
+        parameter.data += 0.1 * torch.randn(parameter.shape, generator=g)
+    model.save_pretrained(folder, **options)
+    return model.eval()
+
+
+def draw_tokens() -> torch.Tensor:
+    return torch.randint(0, V, (3, 21), generator=torch.Generator().manual_seed(1))
+
+
+def mamba(**changes: object) -> MambaForCausalLM:
+    return MambaForCausalLM(MambaConfig(**MAMBA | {k: v for k, v in changes.items() if k != "num_heads"}))
+
+
+def mamba_2(**changes: object) -> Mamba2ForCausalLM:
+    return Mamba2ForCausalLM(Mamba2Config(**{"n_groups": 1} | MAMBA_2 | changes))
+
+
+def assert_same_logits(folder: Path, theirs: PreTrainedModel) -> None:
+    with torch.no_grad():
+        ours, expected = from_pretrained(folder)(draw_tokens()), theirs(draw_tokens()).logits
+    assert (ours - expected).abs().max() <= TOLERANCE
+    assert expected.std() > 0.1, "the logits must be worth comparing"
+
+
+@pytest.mark.parametrize("changes", VARIANTS, ids=str)
+def test_a_mamba_says_the_same_here(changes: dict[str, object], tmp_path: Path) -> None:
+    assert_same_logits(tmp_path, write(mamba(**changes), tmp_path))
+
+
+@pytest.mark.parametrize("changes", VARIANTS, ids=str)
+def test_a_mamba_2_says_the_same_here(changes: dict[str, object], tmp_path: Path) -> None:
+    assert_same_logits(tmp_path, write(mamba_2(**changes), tmp_path))
+
+
+@pytest.mark.parametrize("groups", [1, 2, 3, 6])
+@pytest.mark.parametrize("bias", [False, True])
+def test_heads_may_share_keys_and_queries_in_groups(groups: int, bias: bool, tmp_path: Path) -> None:
+    assert_same_logits(tmp_path, write(mamba_2(n_groups=groups, use_bias=bias), tmp_path))
+    assert from_pretrained(tmp_path).spec.head_pattern == ("MVA" if groups == 1 else "MHA")
+
+
+def test_the_rank_of_delta_may_be_any(tmp_path: Path) -> None:
+    assert_same_logits(tmp_path, write(mamba(time_step_rank=7), tmp_path))
+
+
+@pytest.mark.parametrize("limits", [(0.0, 0.05), (0.01, math.inf)])
+def test_delta_of_mamba_2_may_be_clamped(limits: tuple[float, float], tmp_path: Path) -> None:
+    assert_same_logits(tmp_path, write(mamba_2(time_step_limit=limits), tmp_path))
+
+
+@pytest.mark.parametrize("build", [mamba, mamba_2])
+def test_a_checkpoint_may_come_in_pieces(build, tmp_path: Path) -> None:
+    theirs = write(build(), tmp_path, max_shard_size="2KB")
+    assert not (tmp_path / "model.safetensors").exists()
+    assert_same_logits(tmp_path, theirs)
+
+
+def test_half_precision_weights_are_read_in_the_precision_asked_for(tmp_path: Path) -> None:
+    theirs = write(mamba().bfloat16(), tmp_path)
+    ours = from_pretrained(tmp_path, dtype=torch.float64)
+    assert {p.dtype for p in ours.parameters()} == {torch.float64}
+    with torch.no_grad():
+        expected = theirs.double()(draw_tokens()).logits
+        torch.testing.assert_close(ours(draw_tokens()).float(), expected.float(), rtol=1e-5, atol=1e-5)
+
+
+def test_a_tied_head_stored_twice_is_read_once(tmp_path: Path) -> None:
+    theirs = write(mamba(), tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    save_file(
+        tensors | {"lm_head.weight": tensors["backbone.embeddings.weight"].clone()}, tmp_path / "model.safetensors"
+    )
+    assert_same_logits(tmp_path, theirs)
+
+
+@torch.no_grad()
+def test_a_loaded_mamba_can_be_taken_apart(tmp_path: Path) -> None:
+    """Its trace holds what the recurrence needs (Eq. 2-3): the loop over it gives back ŷ, and its states are there."""
+    theirs = write(mamba(), tmp_path)
+    model = from_pretrained(tmp_path)
+    assert isinstance(model, FullMamba)
+    trace = model.trace(draw_tokens(), states=True)
+    mixer, layer = model.layers[1].mixer, trace.layers[1]
+    assert layer.delta is not None
+    assert layer.h is not None
+    y_hat = selective_scan_loop(layer.x_hat, layer.delta, mixer.transition(), layer.B, layer.C)
+    torch.testing.assert_close(layer.y_hat, y_hat + mixer.D * layer.x_hat)
+    cache = theirs(draw_tokens(), use_cache=True).cache_params
+    torch.testing.assert_close(layer.h[:, -1], cache.layers[1].recurrent_states[0])
+
+
+@torch.no_grad()
+def test_a_loaded_mamba_2_can_be_taken_apart(tmp_path: Path) -> None:
+    theirs = write(mamba_2(), tmp_path)
+    model = from_pretrained(tmp_path)
+    assert isinstance(model, Full2Mamba)
+    layer = model.trace(draw_tokens(), states=True).layers[1]
+    assert layer.h is not None
+    cache = theirs(draw_tokens(), use_cache=True).cache_params
+    torch.testing.assert_close(layer.h[:, -1], cache.layers[1].recurrent_states[0])
+
+
+def test_it_answers_where_asked(tmp_path: Path) -> None:
+    write(mamba(tie_word_embeddings=False, use_bias=True), tmp_path)
+    model, positions = from_pretrained(tmp_path), torch.tensor([[20, 3], [0, 0], [7, 19]])
+    expected = model(draw_tokens()).gather(1, positions[..., None].expand(-1, -1, V))
+    torch.testing.assert_close(model.answer(draw_tokens(), positions), expected)
+
+
+def test_it_is_not_written_in_a_format_that_would_lose_half_of_it(tmp_path: Path) -> None:
+    write(mamba(layer_norm_epsilon=1e-3), tmp_path)
+    with pytest.raises(ValueError, match="Keep the folder it came from"):
+        write_weights(tmp_path / "weights.safetensors", from_pretrained(tmp_path), TaskSpec(vocab_size=16, num_facts=2))
+
+
+def test_no_folder_no_model(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"no config\.json.*downloads nothing"):
+        from_pretrained(tmp_path / "state-spaces" / "mamba-130m-hf")
+
+
+def test_pickled_weights_are_not_touched(tmp_path: Path) -> None:
+    write(mamba(), tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    (tmp_path / "pytorch_model.bin").write_bytes(b"cos\nsystem\n(S'echo oh no'\ntR.")
+    with pytest.raises(FileNotFoundError, match=r"pytorch_model\.bin is pickled.*save_pretrained"):
+        from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"model_type": "falcon_mamba"}, ["falcon_mamba", "mamba and mamba2"]),
+        ({"model_type": None}, ["model_type"]),
+        ({"hidden_act": "gelu"}, ["hidden_act", "gelu", "SiLU"]),
+        ({"hidden_size": 21}, ["(17, 21)", "(17, 20)"]),
+        ({"num_hidden_layers": 5}, ["5 layers", "of 2"]),
+        ({"state_size": 10**8}, ["100000000", "no layer is larger"]),
+        ({"state_size": 4}, ["disagree", "x_proj.weight"]),
+        ({"use_bias": True}, ["disagree", "in_proj.bias"]),
+        ({"expand": 1.5}, ["expand", "1.5"]),
+        ({"vocab_size": -3}, ["vocab_size", "-3"]),
+    ],
+    ids=str,
+)
+def test_a_config_that_does_not_fit_says_where(changes: dict[str, object], words: list[str], tmp_path: Path) -> None:
+    write(mamba(), tmp_path)
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps({key: value for key, value in config.items() if value is not None}))
+    with pytest.raises(ValueError) as caught:
+        from_pretrained(tmp_path)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_a_model_without_head_says_so(tmp_path: Path) -> None:
+    write(MambaModel(MambaConfig(**MAMBA, tie_word_embeddings=False)), tmp_path)
+    with pytest.raises(ValueError, match=r"without a head.*ForCausalLM"):
+        from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["../model.safetensors", "/etc/passwd", "weights.bin", 7])
+def test_an_index_cannot_reach_outside_its_folder(name: object, tmp_path: Path) -> None:
+    write(mamba(), tmp_path)
+    (tmp_path / "model.safetensors").rename(tmp_path / "other.safetensors")
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"x": name}}))
+    with pytest.raises(ValueError, match=r"not a safetensors file|no map"):
+        from_pretrained(tmp_path)
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    write(mamba(), tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"not really")
+    with pytest.raises(ValueError, match=r"model\.safetensors cannot be read"):
+        from_pretrained(tmp_path)

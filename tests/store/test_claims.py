@@ -1,0 +1,115 @@
+"""Of any number of rivals one holds a run; a dead holder's run is taken over, a live one's is not."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+from recallscope.store.claims import LEASE_SECONDS, claim_files, drop_claims, is_live, try_claim
+from recallscope.store.holder import Holder, surely_dead, this_machine, this_process
+
+ELSEWHERE = {"machine": "another/host/0", "pid": 1, "born": "1"}
+
+RIVAL = """
+import sys, time
+from pathlib import Path
+from recallscope.store.claims import try_claim
+root, start = Path(sys.argv[1]), float(sys.argv[2])
+time.sleep(max(0.0, start - time.time()))
+print(" ".join(folder.name for folder in sorted(root.iterdir()) if try_claim(folder)))
+time.sleep(max(0.0, start + 6 - time.time()))  # a holder that ends is dead, and its claims free
+"""
+
+
+def rivals(root, count):
+    start = time.time() + 1.5
+    command = [sys.executable, "-c", RIVAL, str(root), str(start)]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(count)]
+    return [process.communicate(timeout=60)[0].split() for process in processes]
+
+
+def leave_claim(folder, age, **facts):
+    folder.mkdir(exist_ok=True)
+    path = folder / f"claim.{len(claim_files(folder)) + 1}"
+    path.write_text(json.dumps({"holder": ELSEWHERE, "lease_seconds": 60.0} | facts))
+    os.utime(path, (time.time() - age, time.time() - age))
+    return path
+
+
+def test_each_run_has_one_holder_however_many_ask(tmp_path):
+    """Six processes, 150 runs: a third untouched, a third with a lease run out, a third of a dead process here."""
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    gone = {"machine": this_machine(), "pid": dead.pid, "born": "1"}
+    for number in range(150):
+        folder = tmp_path / f"{number:03}"
+        folder.mkdir()
+        if number % 3 == 1:
+            leave_claim(folder, age=100)
+        if number % 3 == 2:
+            leave_claim(folder, age=0, holder=gone)
+    got = rivals(tmp_path, 6)
+    won = [name for names in got for name in names]
+    assert len(won) == len(set(won)), "two hold the same run"
+    # each run goes to someone, unless two met and both stepped back; then the next round decides
+    assert len(won) >= 140
+    assert all(sum(is_live(path) for path in claim_files(tmp_path / f"{n:03}")) <= 1 for n in range(150))
+
+
+def test_a_claim_keeps_others_out_until_it_is_released(tmp_path):
+    claim = try_claim(tmp_path / "run")
+    assert claim is not None
+    assert try_claim(tmp_path / "run") is None
+    assert claim.renew()
+    claim.release()
+    again = try_claim(tmp_path / "run")
+    assert again is not None
+    assert again.path.name == "claim.2"  # numbers are never used twice while the run is unfinished
+
+
+def test_the_lease_of_another_machine_ends_by_silence_only(tmp_path):
+    leave_claim(tmp_path / "fresh", age=30)
+    leave_claim(tmp_path / "silent", age=61)
+    assert try_claim(tmp_path / "fresh") is None
+    assert try_claim(tmp_path / "silent") is not None
+
+
+def test_a_dead_process_of_this_machine_is_known_at_once(tmp_path):
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    holder = Holder(machine=this_machine(), pid=process.pid, born="1")
+    process.wait()
+    assert surely_dead(holder)
+    assert not surely_dead(this_process())
+    assert surely_dead(this_process().model_copy(update={"born": "another"}))  # the number was used again
+    assert not surely_dead(Holder(**ELSEWHERE))
+    leave_claim(tmp_path / "run", age=0, holder=holder.model_dump())
+    assert try_claim(tmp_path / "run") is not None
+
+
+def test_who_wakes_up_after_being_taken_over_learns_it(tmp_path):
+    sleeper = try_claim(tmp_path / "run")
+    os.utime(sleeper.path, (1, 1))  # the lid was closed
+    other = try_claim(tmp_path / "run")
+    assert other is not None
+    assert not sleeper.renew()
+    assert other.renew()
+
+
+def test_a_claim_cut_off_while_written_ends_like_a_silent_one(tmp_path):
+    path = leave_claim(tmp_path / "run", age=1)
+    path.write_text("")
+    os.utime(path, (time.time() - 1, time.time() - 1))
+    assert try_claim(tmp_path / "run") is None
+    os.utime(path, (time.time() - 2 * LEASE_SECONDS, time.time() - 2 * LEASE_SECONDS))
+    assert try_claim(tmp_path / "run") is not None
+
+
+def test_claims_of_a_finished_run_leave_nothing_behind(tmp_path):
+    claim = try_claim(tmp_path / "run")
+    assert try_claim(tmp_path / "run") is None
+    drop_claims(tmp_path / "run")
+    assert os.listdir(tmp_path / "run") == []
+    assert not claim.renew()
+    claim.release()
+    assert os.listdir(tmp_path / "run") == []

@@ -1,0 +1,141 @@
+"""The written-out training step of full Mamba against autograd: loss and every gradient, for every switch."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from recallscope.models import FullMamba, RecallModel, build_model
+from recallscope.specs import FullSpec, LinearSpec, TaskSpec
+from recallscope.tasks import Batch, draw_batch
+from recallscope.train.full_step import can_full_step, full_step
+from recallscope.train.loop import add_gradients
+from recallscope.train.presets import LADDER
+
+SMOOTHING = 0.1
+D_N = {"embed_dim": 20, "state_dim": 3}
+SPECS = {
+    "full": FullSpec(embed_dim=12, state_dim=5),
+    "more than a block of channels": FullSpec(embed_dim=33, state_dim=17),
+    "no residual, no conv bias": FullSpec(**D_N, residual=False, conv_bias=False),
+    "no gate, no activation": FullSpec(**D_N, gate=False, activation="none", conv_width=3),
+    "full-rank delta, one tap": FullSpec(**D_N, delta_rank="full", conv_width=1),
+    "identity with skip and norm": FullSpec(**D_N, transition="identity"),
+    **{f"ladder {rung}": FullSpec(**(fields | D_N)) for rung, fields in LADDER.items()},
+}
+TASKS = {
+    "mqar": TaskSpec(vocab_size=64, num_facts=4),
+    "ar": TaskSpec(kind="ar", vocab_size=64, num_facts=4),
+    "repeated": TaskSpec(kind="repeated", vocab_size=64, num_facts=3, key_repeats=2),
+}
+
+
+def draw_model(spec: FullSpec, dtype: torch.dtype = torch.float64) -> FullMamba:
+    """Weights that start at constants (norms, A, skip) are moved off them; gradients exist, as in training."""
+    g = torch.Generator().manual_seed(3)
+    model = build_model(spec, 64, g, dtype=dtype)
+    assert isinstance(model, FullMamba)
+    for parameter in model.parameters():
+        parameter.data += 0.1 * torch.randn(parameter.shape, generator=g, dtype=dtype)
+        parameter.grad = torch.zeros_like(parameter)
+    return model
+
+
+def textbook_loss(model: RecallModel, batch: Batch) -> Tensor:
+    """Logits after every token, most of them ignored."""
+    logits = model(batch.tokens).flatten(0, 1)
+    return cross_entropy(logits, batch.targets.flatten(), label_smoothing=SMOOTHING, ignore_index=-100)
+
+
+def taken_gradients(model: RecallModel) -> dict[str, Tensor]:
+    """The gradients, which are then forgotten."""
+    taken = {}
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None
+        taken[name] = parameter.grad.clone()
+        parameter.grad.zero_()
+    return taken
+
+
+def assert_same_step(model: FullMamba, batch: Batch, tolerance: float) -> None:
+    loss = full_step(model, batch, SMOOTHING)
+    ours = taken_gradients(model)
+    expected = textbook_loss(model, batch)
+    expected.backward()
+    theirs = taken_gradients(model)
+    assert abs(loss - expected.detach()) <= tolerance * abs(expected.detach())
+    for name, gradient in theirs.items():
+        error = (ours[name] - gradient).abs().max()
+        assert error <= tolerance * gradient.abs().max().clamp(min=1e-3), f"{name}: {error}"
+
+
+@pytest.mark.parametrize("rows", [2, 9])
+@pytest.mark.parametrize("name", SPECS)
+def test_the_step_is_the_textbooks(name: str, rows: int) -> None:
+    """A batch with fewer tokens than the vocabulary (projections per token), and one with more (per vocabulary)."""
+    batch = draw_batch(TASKS["mqar"], rows, torch.Generator().manual_seed(rows))
+    assert_same_step(draw_model(SPECS[name]), batch, tolerance=1e-11)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_it_holds_for_every_task(task: str) -> None:
+    batch = draw_batch(TASKS[task], 12, torch.Generator().manual_seed(0))
+    assert_same_step(draw_model(SPECS["full"]), batch, tolerance=1e-11)
+
+
+def test_it_holds_in_float32_at_the_size_of_the_grid() -> None:
+    """(D, N) = (32, 16), batch 32, V = 512, L = 64: loss and gradients equal to 1e-5."""
+    g = torch.Generator().manual_seed(0)
+    model = build_model(FullSpec(embed_dim=32, state_dim=16), 512, g)
+    assert isinstance(model, FullMamba)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    batch = draw_batch(TaskSpec(vocab_size=512, num_facts=16), 32, g)
+    loss = full_step(model, batch, SMOOTHING)
+    ours = taken_gradients(model)
+    expected = textbook_loss(model, batch)
+    expected.backward()
+    torch.testing.assert_close(loss, expected.detach(), rtol=1e-5, atol=0.0)
+    for name, gradient in taken_gradients(model).items():
+        assert (ours[name] - gradient).norm() <= 1e-5 * gradient.norm(), name
+
+
+def test_gradients_are_added_not_written() -> None:
+    """Accumulation over several batches is a sum."""
+    model = draw_model(SPECS["full"])
+    batches = [draw_batch(TASKS["mqar"], 9, torch.Generator().manual_seed(seed)) for seed in (1, 2)]
+    apart = []
+    for batch in batches:
+        full_step(model, batch, SMOOTHING)
+        apart.append(taken_gradients(model))
+    for batch in batches:
+        full_step(model, batch, SMOOTHING)
+    for name, total in taken_gradients(model).items():
+        torch.testing.assert_close(total, apart[0][name] + apart[1][name])
+
+
+def test_it_is_taken_where_it_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One full layer, C kernels at hand; never against the environment's word."""
+
+    def build(spec: FullSpec | LinearSpec, **options: torch.dtype) -> RecallModel:
+        return build_model(spec, 64, torch.Generator().manual_seed(0), **options)
+
+    assert can_full_step(build(FullSpec(**D_N)))
+    assert not can_full_step(build(FullSpec(**D_N, num_layers=2)))
+    assert not can_full_step(build(LinearSpec(**D_N)))
+    assert not can_full_step(build(FullSpec(**D_N), dtype=torch.bfloat16))
+    monkeypatch.setenv("RECALLSCOPE_SCAN", "torch")
+    assert not can_full_step(build(FullSpec(**D_N)))
+
+
+@pytest.mark.parametrize("form", ["auto", "torch"])
+def test_the_training_loop_takes_either_way_to_the_same_gradients(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RECALLSCOPE_SCAN", form)
+    model = draw_model(SPECS["full"])
+    batch = draw_batch(TASKS["mqar"], 9, torch.Generator().manual_seed(5))
+    loss = add_gradients(model, batch, SMOOTHING)
+    ours = taken_gradients(model)
+    full_loss = full_step(model, batch, SMOOTHING)
+    torch.testing.assert_close(loss, full_loss)
+    for name, gradient in taken_gradients(model).items():
+        torch.testing.assert_close(ours[name], gradient)
