@@ -13,10 +13,13 @@ from recallscope.theory.heads import head_bounds
 
 def run(accuracy, D=8, N=4, seed=0, num_facts=4, **model):
     spec = RunSpec(
-        task=TaskSpec(vocab_size=64, num_facts=num_facts), model=LinearSpec(embed_dim=D, state_dim=N, **model), seed=seed
+        task=TaskSpec(vocab_size=64, num_facts=num_facts),
+        model=LinearSpec(embed_dim=D, state_dim=N, **model),
+        seed=seed,
     )
     return RunRecord(
-        run=spec.content_hash(), spec=spec, test_accuracy=accuracy, val_accuracy=accuracy, test_queries=9, best_step=0, steps=0, seconds=0
+        run=spec.content_hash(), spec=spec, test_accuracy=accuracy, val_accuracy=accuracy,
+        test_queries=9, best_step=0, steps=0, seconds=0,
     )  # fmt: skip
 
 
@@ -76,7 +79,9 @@ def test_a_law_on_a_grid_is_the_law_itself():
 
 def test_laws_know_tasks_layers_and_heads():
     law = BY_NAME["unified"]
-    ar = AccuracyGrid.over({"num_facts": [4, 8]}, TaskSpec(kind="ar", vocab_size=128, num_facts=4), embed_dim=16, state_dim=4)
+    ar = AccuracyGrid.over(
+        {"num_facts": [4, 8]}, TaskSpec(kind="ar", vocab_size=128, num_facts=4), embed_dim=16, state_dim=4
+    )
     expected = law(vocab_size=128, num_facts=np.array([4, 8]), embed_dim=16, state_dim=4, task="ar")
     np.testing.assert_array_equal(AccuracyGrid.from_law(law, ar).accuracy, expected)
     words = {"task": "mqar", "vocab_size": 128, "num_facts": 8, "embed_dim": 32, "state_dim": 4}
@@ -84,7 +89,9 @@ def test_laws_know_tasks_layers_and_heads():
     assert deep[0] == deep[1]  # Thm 4.6
     spec = MultiHeadSpec(embed_dim=32, state_dim=4, num_heads=4, head_pattern="MQA")
     lower = head_bounds("MQA", 32, 4, 4).lower
-    heads = law_on_cells(law, [words | spec.model_dump(exclude={"kind"}), words | {"embed_dim": float(lower.embed_dim)}])
+    heads = law_on_cells(
+        law, [words | spec.model_dump(exclude={"kind"}), words | {"embed_dim": float(lower.embed_dim)}]
+    )
     assert heads[0] == heads[1]  # Thm 4.7
     assert np.isnan(law_on_cells(law, [words | {"task": "repeated", "key_repeats": 2}])).all()
 

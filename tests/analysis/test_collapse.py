@@ -13,7 +13,15 @@ CELLS = [(D, N) for D in (8, 16, 24, 32, 48) for N in (2, 4, 8, 16) if N <= D]
 def rows(a, b, form="phi", seeds=1, noise=None, layers=1, V=512):
     found = []
     for D, N in CELLS:
-        words = {"task": "mqar", "vocab_size": V, "num_facts": 16, "length": 64, "model": "linear", "embed_dim": D, "state_dim": N}
+        words = {
+            "task": "mqar",
+            "vocab_size": V,
+            "num_facts": 16,
+            "length": 64,
+            "model": "linear",
+            "embed_dim": D,
+            "state_dim": N,
+        }
         words |= {"num_layers": layers}
         p = float(collapsed(dimensions([words]), a, b, form)[0])
         for seed in range(seeds):
@@ -39,7 +47,9 @@ def test_intervals_cover_the_truth_and_shrink_with_the_noise(form):
     fit = fit_collapse(noisy, np.random.default_rng(0), form=form, reduce="mean", bootstrap=100)
     assert fit.a_interval[0] < 1.25 < fit.a_interval[1]
     assert fit.b_interval[0] < 2.75 < fit.b_interval[1]
-    exact = fit_collapse(rows(1.25, 2.75, form, seeds=3), np.random.default_rng(0), form=form, reduce="mean", bootstrap=30)
+    exact = fit_collapse(
+        rows(1.25, 2.75, form, seeds=3), np.random.default_rng(0), form=form, reduce="mean", bootstrap=30
+    )
     assert np.ptp(exact.a_interval) < np.ptp(fit.a_interval) / 10
 
 

@@ -11,7 +11,15 @@ TASK = TaskSpec(vocab_size=128, num_facts=8)
 
 
 def row(accuracy, D=16, N=4, seed=0, **words):
-    fields = {"task": "mqar", "vocab_size": 128, "num_facts": 8, "length": 32, "model": "linear", "num_layers": 1, "batch_size": 32}
+    fields = {
+        "task": "mqar",
+        "vocab_size": 128,
+        "num_facts": 8,
+        "length": 32,
+        "model": "linear",
+        "num_layers": 1,
+        "batch_size": 32,
+    }
     return fields | {"embed_dim": D, "state_dim": N, "seed": seed, "test_accuracy": accuracy} | words
 
 
@@ -19,7 +27,7 @@ def test_a_law_agrees_with_itself_and_comes_first():
     empty = AccuracyGrid.over({"embed_dim": [8, 16, 32], "state_dim": [4, 8, 16]}, TASK)
     measured = AccuracyGrid.from_law(BY_NAME["trained-t1"], empty)
     comparisons = compare_laws(measured)
-    assert [c.law for c in comparisons][0] == "trained-t1"
+    assert comparisons[0].law == "trained-t1"
     assert comparisons[0].max_error == 0
     assert {c.law for c in comparisons} == {law.name for law in LAWS}
     designed = next(c for c in comparisons if c.law == "designed-exact")

@@ -42,7 +42,9 @@ def test_conditions_mean_what_they_say(store, condition, holds):
     assert names(store, condition) == {found.run for found in made if holds(in_words(found.spec))}
 
 
-@pytest.mark.parametrize("text", ["state_dm=3", "state_dim", "state_dim=x", "=3", "embed_dim=nan", "run; DROP TABLE runs=1"])
+@pytest.mark.parametrize(
+    "text", ["state_dm=3", "state_dim", "state_dim=x", "=3", "embed_dim=nan", "run; DROP TABLE runs=1"]
+)
 def test_conditions_that_are_none_are_explained(text):
     with pytest.raises(ValueError, match=r"Did you mean|condition|number|There are"):
         parse_conditions([text])
@@ -147,7 +149,17 @@ def timed_index(store, count):
     began = time.perf_counter()
     assert rebuild_index(store) == count
     rebuilt = time.perf_counter() - began
-    command = [sys.executable, "-m", "recallscope.cli.main", "store", "list", str(store.root), "--where", "embed_dim=64", "state_dim<=8"]
+    command = [
+        sys.executable,
+        "-m",
+        "recallscope.cli.main",
+        "store",
+        "list",
+        str(store.root),
+        "--where",
+        "embed_dim=64",
+        "state_dim<=8",
+    ]
     began = time.perf_counter()
     subprocess.run(command, check=True, capture_output=True)
     with_python = time.perf_counter() - began

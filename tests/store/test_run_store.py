@@ -56,7 +56,9 @@ def test_weights_can_be_asked_for_later(store):
     assert store.finished(found.run, weights=True)
 
 
-@pytest.mark.parametrize("damage", ["", "{", "[]", "null", '{"schema_version": 1}', "\x00\xff", '{"schema_version": true}'])
+@pytest.mark.parametrize(
+    "damage", ["", "{", "[]", "null", '{"schema_version": 1}', "\x00\xff", '{"schema_version": true}']
+)
 def test_damage_is_set_aside_with_a_reason_and_never_deleted(store, damage):
     found = record()
     store.put(found)

@@ -24,7 +24,8 @@ GRID = ROOT / "examples" / "tiny_grid.toml"
 
 def command(folder, *arguments):
     return subprocess.run(
-        [sys.executable, "-m", "recallscope.cli.main", *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=240, check=False
+        [sys.executable, "-m", "recallscope.cli.main", *map(str, arguments)], cwd=folder,
+        capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
 
 
@@ -100,7 +101,9 @@ def test_a_dry_run_says_what_is_missing_and_makes_nothing(run, home):
 
 
 def test_list_filters_sorts_and_stops(run):
-    code, out, err = run("store", "list", "runs/tiny", "--where", "state_dim<=8", "embed_dim=32", "--sort=-test_accuracy", "--json")
+    code, out, err = run(
+        "store", "list", "runs/tiny", "--where", "state_dim<=8", "embed_dim=32", "--sort=-test_accuracy", "--json"
+    )
     assert (code, err) == (0, "")
     rows = json.loads(out)["runs"]
     assert len(rows) == 6
@@ -139,7 +142,19 @@ def test_fit_reports_both_forms_all_laws_and_every_cell(run):
     assert len(experiment["laws"][0]["cells"]) == 16
     errors = [law["mean_error"] for law in experiment["laws"] if law["mean_error"] is not None]
     assert errors == sorted(errors)
-    _, out, _ = run("fit", "runs/tiny", "--bootstrap", 0, "--cells", "--law", "unified", "--where", "num_facts=4", "--reduce", "mean")
+    _, out, _ = run(
+        "fit",
+        "runs/tiny",
+        "--bootstrap",
+        0,
+        "--cells",
+        "--law",
+        "unified",
+        "--where",
+        "num_facts=4",
+        "--reduce",
+        "mean",
+    )
     assert "predicted" in out
 
 
@@ -177,7 +192,10 @@ def test_mistakes_are_answered_in_one_paragraph(run, tmp_path):
     refused(run("sweep", "examples/tiny_grid.toml", "--store", "examples"), "not a store")
     refused(run("sweep", "examples/tiny_grid.toml", "--store", "runs/x", "--workers", 0), "workers=0")
     refused(run("sweep", "examples/tiny_grid.toml", "--store", "runs/x", "--lease-seconds", 0), "lease_seconds=0")
-    refused(run("sweep", "examples/tiny_grid.toml", "--store", "runs/x", "--engine", "ray", "--address", "127.0.0.1:1"), "ray start")
+    refused(
+        run("sweep", "examples/tiny_grid.toml", "--store", "runs/x", "--engine", "ray", "--address", "127.0.0.1:1"),
+        "ray start",
+    )
     refused(run("sweep", "examples/tiny_grid.toml"))
     empty = tmp_path / "empty.toml"
     empty.write_text('skip = ["true_ == 1"]')
@@ -200,7 +218,10 @@ def test_a_tracker_that_is_not_installed_is_named_with_its_extra(run, monkeypatc
     monkeypatch.setitem(sys.modules, "wandb", None)
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     for tracker in ("wandb", "tensorboard"):
-        refused(run("sweep", "examples/tiny_grid.toml", "--store", "runs/tiny", "--tracker", tracker), "recallscope[trackers]")
+        refused(
+            run("sweep", "examples/tiny_grid.toml", "--store", "runs/tiny", "--tracker", tracker),
+            "recallscope[trackers]",
+        )
 
 
 def test_no_tracker_is_ever_required(tmp_path):
@@ -233,6 +254,13 @@ def test_the_live_grid_fills_in(home):
 
 
 def test_help_comes_without_loading_torch():
-    code = "import sys\nfrom recallscope.cli.main import main\ntry: main(['sweep', '--help'])\nexcept SystemExit: pass\n"
-    done = subprocess.run([sys.executable, "-c", code + "assert 'torch' not in sys.modules"], capture_output=True, env=os.environ, check=False)
+    code = (
+        "import sys\nfrom recallscope.cli.main import main\ntry: main(['sweep', '--help'])\nexcept SystemExit: pass\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code + "assert 'torch' not in sys.modules"],
+        capture_output=True,
+        env=os.environ,
+        check=False,
+    )
     assert done.returncode == 0

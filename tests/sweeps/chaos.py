@@ -1,5 +1,6 @@
 """Kill a sweep without mercy, again and again, and count what is left."""
 
+import contextlib
 import os
 import random
 import signal
@@ -70,7 +71,5 @@ def _wait_for_work(process, store: Path) -> None:
 
 
 def _kill(pid: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass

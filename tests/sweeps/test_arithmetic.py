@@ -60,6 +60,7 @@ def test_all_else_is_refused_with_a_reason(text, says):
 @given(st.text(max_size=40) | st.text(alphabet="()+-*/%<>=!., 0123456789abcdefn_'\"[]{}", max_size=60))
 def test_no_text_whatever_does_more_than_calculate(text):
     try:
-        assert isinstance(calculate(text, WORDS), int | float | str | bool)
-    except ValueError as error:
-        assert str(error)
+        value = calculate(text, WORDS)
+    except ValueError:
+        return
+    assert isinstance(value, int | float | str | bool)

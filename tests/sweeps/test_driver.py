@@ -17,7 +17,14 @@ from recallscope.sweeps.tally import Tally, clock
 
 def pretend_record(job: Job) -> RunRecord:
     return RunRecord(
-        run=job.run, spec=job.spec, test_accuracy=0.5, val_accuracy=0.5, test_queries=1, best_step=1, steps=1, seconds=0.0
+        run=job.run,
+        spec=job.spec,
+        test_accuracy=0.5,
+        val_accuracy=0.5,
+        test_queries=1,
+        best_step=1,
+        steps=1,
+        seconds=0.0,
     )
 
 

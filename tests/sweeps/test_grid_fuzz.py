@@ -11,16 +11,18 @@ from recallscope.cli.main import main
 EXAMPLE = (Path(__file__).resolve().parents[2] / "examples" / "tiny_grid.toml").read_bytes()
 VALUES = st.sampled_from(
     ["1", "-1", "0", "2.5", "1e400", "nan", "inf", "true", '"x"', "[]", "[1, 2]", "[[1]]", "{}", "{ from = 1, to = 3 }",
-     "{ from = 1, to = 999999999999999 }", '"4 * num_facts"', '"state_dim >"', '"__import__(1)"', "1979-05-27", "0x" + "f" * 6000,
-     '"""\n"""', "''", "[1, 'a', 2.5]", '["state_dim > embed_dim"]', "9" * 30]
+     "{ from = 1, to = 999999999999999 }", '"4 * num_facts"', '"state_dim >"', '"__import__(1)"', "1979-05-27",
+     "0x" + "f" * 6000, '"""\n"""', "''", "[1, 'a', 2.5]", '["state_dim > embed_dim"]', "9" * 30]
 )  # fmt: skip
 NAMES = st.sampled_from(
-    ["name", "preset", "seed", "skip", "task", "model", "train", "axes", "zip", "derived", "kind", "vocab_size", "num_facts", "length",
-     "embed_dim", "state_dim", "num_layers", "batch_size", "learning_rate", "filler", "unknown", "eval_size"]
+    ["name", "preset", "seed", "skip", "task", "model", "train", "axes", "zip", "derived", "kind", "vocab_size", "num_facts",
+     "length", "embed_dim", "state_dim", "num_layers", "batch_size", "learning_rate", "filler", "unknown", "eval_size"]
 )  # fmt: skip
 LINES = st.one_of(
     st.tuples(NAMES, VALUES).map(lambda pair: f"{pair[0]} = {pair[1]}"),
-    st.sampled_from(["[task]", "[model]", "[train]", "[axes]", "[zip]", "[[zip]]", "[derived]", "[unknown]", "[[axes]]", "["]),
+    st.sampled_from(
+        ["[task]", "[model]", "[train]", "[axes]", "[zip]", "[[zip]]", "[derived]", "[unknown]", "[[axes]]", "["]
+    ),
     st.text(max_size=20),
 )
 

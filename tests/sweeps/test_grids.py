@@ -37,7 +37,11 @@ def test_derived_fields_follow_whatever_their_order():
         derived={"length": "4 * num_facts", "num_facts": "max(2, 12 // num_layers)", "state_dim": "60 / num_layers"},
         skip=["60 % num_layers"],
     )
-    assert sizes(grid, "num_layers", "state_dim", "num_facts", "length") == [(1, 60, 12, 48), (2, 30, 6, 24), (3, 20, 4, 16)]
+    assert sizes(grid, "num_layers", "state_dim", "num_facts", "length") == [
+        (1, 60, 12, 48),
+        (2, 30, 6, 24),
+        (3, 20, 4, 16),
+    ]
 
 
 def test_what_stands_where_it_follows_keeps_following():
@@ -45,13 +49,18 @@ def test_what_stands_where_it_follows_keeps_following():
     for cell in grid.cells():
         assert cell.spec.task.length == 4 * cell.spec.task.num_facts
         assert cell.spec.model.residual == (cell.spec.model.num_layers > 1)
-    fixed = Grid.around(tiny_run().model_copy(update={"task": tiny_run().task.model_copy(update={"length": 40})}), axes={"num_facts": [2, 4]})
+    fixed = Grid.around(
+        tiny_run().model_copy(update={"task": tiny_run().task.model_copy(update={"length": 40})}),
+        axes={"num_facts": [2, 4]},
+    )
     assert {cell.spec.task.length for cell in fixed.cells()} == {40}
 
 
 def test_equal_runs_are_one_cell():
     grid = Grid.around(tiny_run(), axes={"state_dim": [3, 5]}, derived={"embed_dim": "8"})
-    doubled = Grid.around(tiny_run(), axes={"num_layers": [2, 3]}, derived={"num_facts": "num_layers // 2 * 4", "state_dim": "4"})
+    doubled = Grid.around(
+        tiny_run(), axes={"num_layers": [2, 3]}, derived={"num_facts": "num_layers // 2 * 4", "state_dim": "4"}
+    )
     assert len(grid.cells()) == 2
     assert len({cell.run for cell in doubled.cells()}) == len(doubled.cells()) == 2
 
@@ -69,7 +78,9 @@ def test_the_axes_may_change_the_kind_of_model():
 
 
 def test_a_preset_is_a_base():
-    grid = grid_from_fields({"preset": "dn-linear", "train": {"batch_size": 32}, "axes": {"embed_dim": {"from": 16, "to": 64, "step": 16}}})
+    grid = grid_from_fields(
+        {"preset": "dn-linear", "train": {"batch_size": 32}, "axes": {"embed_dim": {"from": 16, "to": 64, "step": 16}}}
+    )
     (first, *_), sizes_found = grid.cells(), sizes(grid, "embed_dim")
     assert sizes_found == [(16,), (32,), (48,), (64,)]
     assert first.spec.task.vocab_size == 512

@@ -41,7 +41,9 @@ def test_records_equal_those_of_a_training_in_this_process(tmp_path):
         fields = train_run(cell.spec).record.model_dump(mode="json")
         assert found[cell.run] == {name: v for name, v in fields.items() if name not in ("seconds", "environment")}
         assert (tmp_path / "store" / "runs" / cell.run / "weights.safetensors").exists()
-        threads = json.loads((tmp_path / "store" / "runs" / cell.run / "record.json").read_text())["environment"]["threads"]
+        threads = json.loads((tmp_path / "store" / "runs" / cell.run / "record.json").read_text())["environment"][
+            "threads"
+        ]
         assert threads == "1"
     assert verify(RunStore(tmp_path / "store")).clean
 
@@ -64,7 +66,9 @@ def test_a_run_that_cannot_be_is_given_up_with_its_stderr_and_the_others_are_don
     """An embedding of 4e15 bytes is refused by any machine."""
     base = tiny_run().model_dump()
     base["model"] |= {"embed_dim": 10**6}
-    grid = Grid(base=base, axes={"vocab_size": [32, 10**9]}, derived={"embed_dim": "8 + 999992 * (vocab_size // 1000000000)"})
+    grid = Grid(
+        base=base, axes={"vocab_size": [32, 10**9]}, derived={"embed_dim": "8 + 999992 * (vocab_size // 1000000000)"}
+    )
     outcome = run_sweep(grid, tmp_path / "store", workers=1)
     assert (outcome.done, outcome.failed) == (1, 1)
     store = RunStore(tmp_path / "store")
@@ -166,5 +170,6 @@ def test_slots_are_cores_or_shares_of_gpus(monkeypatch):
 
 
 def test_a_driver_loads_no_torch():
-    code = "import sys, recallscope.sweeps, recallscope.sweeps.live, recallscope.analysis; assert 'torch' not in sys.modules"
+    code = "import sys, recallscope.sweeps, recallscope.sweeps.live, recallscope.analysis\n"
+    code += "assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,4 +1,4 @@
-"""The same plan on a Ray cluster: a node may die without a word, and the records are the local engine's, bit for bit."""
+"""The same plan on a Ray cluster: a node may die without a word, and records equal the local engine's bit for bit."""
 
 import contextlib
 import logging
@@ -16,7 +16,7 @@ from recallscope.store import RunStore, verify
 from recallscope.sweeps import SilentView, run_sweep
 
 pytest.importorskip("ray")
-from recallscope.sweeps.ray_cluster import RayEngine  # noqa: E402
+from recallscope.sweeps.ray_cluster import RayEngine
 
 
 @pytest.fixture
@@ -31,7 +31,11 @@ def cluster(monkeypatch):
         logging.getLogger("ray").setLevel(logging.ERROR)
         # nodes take the machine's own address, which the kernel keeps on the loopback; Ray rewrites 127.0.0.1 to it
         node = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
-        health = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
+        health = {
+            "health_check_initial_delay_ms": 0,
+            "health_check_period_ms": 500,
+            "health_check_failure_threshold": 4,
+        }
         home = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # short: sockets live there
         head = node | {"include_dashboard": False, "_system_config": health, "temp_dir": home}
         found = Cluster(initialize_head=True, head_node_args=head)

@@ -94,7 +94,9 @@ class Show:
             raise
         except RecordError as error:
             place = store.folder(name) / "record.json"
-            raise ValueError(f"{place} is damaged: {error}. recallscope store verify {store.root} sets it aside.") from error
+            raise ValueError(
+                f"{place} is damaged: {error}. recallscope store verify {store.root} sets it aside."
+            ) from error
         failure, attempts = store.failure(name), read_attempts(store.folder(name))
         if self.json:
             print_json(

@@ -1,8 +1,9 @@
 """The selective scan of Mamba-2, where a head decays as one: h_t = exp(Δ_t A) h_{t-1} + Δ_t x̂_t B_tᵀ and ŷ_t = h_t C_t.
 
 With one number per head and token the scan is attention with a mask that fades,
-α_τt = B_τᵀ C_t exp(A Σ_{τ<s<=t} Δ_s) Δ_τ. In chunks it is both by turns: attention inside a chunk, a state from one chunk to the next. As everywhere in this
-package an axis of heads has length M, or 1 where the heads share (`head_patterns.py`).
+α_τt = B_τᵀ C_t exp(A Σ_{τ<s<=t} Δ_s) Δ_τ. In chunks it is both by turns: attention inside a chunk, a state from one
+chunk to the next. As everywhere in this package an axis of heads has length M, or 1 where the heads share
+(`head_patterns.py`).
 """
 
 import torch

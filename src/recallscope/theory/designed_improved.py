@@ -42,8 +42,8 @@ class Nodes(NamedTuple):
     norm: int = 8  # chi
     tail_norm: int = 24  # chi when D < TAIL_DIM
     weight: int = 12  # t
-    jitter: int = 3  # c around its signal, when D > WIDE n
-    wide_spread: int = 24  # R, when D > WIDE n
+    jitter: int = 5  # c around its signal, when D > WIDE n
+    wide_spread: int = 32  # R, when D > WIDE n
     wide_norm: int = 4  # chi, when D > WIDE n
     wide_weight: int = 40  # t, when D > WIDE n
 
