@@ -74,8 +74,10 @@ class Design:
             )
         import torch
 
+        from recallscope.cli.training import use_threads
         from recallscope.train.evaluate import evaluate
 
+        use_threads(1)
         generator = torch.Generator().manual_seed(self.seed)
         scores = []
         for _ in range(self.draws):

@@ -42,7 +42,7 @@ class Evaluate:
         """Load, measure, print."""
         if not 1 <= self.num_examples <= 10**8:
             raise ValueError(f"num_examples={self.num_examples} is outside 1..10^8.")
-        from recallscope.cli.training import pick_device
+        from recallscope.cli.training import pick_device, use_threads
         from recallscope.specs import TaskSpec
         from recallscope.train.evaluate import evaluate
         from recallscope.train.weights import read_weights
@@ -57,6 +57,7 @@ class Evaluate:
         task = TaskSpec.model_validate(task.model_dump() | changes)
         import torch
 
+        use_threads(1)
         device = pick_device(self.device)
         score = evaluate(model.to(device), task, self.num_examples, torch.Generator(device).manual_seed(self.seed))
         if self.json:

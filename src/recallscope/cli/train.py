@@ -65,6 +65,8 @@ class Train:
     """Owner of every random stream of the run."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:1 ..."""
+    threads: int = 1
+    """Threads on a CPU: one is fastest for small models, and the only number with bit-equal results."""
     out: OptionalPath = None
     """Folder for record.json, weights.safetensors and the checkpoint."""
     vocab_size: OptionalInt = None
@@ -141,8 +143,10 @@ class Train:
     def run(self) -> int:
         """Build the spec, train, keep, report."""
         run = self.spec()
-        from recallscope.cli.training import keep, pick_device, train_with_bar
+        from recallscope.cli.training import keep, keep_freed_memory, pick_device, train_with_bar, use_threads
 
+        use_threads(self.threads)
+        keep_freed_memory()
         device = pick_device(self.device)
         checkpoint = self.out / "checkpoint.safetensors" if self.out else None
         trained = train_with_bar(run, device=device, checkpoint=checkpoint)

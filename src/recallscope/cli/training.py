@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import sys
 from pathlib import Path
 
@@ -12,6 +14,25 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from recallscope.specs import RunSpec
 from recallscope.train.loop import Tick, Trained, train_run
 from recallscope.train.weights import write_record, write_weights
+
+
+def use_threads(count: int) -> None:
+    """Threads of this process. One is the fastest for models this small, and the only number with bit-equal results."""
+    if not 1 <= count <= 1024:
+        raise ValueError(f"threads={count} is outside 1..1024. Use --threads 1 unless the model is large.")
+    torch.set_num_threads(count)
+
+
+def keep_freed_memory() -> None:
+    """Tell glibc not to hand large temporaries back after every operation: page faults would nearly double a step.
+
+    A request, not a need: where there is no glibc, nothing happens.
+    """
+    trim_threshold, mmap_threshold = -1, -3
+    with contextlib.suppress(OSError, AttributeError):
+        libc = ctypes.CDLL(None)
+        libc.mallopt(trim_threshold, 2_000_000_000)
+        libc.mallopt(mmap_threshold, 1_000_000_000)
 
 
 def pick_device(name: str) -> torch.device:
