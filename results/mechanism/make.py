@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from recallscope.cli.inspect import draw_pictures
+from recallscope.cli.pictures import draw_pictures
 from recallscope.cli.training import keep, train_with_bar
 from recallscope.interp import inspect_model
 from recallscope.specs import RunSpec

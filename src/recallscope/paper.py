@@ -432,6 +432,15 @@ CLAIMS: tuple[Claim, ...] = (
         sentence=(
             "A trained model holds the circuit only up to rotations, so the evidence must be invariant under them."
         ),
+        functions=(
+            "recallscope.interp.inspection.inspect_model",
+            "recallscope.interp.closeness.circuit_closeness",
+        ),
+        tests=(
+            "tests/interp/test_inspection.py",
+            "tests/surfaces/test_cli_inspect.py",
+        ),
+        status="measured",
     ),
     Claim(
         key="eq-9",
@@ -442,6 +451,12 @@ CLAIMS: tuple[Claim, ...] = (
             "The net operators of a model, whatever its rotation: E_in, the projections of keys, "
             "queries and values, G_vv and G_kq."
         ),
+        functions=(
+            "recallscope.interp.operators.token_operators",
+            "recallscope.interp.operators.input_embedding",
+        ),
+        tests=("tests/claims/test_eq_10_invariant_form.py",),
+        status="exact",
     ),
     Claim(
         key="eq-10",
@@ -452,6 +467,9 @@ CLAIMS: tuple[Claim, ...] = (
             "With them the output is y_t = sum over tau of G_vv xi_tau xi_tau^T G_kq xi_t, for "
             "pairs xi_t = (x_{t-1}; x_t)."
         ),
+        functions=("recallscope.interp.operators.invariant_output",),
+        tests=("tests/claims/test_eq_10_invariant_form.py",),
+        status="exact",
     ),
     Claim(
         key="eq-11",
@@ -463,6 +481,12 @@ CLAIMS: tuple[Claim, ...] = (
             "For the circuit G_vv reads the current token of a stored pair, and G_kq matches its "
             "previous token with the query."
         ),
+        functions=("recallscope.interp.block_masses.block_masses",),
+        tests=(
+            "tests/claims/test_eq_10_invariant_form.py",
+            "tests/interp/test_inspection.py",
+        ),
+        status="departs",
         note=(
             "Printed transposed: with the shapes of Eq. 9 G_vv is (0 | I_V), of shape V x 2V, and "
             "the identity block of G_kq stands top right."
@@ -474,6 +498,9 @@ CLAIMS: tuple[Claim, ...] = (
         labels=("eq:h",),
         kind="equation",
         sentence="The ideal table is H = sum of v_n k_n^T, and y = H q.",
+        functions=("recallscope.interp.hash_table.ideal_table",),
+        tests=("tests/claims/test_alg_2_state_inversion.py",),
+        status="exact",
     ),
     Claim(
         key="eq-13",
@@ -481,6 +508,9 @@ CLAIMS: tuple[Claim, ...] = (
         labels=("eq:h-prime",),
         kind="equation",
         sentence="The compressed table is H' = sum of (E v_n)(F E k_n)^T: a hash table.",
+        functions=("recallscope.interp.hash_table.hashed_table",),
+        tests=("tests/claims/test_alg_2_state_inversion.py",),
+        status="exact",
     ),
     Claim(
         key="eq-14",
@@ -488,6 +518,9 @@ CLAIMS: tuple[Claim, ...] = (
         labels=("eq:h-double-prime",),
         kind="equation",
         sentence="Decoded on both sides it is close to the ideal one: H'' = E^T H' F E, about H.",
+        functions=("recallscope.interp.hash_table.decoded_table",),
+        tests=("tests/claims/test_alg_2_state_inversion.py",),
+        status="exact",
     ),
     Claim(
         key="alg-2",
@@ -497,6 +530,12 @@ CLAIMS: tuple[Claim, ...] = (
         sentence=(
             "Hidden state inversion: project the state to the vocabulary through the output and the query operators."
         ),
+        functions=(
+            "recallscope.interp.hash_table.invert_state",
+            "recallscope.interp.hash_table.hash_tables",
+        ),
+        tests=("tests/claims/test_alg_2_state_inversion.py",),
+        status="departs",
         note=(
             "The inverted state is V x 2V, not 2V x V; H'' is its right half; and H is the sum of "
             "v_n k_n^T, not of k_n^T v_n."
@@ -509,6 +548,9 @@ CLAIMS: tuple[Claim, ...] = (
         labels=("tab:hidden_state_kv_dims", "app-subsec:ssm-key-value-tables"),
         kind="table",
         sentence="Shapes of the hidden state and of the tables H, H', H''.",
+        functions=("recallscope.interp.hash_table.hash_tables",),
+        tests=("tests/claims/test_alg_2_state_inversion.py",),
+        status="exact",
     ),
     Claim(
         key="app-d.3",
@@ -516,6 +558,9 @@ CLAIMS: tuple[Claim, ...] = (
         labels=("app-subsec:hidden-as-hash",),
         kind="section",
         sentence="The hidden state works as a hash table: hash, store, match, retrieve.",
+        functions=("recallscope.interp.memory.HashMemory",),
+        tests=("tests/interp/test_memory.py",),
+        status="measured",
     ),
     Claim(
         key="app-d.4",
@@ -523,6 +568,12 @@ CLAIMS: tuple[Claim, ...] = (
         labels=("app-subsec:inspect-hash",),
         kind="section",
         sentence=("In a rotated model F is nowhere to be found; the table is decoded by the net operators instead."),
+        functions=(
+            "recallscope.interp.hash_table.invert_state",
+            "recallscope.interp.table_scores.score_tables",
+        ),
+        tests=("tests/claims/test_alg_2_state_inversion.py",),
+        status="departs",
         note=(
             "Printed with H' between the operators, whose shapes do not meet: it is the whole state h, as in Alg. 2."
         ),
@@ -533,6 +584,12 @@ CLAIMS: tuple[Claim, ...] = (
         labels=("noisy-attn",),
         kind="section",
         sentence="Seen as attention, the model's map B_tau . C_t is close to the ideal map x_{tau-1} . x_t.",
+        functions=(
+            "recallscope.interp.attention.attention_map",
+            "recallscope.interp.attention.ideal_attention",
+        ),
+        tests=("tests/claims/test_app_d_5_attention.py",),
+        status="exact",
     ),
     Claim(
         key="fig-3",
@@ -540,6 +597,9 @@ CLAIMS: tuple[Claim, ...] = (
         labels=("fig:reversing-hidden",),
         kind="figure",
         sentence="The tables H, H' and H'' of a trained model: sparse, scrambled, sparse again.",
+        functions=("recallscope.figures.mechanism.hash_table_figure",),
+        tests=("tests/surfaces/test_cli_inspect.py",),
+        status="measured",
     ),
     Claim(
         key="fig-13",
@@ -547,6 +607,9 @@ CLAIMS: tuple[Claim, ...] = (
         labels=("app-fig:reversing-hidden",),
         kind="figure",
         sentence="The same for three trained models.",
+        functions=("recallscope.figures.mechanism.hash_table_figure",),
+        tests=("tests/surfaces/test_cli_inspect.py",),
+        status="measured",
     ),
     Claim(
         key="fig-14",
@@ -554,6 +617,12 @@ CLAIMS: tuple[Claim, ...] = (
         labels=("fig:reversing-attn",),
         kind="figure",
         sentence="Attention maps of trained models beside the ideal one.",
+        functions=("recallscope.figures.mechanism.attention_figure",),
+        tests=(
+            "tests/surfaces/test_cli_inspect.py",
+            "tests/claims/test_app_d_5_attention.py",
+        ),
+        status="measured",
     ),
     Claim(
         key="fig-15",
@@ -561,6 +630,16 @@ CLAIMS: tuple[Claim, ...] = (
         labels=("fig:reversing-conv",),
         kind="figure",
         sentence="The convolution copies values (main diagonal) and shifts keys (second diagonal).",
+        functions=(
+            "recallscope.figures.mechanism.copy_shift_figure",
+            "recallscope.interp.attention.copy_map",
+            "recallscope.interp.attention.shift_map",
+        ),
+        tests=(
+            "tests/surfaces/test_cli_inspect.py",
+            "tests/claims/test_app_d_5_attention.py",
+        ),
+        status="measured",
         note="The text beside it says that G_kq^T xi_tau is about xi_{tau-1}; it is (0; x_{tau-1}).",
     ),
     Claim(
@@ -569,6 +648,12 @@ CLAIMS: tuple[Claim, ...] = (
         labels=("app-fig:reversing-operators",),
         kind="figure",
         sentence="G_vv and G_kq of trained models have the predicted blocks.",
+        functions=("recallscope.figures.mechanism.operators_figure",),
+        tests=(
+            "tests/surfaces/test_cli_inspect.py",
+            "tests/claims/test_eq_10_invariant_form.py",
+        ),
+        status="measured",
     ),
     # Noise of the designed model
     Claim(
@@ -1188,6 +1273,12 @@ CLAIMS: tuple[Claim, ...] = (
         labels=("app-subsec:seeds",),
         kind="section",
         sentence=("The best of several seeds is reported, since capacity is meant and not the luck of optimisation."),
+        functions=(
+            "recallscope.analysis.seeds.convergence_grid",
+            "recallscope.analysis.seeds.convergence_by_best",
+        ),
+        tests=("tests/analysis/test_accuracy_grid.py",),
+        status="measured",
     ),
     Claim(
         key="fig-19",

@@ -101,6 +101,19 @@ def test_a_damaged_index_is_set_aside_and_made_anew(store):
     assert list(store.root.glob(f"damaged/*/{INDEX}"))
 
 
+def test_a_store_that_may_only_be_read_answers_from_memory(store, monkeypatch):
+    made = {found.run for found in fill(store, 5)}
+
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("recallscope.store.index._new_file", refuse)
+    monkeypatch.setattr("recallscope.store.index.set_aside", refuse)
+    assert names(store) == made
+    (store.root / INDEX).write_bytes(b"nonsense, and it cannot be moved away")
+    assert names(store) == made
+
+
 def test_an_index_of_another_version_is_replaced(store):
     made = {found.run for found in fill(store, 5)}
     import sqlite3

@@ -11,10 +11,20 @@ import torch
 
 from recallscope.circuits import designed_circuit, ideal_circuit
 from recallscope.cli.main import main
+from recallscope.cli.pictures import MOST_TOKENS, tokens_to_show
 from recallscope.cli.verdict import verdict
-from recallscope.figures import attention_figure, copy_shift_figure, fill_figure, hash_table_figure, operators_figure
+from recallscope.figures import (
+    attention_figure,
+    copy_shift_figure,
+    fill_figure,
+    hash_table_figure,
+    operators_figure,
+    save_figure,
+)
+from recallscope.interp import hash_tables
 from recallscope.models import build_model
 from recallscope.specs import FullSpec, LinearSpec, TaskSpec
+from recallscope.tasks import draw_batch
 from recallscope.train.weights import write_weights
 
 TASK = TaskSpec.model_validate({"vocab_size": 32, "num_facts": 4, "filler": "values"})
@@ -63,9 +73,11 @@ def test_json_has_the_contract_and_nothing_else_is_printed(ideal, run, tmp_path)
     assert scores == json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
 
 
-def test_the_same_seed_gives_the_same_files(ideal, run, tmp_path):
+def test_the_same_seed_gives_the_same_scores_and_the_same_figure_the_same_file(ideal, run, tmp_path):
+    one, two = (run("inspect", ideal, "--json", "--num-examples", 20, "--seed", 3)[1] for _ in range(2))
+    assert one == two
     for folder in ("one", "two"):
-        run("inspect", ideal, "--out", tmp_path / folder, "--num-examples", 20, "--seed", 3)
+        save_figure(fill_figure((1, 2), (1.0, 0.9), (1.0, 0.95), num_facts=2), tmp_path / folder / "fill")
     for path in sorted((tmp_path / "one").iterdir()):
         assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes(), path.name
 
@@ -119,6 +131,20 @@ def test_mistakes_are_answered_in_one_paragraph(ideal, run, tmp_path):
     assert "mechanism" in refused("--preset", "mechanim")
     (tmp_path / "text.safetensors").write_text("no weights", encoding="utf-8")
     assert "not a safetensors file" in refused(tmp_path / "text.safetensors")
+
+
+def test_of_a_large_vocabulary_some_tokens_are_shown_the_facts_among_them():
+    task = TaskSpec.model_validate({"vocab_size": 1024, "num_facts": 8})
+    batch = draw_batch(task, 1, torch.Generator().manual_seed(0))
+    shown = tokens_to_show(batch, 1024)
+    assert len(shown) == MOST_TOKENS
+    assert int((shown < 512).sum()) == MOST_TOKENS // 2
+    assert torch.equal(shown, shown.sort().values)
+    assert set(batch.keys[0].tolist()) | set(batch.values[0].tolist()) <= set(shown.tolist())
+    model = designed_circuit(1024, 32, 16, torch.Generator().manual_seed(0))
+    few, every = hash_tables(model, batch, tokens=shown), hash_tables(model, batch)
+    torch.testing.assert_close(few.decoded, every.decoded[:, shown][:, :, shown])
+    torch.testing.assert_close(few.ideal, every.ideal[:, shown][:, :, shown])
 
 
 def image_of(ax):

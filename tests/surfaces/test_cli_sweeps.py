@@ -100,6 +100,14 @@ def test_a_dry_run_says_what_is_missing_and_makes_nothing(run, home):
     assert not (home / "runs" / "other").exists()
 
 
+def test_without_a_store_the_grids_name_is_its_folder(run, home):
+    code, out, _ = run("sweep", "examples/tiny_grid.toml", "--plan", "--json")
+    assert (code, json.loads(out)["missing"]) == (0, 24)
+    shutil.copytree(home / "runs" / "tiny", home / "runs" / "tiny_grid")
+    _, out, _ = run("sweep", "examples/tiny_grid.toml", "--plan", "--json")
+    assert json.loads(out)["missing"] == 0
+
+
 def test_list_filters_sorts_and_stops(run):
     code, out, err = run(
         "store", "list", "runs/tiny", "--where", "state_dim<=8", "embed_dim=32", "--sort=-test_accuracy", "--json"
@@ -196,7 +204,7 @@ def test_mistakes_are_answered_in_one_paragraph(run, tmp_path):
         run("sweep", "examples/tiny_grid.toml", "--store", "runs/x", "--engine", "ray", "--address", "127.0.0.1:1"),
         "ray start",
     )
-    refused(run("sweep", "examples/tiny_grid.toml"))
+    refused(run("sweep"))
     empty = tmp_path / "empty.toml"
     empty.write_text('skip = ["true_ == 1"]')
     refused(run("sweep", empty, "--store", "runs/x"), "true_")

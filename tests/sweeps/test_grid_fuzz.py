@@ -15,8 +15,9 @@ VALUES = st.sampled_from(
      "0x" + "f" * 6000, '"""\n"""', "''", "[1, 'a', 2.5]", '["state_dim > embed_dim"]', "9" * 30]
 )  # fmt: skip
 NAMES = st.sampled_from(
-    ["name", "preset", "seed", "skip", "task", "model", "train", "axes", "zip", "derived", "kind", "vocab_size", "num_facts",
-     "length", "embed_dim", "state_dim", "num_layers", "batch_size", "learning_rate", "filler", "unknown", "eval_size"]
+    ["name", "preset", "seed", "skip", "task", "model", "train", "axes", "zip", "derived", "kind", "vocab_size",
+     "num_facts", "length", "embed_dim", "state_dim", "num_layers", "batch_size", "learning_rate", "filler", "unknown",
+     "eval_size"]
 )  # fmt: skip
 LINES = st.one_of(
     st.tuples(NAMES, VALUES).map(lambda pair: f"{pair[0]} = {pair[1]}"),

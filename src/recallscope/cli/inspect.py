@@ -89,6 +89,8 @@ class Inspect:
         scores |= inspect_model(model, task, generator, num_sequences=self.num_examples // 10)
         scores |= {"model": model.spec.model_dump(mode="json"), "task": task.model_dump(mode="json"), "pictures": []}
         if self.out:
+            from recallscope.cli.pictures import draw_pictures
+
             scores["pictures"] = [path.name for path in draw_pictures(model, task, scores, self.out, self.seed)]
             text = json.dumps(scores, indent=1, allow_nan=False)
             (self.out / "scores.json").write_text(text + "\n", encoding="utf-8")
@@ -129,59 +131,3 @@ class Inspect:
         if self.out:
             keep(trained, self.out)
         return trained.model, run.task
-
-
-def draw_pictures(model: RecallModel, task: TaskSpec, scores: dict[str, Any], out: Path, seed: int) -> list[Path]:
-    """Every picture this model has, of one fresh sequence."""
-    import torch
-
-    from recallscope.figures.mechanism import (
-        attention_figure,
-        copy_shift_figure,
-        fill_figure,
-        hash_table_figure,
-        operators_figure,
-    )
-    from recallscope.figures.style import save_figure
-    from recallscope.interp import attention, hash_table, scale
-    from recallscope.interp.full_probe import attention_strength
-    from recallscope.interp.operators import mean_diagonals
-    from recallscope.models import FullMamba
-    from recallscope.tasks import draw_batch
-
-    batch = draw_batch(task, 1, torch.Generator().manual_seed(seed))
-    tokens, context = batch.tokens, task.context_length
-    spec = model.spec
-    label = f"$D={spec.embed_dim}$, $N={spec.state_dim}$, $V={task.vocab_size}$, $N_f={task.num_facts}$"
-    if isinstance(model, FullMamba):
-        ideal = attention.ideal_attention(tokens)[0]
-        actual = attention_strength(model, tokens)[0]
-        actual = actual / actual[ideal > 0].mean()
-        symbol = r"\|\alpha'_{\tau t}\|"  # over all channels
-        figures = {
-            "attention": attention_figure(
-                ideal, actual, context_length=context, symbol=symbol, label=f"full Mamba, {label}"
-            )
-        }
-    else:
-        ops = scale.effective_operators(model)
-        ideal = attention.ideal_attention(tokens, delay=ops.delay)[0]
-        value, match = mean_diagonals(ops)
-        tables, fill = hash_table.hash_tables(model, batch), scores["fill"]
-        facts = list(zip(tables.values[0].tolist(), tables.keys[0].tolist(), strict=True))
-        alpha = attention.joint_attention(model, tokens)[0]
-        copied, shifted = attention.copy_map(ops, tokens)[0] / value, attention.shift_map(ops, tokens)[0] / match
-        figures = {
-            "hash_table": hash_table_figure(
-                tables.ideal[0], tables.hashed[0], tables.decoded[0] / scale.strength(ops), facts=facts, label=label
-            ),
-            "attention": attention_figure(ideal, alpha, context_length=context, label=label),
-            "copy_and_shift": copy_shift_figure(copied, shifted, context_length=context, label=label),
-            "operators": operators_figure(
-                ops.value_operator / value, ops.match_operator / match, delay=ops.delay, label=label
-            ),
-            "fill": fill_figure(
-                fill["num_facts"], fill["hit_rate"], fill["predicted"], num_facts=task.num_facts, label=label
-            ),
-        }
-    return [path for name, figure in figures.items() for path in save_figure(figure, out / name)]

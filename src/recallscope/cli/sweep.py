@@ -28,8 +28,8 @@ class Sweep:
 
     grid: Annotated[Path, tyro.conf.Positional]
     """A TOML file: base run, axes, derived fields, skip rules; examples/tiny_grid.toml explains them all."""
-    store: Path
-    """Folder of the runs; made if it does not exist."""
+    store: Path | None = None
+    """Folder of the runs, made if it does not exist; runs/NAME for a grid NAME.toml unless given."""
     engine: Literal["local", "ray"] = "local"
     """local: processes of this machine; ray: an existing Ray cluster."""
     workers: int | None = None
@@ -48,7 +48,7 @@ class Sweep:
     """A run whose worker gave no sign of life for so long is taken over."""
     tracker: Literal["tensorboard", "wandb"] | None = None
     """Also write each finished run's curve for this tracker, in a folder of the store."""
-    dry_run: bool = False
+    dry_run: Annotated[bool, tyro.conf.arg(aliases=["--plan"])] = False
     """Only say what is missing."""
     json: bool = False
     """Print one JSON object on stdout at the end; progress goes to stderr."""
@@ -66,11 +66,11 @@ class Sweep:
         if not cells:
             raise ValueError(f"{self.grid}: the skip rules leave none of the {grid.size} cells.")
         if self.dry_run:
-            there = RunStore(self.store) if self.store.exists() else None
+            there = RunStore(self.folder) if self.folder.exists() else None
             return self._say_plan(
                 grid, make_plan(cells, there, weights=self.weights, retry_failed=self.retry_failed, look_only=True)
             )
-        store = RunStore(self.store, create=True)
+        store = RunStore(self.folder, create=True)
         plan = make_plan(cells, store, weights=self.weights, retry_failed=self.retry_failed)
         view = tracked(self._view(grid, cells), self.tracker, store.root)
         outcome = Driver(
@@ -83,6 +83,11 @@ class Sweep:
             lease_seconds=self.lease_seconds,
         ).run()
         return self._report(outcome, store, cells)
+
+    @property
+    def folder(self) -> Path:
+        """The store's folder, given or by default."""
+        return self.store or Path("runs") / self.grid.stem
 
     def _engine(self, store: RunStore, needed: bool) -> Engine:
         from recallscope.sweeps.local import LocalEngine
@@ -110,7 +115,7 @@ class Sweep:
 
         from recallscope.sweeps.live import LiveView
 
-        return LiveView(cells, Console(), f"{grid.name}: {len(cells)} runs in {self.store}")
+        return LiveView(cells, Console(), f"{grid.name}: {len(cells)} runs in {self.folder}")
 
     def _say_plan(self, grid: Grid, plan: Plan) -> int:
         facts = {"runs": plan.total, "missing": len(plan.missing), "done": len(plan.done), "failed": len(plan.failed)}
@@ -134,7 +139,7 @@ class Sweep:
             )
         if failures:
             print(
-                f"recallscope: what it said: recallscope store show {self.store} {failures[0].run[:8]}; "
+                f"recallscope: what it said: recallscope store show {self.folder} {failures[0].run[:8]}; "
                 f"--retry-failed tries again",
                 file=sys.stderr,
             )
@@ -154,7 +159,7 @@ class Sweep:
 
     def command(self) -> str:
         """The command that goes on with this sweep."""
-        words = ["recallscope", "sweep", str(self.grid), "--store", str(self.store)]
+        words = ["recallscope", "sweep", str(self.grid), "--store", str(self.folder)]
         for name in ("engine", "workers", "slots_per_gpu", "device", "address", "lease_seconds", "tracker"):
             if getattr(self, name) != getattr(type(self), name):
                 words += [f"--{name.replace('_', '-')}", str(getattr(self, name))]

@@ -16,6 +16,7 @@ from recallscope.interp.attention import (
 from recallscope.interp.block_masses import BlockMasses, block_masses
 from recallscope.interp.closeness import NearestCircuit, circuit_closeness, nearest_circuit
 from recallscope.interp.edits import answer_edited, fact_writes
+from recallscope.interp.full2_probe import head_attention
 from recallscope.interp.full_probe import (
     ProbeScores,
     ShiftScores,
@@ -94,6 +95,7 @@ __all__ = [
     "fix_scale",
     "hash_tables",
     "hashed_table",
+    "head_attention",
     "ideal_attention",
     "ideal_table",
     "implicit_attention",

@@ -14,7 +14,7 @@ from torch.nn.functional import pad
 
 from recallscope.interp.operators import Operators, mean_diagonals, token_operators
 from recallscope.interp.vocabulary import key_tokens, one_hot_tokens, value_tokens, windows
-from recallscope.models import FullMamba, RecallModel
+from recallscope.models import Full2Mamba, FullMamba, RecallModel
 from recallscope.tasks import Batch
 
 
@@ -45,6 +45,8 @@ def attention_map(
         raise ValueError(
             "full Mamba has one map per channel, with decay: see recallscope.interp.full_probe.implicit_attention."
         )
+    if isinstance(model, Full2Mamba):
+        raise ValueError("full Mamba-2 has maps with decay: see recallscope.interp.full2_probe.head_attention.")
     trace = model.trace(tokens).layers[layer]
     B, C = (v if v.ndim == 4 else v[:, :, None] for v in (trace.B, trace.C))
     return einsum(B, C, "batch tau M N, batch t M N -> batch M tau t").triu()

@@ -68,6 +68,15 @@ def decoded_table(parts: Sequence[Operators], state: Float[Tensor, "batch M P N"
     return invert_state(parts, state)[..., -V:]
 
 
+def decoded_columns(
+    parts: Sequence[Operators], state: Float[Tensor, "batch M P N"], asked: Int[Tensor, "batch n"]
+) -> Float[Tensor, "batch V n"]:
+    """The columns of H'' for the tokens asked, without the others.   Paper: Eq. 14 (`eq:h-double-prime`)."""
+    heads = state.expand(-1, len(parts), -1, -1)
+    columns = [part.Pi_v_out @ heads[:, h] @ part.hashed_queries.T[asked].mT for h, part in enumerate(parts)]
+    return torch.stack(columns).sum(dim=0)
+
+
 @torch.no_grad()
 def hashed_table(model: RecallModel, states: Sequence[Float[Tensor, "batch M P N"]]) -> Float[Tensor, "batch D N_all"]:
     """H' = P_out h, from the state of every layer; heads and layers stand side by side.
@@ -84,21 +93,30 @@ def hashed_table(model: RecallModel, states: Sequence[Float[Tensor, "batch M P N
 
 
 @torch.no_grad()
-def hash_tables(model: RecallModel, batch: Batch, t: int | None = None) -> HashTables:
+def hash_tables(
+    model: RecallModel, batch: Batch, t: int | None = None, *, tokens: Int[Tensor, " some"] | None = None
+) -> HashTables:
     """H, H' and H'' after token t, or once the last fact is written. H has the facts that could be by then.
+
+    With `tokens`, ascending and all of the facts' among them, only their rows and columns are decoded, and keys and
+    values are counted by their places.
 
     Layers are decoded along their direct path, and added up (see `token_operators`).
 
     Paper: Fig. 3 (`fig:reversing-hidden`), Alg. 2 (`alg:hidden_state_inversion`).
     """
     parts = [token_operators(model, layer=l) for l in range(len(model.layers))]
+    if tokens is not None:
+        parts = [tuple(head.restricted(tokens) for head in heads) for heads in parts]
     delay = max(heads[0].delay for heads in parts)
     t = min(context_end(batch) + delay, batch.tokens.shape[1] - 1) if t is None else t
     states = states_at(model, batch.tokens, t)
     decoded = [decoded_table(heads, state) for heads, state in zip(parts, states, strict=True)]
     keys, values = facts_at(batch, t - delay)
+    if tokens is not None:
+        keys, values = (torch.searchsorted(tokens, some.contiguous()) for some in (keys, values))
     return HashTables(
-        ideal=ideal_table(keys, values, model.vocab_size),
+        ideal=ideal_table(keys, values, parts[0][0].size),
         hashed=hashed_table(model, states),
         decoded=torch.stack(decoded).sum(dim=0),
         keys=keys,

@@ -90,6 +90,12 @@ class Operators:
         """q' of every token: where it looks.   Paper: Eq. 13 (`eq:h-prime`)."""
         return blocks(self.Pi_q_in, self.size)[-1]
 
+    def restricted(self, tokens: Int[Tensor, " some"]) -> "Operators":
+        """The same operators on some of the tokens, in the given order: for tables of a large vocabulary."""
+        ins = (self.Pi_v_in, self.Pi_k_in, self.Pi_q_in)
+        v_in, k_in, q_in = (torch.cat(list(blocks(part, self.size)[:, :, tokens]), dim=1) for part in ins)
+        return Operators(v_in, self.Pi_v_out[tokens], k_in, q_in, self.delay)
+
 
 def input_embedding(
     code: Float[Tensor, "D T"], P_in: Float[Tensor, "D_in D"], W_conv: Float[Tensor, "D_in W"]

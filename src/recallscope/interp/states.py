@@ -5,7 +5,7 @@ from einops import einsum
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from recallscope.models import FullMamba, LayerTrace, RecallModel
+from recallscope.models import Full2Mamba, FullMamba, LayerTrace, RecallModel
 from recallscope.tasks import Batch
 
 
@@ -15,14 +15,14 @@ def states_at(model: RecallModel, tokens: Int[Tensor, "batch L"], t: int) -> tup
     L = tokens.shape[1]
     if not 0 <= t < L:
         raise ValueError(f"t={t} is not a position of a sequence of {L} tokens. Use 0 <= t <= {L - 1}.")
-    selective = isinstance(model, FullMamba)
+    selective = isinstance(model, FullMamba | Full2Mamba)
     trace = model.trace(tokens[:, : t + 1], states=selective)
     return tuple(_last_state(layer) for layer in trace.layers)
 
 
 def _last_state(layer: LayerTrace) -> Tensor:
     if layer.h is not None:
-        return layer.h[:, -1, None]
+        return layer.h[:, -1] if layer.x_heads is not None else layer.h[:, -1, None]
     if layer.x_heads is None:
         return einsum(layer.x_hat, layer.B, "batch L P, batch L N -> batch P N")[:, None]
     return einsum(layer.x_heads, layer.B, "batch L M P, batch L M N -> batch M P N")

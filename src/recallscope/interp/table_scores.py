@@ -7,9 +7,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from recallscope.interp.hash_table import HashTables, hash_tables
+from recallscope.interp.hash_table import HashTables, decoded_columns
+from recallscope.interp.operators import token_operators
 from recallscope.interp.scale import effective_operators
 from recallscope.interp.selectivity import MeasuredCodes, measure_codes
+from recallscope.interp.states import context_end, states_at
 from recallscope.interp.vocabulary import key_tokens, value_tokens
 from recallscope.models import RecallModel
 from recallscope.specs import TaskSpec
@@ -115,13 +117,16 @@ def fill_curve(
             f"counts={list(counts)}: a table over vocab_size={V} holds 1 to {V // 2 - 1} facts, as keys are distinct "
             f"(tokens 1..V/2-1). Use 1 <= n <= {V // 2 - 1}."
         )
-    codes = measure_codes(effective_operators(model))
+    ops = effective_operators(model)
+    codes, parts = measure_codes(ops), [token_operators(model, layer=l) for l in range(len(model.layers))]
     rates = []
     for n in counts:
         task = TaskSpec.model_validate({"kind": "ar", "vocab_size": V, "num_facts": n})
         batch = draw_batch(task, num_sequences, generator)
-        tables = hash_tables(model, batch)
-        rates.append(hit_rate(tables.decoded, tables.keys, tables.values))
+        states = states_at(model, batch.tokens, min(context_end(batch) + ops.delay, 2 * n))
+        columns = [decoded_columns(heads, state, batch.keys) for heads, state in zip(parts, states, strict=True)]
+        best = torch.stack(columns).sum(dim=0).argmax(dim=1)
+        rates.append(float((best == batch.values).double().mean()))
     predicted = recall_given_variances(
         key_variance=codes.key_variance,
         value_variance=codes.value_variance,

@@ -142,7 +142,7 @@ def _fingerprint(compiler: list[str]) -> str:
     version = subprocess.run(  # noqa: S603 (the user's own compiler)
         [*compiler, "--version"], capture_output=True, check=False, timeout=COMPILE_SECONDS
     ).stdout
-    parts = [path.name.encode() + b"\0" + path.read_bytes() for path in sorted(SOURCE.iterdir())]
+    parts = [path.name.encode() + b"\0" + path.read_bytes() for path in sorted(SOURCE.glob("*.[ch]"))]
     parts += [version, repr((compiler, COMMON_FLAGS, CPU_FLAGS)).encode(), _cpu()]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:24]
 

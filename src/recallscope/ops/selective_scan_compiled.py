@@ -9,6 +9,7 @@ import ctypes
 import math
 from typing import Any, NamedTuple
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd import Function
@@ -93,7 +94,11 @@ def selective_scan_compiled(
     batch = math.prod(x_hat.shape[:-2])
     x, dt, B_t, C_t = (v.reshape(batch, *v.shape[-2:]) for v in (x_hat, delta, B, C))
     at = None if positions is None else positions.reshape(batch, positions.shape[-1])
-    y: Tensor = _CompiledScan.apply(x, dt, A, B_t, C_t, skip, delta_bias, at, delta_bias is not None)
+    scan = ScanInputs(x, dt, A, B_t, C_t, skip, delta_bias, at, delta_bias is not None)
+    if torch.is_grad_enabled():
+        y: Tensor = _CompiledScan.apply(*scan)
+    else:
+        y, _ = scan_forward(scan, keep=False)
     return y.reshape(*x_hat.shape[:-2], *y.shape[-2:])
 
 

@@ -13,6 +13,7 @@ import shutil
 import sqlite3
 import uuid
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -102,22 +103,19 @@ def _open_complete(store: RunStore, file_is_sound: bool) -> sqlite3.Connection:
         try:
             rebuild_index(store)
             connection = _connect(path, "mode=ro&immutable=1")
-        except OSError:  # a store we may only read: an index in memory answers as well
+        except (OSError, sqlite3.OperationalError):  # a store we may only read: an index in memory answers as well
             connection = sqlite3.connect(":memory:")
             _create(connection)
             connection.executemany(INSERT.format(table="runs"), _rows(store, store.names()))
-    known = dict(connection.execute("SELECT run, status FROM runs"))
-    there = store.names()
-    doubtful = [run for run in there if known.get(run) != "done"]
-    gone = known.keys() - set(there)
+    done = set(map(itemgetter(0), connection.execute("SELECT run FROM runs WHERE status = 'done'")))
+    there = set(store.names())
+    doubtful, gone = there - done, done - there
     connection.execute(f"CREATE TEMP {CREATE.removeprefix('CREATE ')}".replace("TABLE runs", "TABLE late", 1))
-    connection.executemany(INSERT.format(table="late"), _rows(store, doubtful))
+    connection.executemany(INSERT.format(table="late"), _rows(store, sorted(doubtful)))
     connection.execute("CREATE TEMP TABLE gone (run TEXT PRIMARY KEY) WITHOUT ROWID")
-    connection.executemany("INSERT INTO gone VALUES (?)", [(run,) for run in (*gone, *doubtful)])
-    connection.execute(
-        "CREATE TEMP VIEW now AS SELECT * FROM main.runs WHERE run NOT IN (SELECT run FROM gone) "
-        "UNION ALL SELECT * FROM late"
-    )
+    connection.executemany("INSERT INTO gone VALUES (?)", [(run,) for run in gone])
+    view = "CREATE TEMP VIEW now AS SELECT * FROM main.runs WHERE status = 'done' {} UNION ALL SELECT * FROM late"
+    connection.execute(view.format("AND run NOT IN (SELECT run FROM gone)" if gone else ""))
     return connection
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from recallscope.records import SCHEMA_VERSION, RecordError, RunRecord, parse_record
 
 # From schema n to n + 1. A change of the schema adds its step here, and every store of before stays readable.
@@ -23,6 +25,19 @@ class NewerRecordError(RecordError):
 def read_record(path: Path) -> RunRecord:
     """The record of a file; RecordError if it is damaged, NewerRecordError if only a later version can read it."""
     data = path.read_bytes()
+    try:
+        record = RunRecord.model_validate_json(data)
+    except ValidationError:  # the rare case: find out what it is instead
+        record = _otherwise(path, data)
+    if path.parent.name != record.run:
+        raise RecordError(f"it is the record of run {record.run}, in the folder of another")
+    if max(record.steps, record.best_step, record.test_queries) > MOST:
+        raise RecordError(f"it counts beyond {MOST:.0e} steps or queries, which no run reaches")
+    return record
+
+
+def _otherwise(path: Path, data: bytes) -> RunRecord:
+    """The record of a text that is not one of today's: older, newer or damaged."""
     version = _version(data)
     if version is not None and version > SCHEMA_VERSION:
         raise NewerRecordError(
@@ -31,12 +46,7 @@ def read_record(path: Path) -> RunRecord:
         )
     if version is not None and version < SCHEMA_VERSION:
         data = migrated(data, version)
-    record = parse_record(data)
-    if path.parent.name != record.run:
-        raise RecordError(f"it is the record of run {record.run}, in the folder of another")
-    if max(record.steps, record.best_step, record.test_queries) > MOST:
-        raise RecordError(f"it counts beyond {MOST:.0e} steps or queries, which no run reaches")
-    return record
+    return parse_record(data)
 
 
 def migrated(data: bytes, version: int) -> bytes:

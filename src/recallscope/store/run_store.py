@@ -12,6 +12,7 @@ STORE/index.sqlite                    a quick way to ask; can always be made ane
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from recallscope.store.damaged import Fault, set_aside
 from recallscope.store.marker import open_marker
 from recallscope.store.reading import NewerRecordError, read_record
 
+_RUN_NAME = re.compile("[0-9a-f]{24}")
 RECORD, WEIGHTS, CHECKPOINT, FAILURE = "record.json", "weights.safetensors", "checkpoint.safetensors", "failure.json"
 
 
@@ -42,8 +44,7 @@ class RunStore:
     def names(self) -> list[str]:
         """Every run that has a folder, finished or not, in order."""
         try:
-            with os.scandir(self.runs) as entries:
-                return sorted(entry.name for entry in entries if is_run_name(entry.name))
+            return sorted(filter(is_run_name, os.listdir(self.runs)))
         except FileNotFoundError:
             return []
 
@@ -136,4 +137,4 @@ class RunStore:
 
 def is_run_name(name: str) -> bool:
     """24 hex digits, as `content_hash` gives."""
-    return len(name) == 24 and all(letter in "0123456789abcdef" for letter in name)
+    return _RUN_NAME.fullmatch(name) is not None

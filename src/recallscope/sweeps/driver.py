@@ -6,6 +6,8 @@ the same command and goes on.
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import threading
 import time
 from collections import Counter, deque
@@ -77,7 +79,7 @@ class Driver:
                 self.view.begin(self.plan)
                 while (self._queue or self._running or self._elsewhere) and not self.stop.is_set():
                     self._fill()
-                    for event in self.engine.wait(POLL if self._running else min(POLL, LOOK)):
+                    for event in self.engine.wait(POLL):
                         self._hear(event)
                     now = time.monotonic()
                     if now - beat > self.lease_seconds / 6:
@@ -201,9 +203,11 @@ class Driver:
                 self._queue.append(cell)
 
     def _publish(self) -> None:
+        """A new index. It is a convenience: if it cannot be written, the sweep goes on, and readers do without."""
         if self._unpublished:
-            extend_index(self.store, self._unpublished)
-            self._unpublished.clear()
+            with contextlib.suppress(OSError, sqlite3.Error):
+                extend_index(self.store, self._unpublished)
+                self._unpublished.clear()
 
     def _checkpoint_time(self, run: str) -> int:
         try:

@@ -15,7 +15,7 @@ from scipy.special import gammainccinv, gammaincinv, ndtr
 Rule = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
-def _golub_welsch(diagonal: NDArray[np.float64], off_squared: NDArray[np.float64]) -> Rule:
+def golub_welsch(diagonal: NDArray[np.float64], off_squared: NDArray[np.float64]) -> Rule:
     """Nodes and weights (summing to 1) of the measure with these three-term recurrence coefficients (last axis)."""
     n = diagonal.shape[-1]
     J = np.zeros((*diagonal.shape, n))
@@ -29,7 +29,7 @@ def _golub_welsch(diagonal: NDArray[np.float64], off_squared: NDArray[np.float64
 @cache
 def normal_rule(n: int) -> Rule:
     """E f(Z), Z standard normal."""
-    nodes, weights = _golub_welsch(np.zeros(n), np.arange(1.0, n))
+    nodes, weights = golub_welsch(np.zeros(n), np.arange(1.0, n))
     nodes.flags.writeable = weights.flags.writeable = False
     return nodes, weights
 
@@ -38,7 +38,7 @@ def normal_rule(n: int) -> Rule:
 def uniform_rule(n: int) -> Rule:
     """E f(U), U uniform on (-1, 1)."""
     k = np.arange(1.0, n)
-    nodes, weights = _golub_welsch(np.zeros(n), k**2 / (4 * k**2 - 1))
+    nodes, weights = golub_welsch(np.zeros(n), k**2 / (4 * k**2 - 1))
     nodes.flags.writeable = weights.flags.writeable = False
     return nodes, weights
 
@@ -53,7 +53,7 @@ def gamma_rule(variance: ArrayLike, n: int) -> Rule:
     # generalised Laguerre with shape 1/v, divided by the shape so that v = 0 needs no limit
     diagonal = 1 + 2 * k * v
     off_squared = k[1:] * v * (1 + (k[1:] - 1) * v)
-    return _golub_welsch(diagonal + 0 * v, off_squared + 0 * v)
+    return golub_welsch(diagonal + 0 * v, off_squared + 0 * v)
 
 
 def gamma_tail_rule(variance: ArrayLike, n: int) -> Rule:
@@ -84,7 +84,7 @@ def beta_rule(alpha: ArrayLike, beta: ArrayLike, n: int) -> Rule:
         off = j * (a + j - 1) * (b + j - 1) * (a + b + j - 2) / ((s - 1) * (s - 2) ** 2 * (s - 3))
         off_first = a * b / ((a + b) ** 2 * (a + b + 1))
         off = np.where(j == 1, off_first, off)
-    return _golub_welsch(diagonal, np.maximum(off, 0))
+    return golub_welsch(diagonal, np.maximum(off, 0))
 
 
 def sphere_coordinate_cdf(tau: ArrayLike, dim: ArrayLike) -> NDArray[np.float64]:
@@ -98,22 +98,6 @@ def sphere_coordinate_cdf(tau: ArrayLike, dim: ArrayLike) -> NDArray[np.float64]
     return np.asarray(ndtr(np.copysign(z, tau)))
 
 
-def slot_rule(num_slots: ArrayLike, n: int) -> Rule:
-    """Mean over the query slots g = 0 .. G-1 of a smooth function of real g; shape `num_slots.shape + (n,)`.
-
-    G <= n: the plain mean, padded with zero weights. Else Gauss-Legendre on [-1/2, G - 1/2], which treats the sum
-    as a midpoint rule; nodes below 0 count as 0. n = 5 is accurate to 3e-5 on every law of this package.
-    """
-    G = np.asarray(num_slots, float)[..., None]
-    u, w = uniform_rule(n)
-    smooth_nodes = np.maximum(-0.5 + G * (u + 1) / 2, 0.0)
-    k = np.arange(n, dtype=float)
-    few = n >= G
-    nodes = np.where(few, np.minimum(k, np.maximum(G - 1, 0)), smooth_nodes)
-    weights = np.where(few, np.where(k < G, 1 / np.maximum(G, 1), 0.0), w)
-    return nodes, weights
-
-
 def exact_slot_rule(num_slots: ArrayLike, n: int) -> Rule:
     """Mean over g = 0 .. G-1 by the Gauss rule of that discrete measure: exact if G <= n, or on polynomials of
     degree < 2n.
@@ -123,5 +107,5 @@ def exact_slot_rule(num_slots: ArrayLike, n: int) -> Rule:
     G = np.asarray(num_slots, float)[..., None]
     k = np.arange(1.0, n)
     off_squared = np.maximum(k**2 * (G**2 - k**2) / (4 * (4 * k**2 - 1)), 0)  # discrete Chebyshev polynomials
-    nodes, weights = _golub_welsch((G - 1) / 2 + np.zeros(n), off_squared)
+    nodes, weights = golub_welsch((G - 1) / 2 + np.zeros(n), off_squared)
     return np.clip(nodes, 0, G - 1), weights

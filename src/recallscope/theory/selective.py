@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from recallscope.theory.designed_improved import Contest, top_probability
+from recallscope.theory.designed_improved import SATURATED, Contest, top_probability
 from recallscope.theory.extremes import success_integral
 from recallscope.theory.inputs import Array, LawTask, Letters, letters
 from recallscope.theory.quadrature import exact_slot_rule
@@ -100,7 +100,7 @@ def selective_law(
 
     Paper: builds on Rem F.3 (`app-rem:key-value-selectivity`); takes the place of Thm 4.2 (`thm:prob-scaling-law`).
     Holds for: L = 4 N_f, one linear layer. States beyond D count as D: the hash F E has rank D. Proposed, and checked
-        on explicit weights only (.006 to .012); trained models do better near N = D.
+        on explicit weights only, to .03 (test_rem_f_3_selectivity); trained models do better near N = D.
     Departs: the paper's N D / N_f takes key-value orthogonality for free and drops the 1/N noise of wrong facts.
     """
     args = _selective_letters(vocab_size, num_facts, embed_dim, state_dim, task, length)
@@ -205,10 +205,11 @@ def _selective(args: Letters, task: LawTask, share: Share, welch: bool) -> Array
         D_code = welch_dim(np.minimum(D_code, V_v), V_v)
     n = N_f - 1 + g / 2
     once = n - g / 2 * N_f / V_v  # filler that repeats a value adds no competitor
-    N_star, D_star = np.minimum(N_code, MANY), np.clip(D_code, LEAST_DIM, MANY)
+    N_star = np.minimum(N_code, MANY)
     # orthogonal values leave no noise, unless N = 1 makes wrong facts weigh as much as the right one
     noisy = (n > 0) & (N_code < MANY) & ((D_code < MANY) | (N < 2)) & (room > 0)
     n_safe = np.where(noisy, n, 1)
+    D_star = np.clip(D_code, LEAST_DIM, SATURATED * n_safe)
     # an asked key weighs its own fact and the filler after it at once; repeated values add a cross term
     spread = (2 * (N_star - 1) / (N_star + 2) * (N_f - 1 + 1.5 * g) + g / 4) / n_safe**2
     contest = Contest(

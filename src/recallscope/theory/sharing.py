@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recallscope.theory.inputs import Array, LawTask
-from recallscope.theory.quadrature import Rule, _golub_welsch
+from recallscope.theory.quadrature import Rule, golub_welsch
 from recallscope.theory.sharing_frames import (
     PairCounts,
     SharingCodes,
@@ -179,7 +179,7 @@ def _slot_rule(num_slots: Array, num_facts: Array, n: int | None) -> Rule:
     diagonal = np.where(inside, 1 + (M - 1) / 2, -1 - k)  # rows beyond a cell's nodes: cut off, with weight 0
     j = k[1:]
     off_squared = np.where(inside[:, 1:], j**2 * (M**2 - j**2) / (4 * (4 * j**2 - 1)), 0)
-    nodes, weights = _golub_welsch(diagonal, off_squared)
+    nodes, weights = golub_welsch(diagonal, off_squared)
     weights = np.where((nodes < 0) | (M == 0), 0.0, weights)
     nodes = np.concatenate([0 * G, np.maximum(nodes, 0)], axis=-1)
     return nodes, np.concatenate([1 / G, M / G * weights], axis=-1)

@@ -1,0 +1,139 @@
+"""python benchmarks/full_step.py [--json] [--rounds 30]
+
+A training step of one-layer full Mamba: ours against the same block written the textbook way around the same compiled
+scan (logits after every token, `cross_entropy(ignore_index=-100)`, autograd, torch's AdamW). Batch 32, V = 512,
+N_f = 16, L = 64. Both ways take turns on one thread; medians of loss and gradients alone, and of the whole step (draw
+a batch, gradients, clip, AdamW). glibc hands large temporaries back to the system after each operation, so the figures
+without that (as sweeps run) are printed too: the benchmark runs itself again with MALLOC_... set.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from recallscope.models import RecallModel, build_model
+from recallscope.specs import FullSpec, TaskSpec, TrainSpec
+from recallscope.tasks import Batch, draw_batch
+from recallscope.train.flat import FlatWeights
+from recallscope.train.loop import add_gradients
+
+TASK, BATCH, SMOOTHING, CLIP = TaskSpec(vocab_size=512, num_facts=16), 32, 0.1, 0.75
+SIZES = ((16, 8), (32, 16), (64, 32))
+WANTED = {(32, 16): 2.0}
+KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "2000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
+
+
+def textbook_gradients(model: RecallModel, batch: Batch) -> torch.Tensor:
+    logits = model(batch.tokens).flatten(0, 1)
+    loss = cross_entropy(logits, batch.targets.flatten(), label_smoothing=SMOOTHING, ignore_index=-100)
+    loss.backward()
+    return loss.detach()
+
+
+def difference(spec: FullSpec) -> tuple[float, float]:
+    """Of the losses, and of the gradients: largest ‖ours - theirs‖ / ‖theirs‖ over the parameters."""
+    g = torch.Generator().manual_seed(0)
+    model, batch = build_model(spec, TASK.vocab_size, g), draw_batch(TASK, BATCH, g)
+    FlatWeights(model, TrainSpec())
+    ours = add_gradients(model, batch, SMOOTHING)
+    grads = {name: p.grad.clone() for name, p in model.named_parameters()}
+    for p in model.parameters():
+        p.grad.zero_()
+    theirs = textbook_gradients(model, batch)
+    gaps = [float((grads[name] - p.grad).norm() / p.grad.norm()) for name, p in model.named_parameters()]
+    return float((ours - theirs).abs() / theirs), max(gaps)
+
+
+def ways(spec: FullSpec) -> dict[str, Callable[[], None]]:
+    """Gradients on one batch, and whole steps, both ways."""
+    g = torch.Generator().manual_seed(0)
+    plain, fast = (build_model(spec, TASK.vocab_size, g) for _ in range(2))
+    optimizer = torch.optim.AdamW(plain.parameters(), lr=0.01, betas=(0.9, 0.95), weight_decay=0.0)
+    weights, batch = FlatWeights(fast, TrainSpec()), draw_batch(TASK, BATCH, g)
+
+    def textbook_step() -> None:
+        optimizer.zero_grad()
+        textbook_gradients(plain, draw_batch(TASK, BATCH, g))
+        torch.nn.utils.clip_grad_norm_(plain.parameters(), CLIP)
+        optimizer.step()
+
+    def our_step() -> None:
+        add_gradients(fast, draw_batch(TASK, BATCH, g), SMOOTHING)
+        weights.step(0.01, CLIP)
+
+    return {
+        "textbook gradients": lambda: textbook_gradients(plain, batch),
+        "our gradients": lambda: add_gradients(fast, batch, SMOOTHING),
+        "textbook step": textbook_step,
+        "our step": our_step,
+    }
+
+
+def measure(D: int, N: int, rounds: int) -> dict[str, object]:
+    spec = FullSpec(embed_dim=D, state_dim=N)
+    times: dict[str, list[float]] = {}
+    runs = ways(spec)
+    for round_number in range(rounds + 3):
+        for name, run in runs.items():
+            started = time.perf_counter()
+            run()
+            if round_number >= 3:
+                times.setdefault(name, []).append(1e3 * (time.perf_counter() - started))
+    ms = {name: round(statistics.median(values), 2) for name, values in times.items()}
+    loss_gap, grad_gap = difference(spec)
+    return {
+        "embed_dim": D,
+        "state_dim": N,
+        "ms": ms,
+        "gradients_speedup": round(ms["textbook gradients"] / ms["our gradients"], 2),
+        "step_speedup": round(ms["textbook step"] / ms["our step"], 2),
+        "wanted": WANTED.get((D, N)),
+        "loss_difference": loss_gap,
+        "gradient_difference": grad_gap,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--rounds", type=int, default=30, help="turns of each way")
+    parser.add_argument("--inner", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.rounds < 1:
+        parser.error(f"--rounds {options.rounds}: at least one turn is needed")
+    torch.set_num_threads(1)
+    if options.inner:
+        print(json.dumps([measure(D, N, options.rounds) for D, N in SIZES]))
+        return
+    command = [sys.executable, __file__, "--inner", "--rounds", str(options.rounds)]
+    results = {}
+    for label, extra in (("as glibc comes", {}), ("memory kept", KEEP_MEMORY)):
+        done = subprocess.run(command, env=os.environ | extra, capture_output=True, text=True, check=True)
+        results[label] = json.loads(done.stdout)
+    if options.json:
+        print(json.dumps({"benchmark": "full_step", "threads": 1, "load": os.getloadavg()[0], **results}, indent=1))
+        return
+    print(f"batch {BATCH}, V = {TASK.vocab_size}, L = {TASK.length}, one thread, load {os.getloadavg()[0]:.1f}")
+    for label, rows in results.items():
+        for row in rows:
+            ms, wanted = row["ms"], f" (wanted {row['wanted']:g}x)" if row["wanted"] else ""
+            print(
+                f"{label:14} ({row['embed_dim']},{row['state_dim']}): gradients {ms['textbook gradients']:.2f} -> "
+                f"{ms['our gradients']:.2f} ms, {row['gradients_speedup']}x; step {ms['textbook step']:.2f} -> "
+                f"{ms['our step']:.2f} ms, {row['step_speedup']}x{wanted}; "
+                f"loss differs by {row['loss_difference']:.0e}, gradients by {row['gradient_difference']:.0e}"
+            )
+
+
+if __name__ == "__main__":
+    main()

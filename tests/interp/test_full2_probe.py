@@ -1,0 +1,80 @@
+"""Full Mamba-2 as attention per head, and both full models read from a checkpoint: maps and states that explain ŷ."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import Mamba2Config, Mamba2ForCausalLM, MambaConfig, MambaForCausalLM
+
+from recallscope.interp.attention import attention_map
+from recallscope.interp.full2_probe import head_attention
+from recallscope.interp.full_probe import implicit_attention
+from recallscope.interp.states import states_at
+from recallscope.models import Full2Mamba, FullMamba, build_model, from_pretrained
+from recallscope.specs import Full2Spec, HeadPattern
+
+V = 20
+
+
+def draw_tokens() -> torch.Tensor:
+    return torch.randint(0, V, (2, 13), generator=torch.Generator().manual_seed(1))
+
+
+def build(pattern: HeadPattern = "MVA") -> Full2Mamba:
+    spec = Full2Spec(embed_dim=12, state_dim=4, num_heads=3, head_pattern=pattern, num_layers=2, conv_width=4)
+    model = build_model(spec, V, torch.Generator().manual_seed(0), dtype=torch.float64)
+    assert isinstance(model, Full2Mamba)
+    return model
+
+
+def assert_explained(model: Full2Mamba, tokens: torch.Tensor, layer: int) -> None:
+    """ŷ = Σ_τ α_τt x̂_τ + skip."""
+    trace, skip = model.trace(tokens).layers[layer], model.layers[layer].mixer.D
+    assert trace.x_heads is not None
+    assert skip is not None
+    x_heads = trace.x_heads.expand(-1, -1, len(skip), -1)
+    heard = torch.einsum("bmst,bsmp->btmp", head_attention(model, tokens, layer=layer), x_heads)
+    torch.testing.assert_close(trace.y_heads, heard + skip[:, None] * x_heads)
+
+
+@pytest.mark.parametrize("layer", [0, -1])
+@pytest.mark.parametrize("pattern", ["MHA", "MQA", "MKA", "MVA"])
+def test_what_a_head_says_is_its_map_times_its_values(pattern: HeadPattern, layer: int) -> None:
+    assert_explained(build(pattern), draw_tokens(), layer)
+
+
+def test_states_have_faded() -> None:
+    """The state after token t is the trace's, not the undecayed sum of writes."""
+    model, tokens = build(), draw_tokens()
+    everything = model.trace(tokens, states=True)
+    for t in (0, 7):
+        for found, layer in zip(states_at(model, tokens, t), everything.layers, strict=True):
+            assert layer.h is not None
+            torch.testing.assert_close(found, layer.h[:, t])
+
+
+def test_maps_without_decay_are_refused() -> None:
+    with pytest.raises(ValueError, match="head_attention"):
+        attention_map(build(), draw_tokens())
+
+
+def test_a_mamba_from_elsewhere_has_maps_and_states(tmp_path: Path) -> None:
+    config = MambaConfig(vocab_size=V, hidden_size=12, state_size=3, num_hidden_layers=2, use_associative_scan=False)
+    MambaForCausalLM(config).save_pretrained(tmp_path)
+    model = from_pretrained(tmp_path, dtype=torch.float64)
+    assert isinstance(model, FullMamba)
+    trace, skip = model.trace(draw_tokens()).layers[0], model.layers[0].mixer.D
+    heard = torch.einsum("bdst,bsd->btd", implicit_attention(model, draw_tokens(), layer=0), trace.x_hat)
+    torch.testing.assert_close(trace.y_hat, heard + skip * trace.x_hat)
+    assert [h.shape for h in states_at(model, draw_tokens(), 5)] == [(2, 1, 24, 3)] * 2
+
+
+def test_a_mamba_2_from_elsewhere_has_maps_and_states(tmp_path: Path) -> None:
+    config = Mamba2Config(
+        vocab_size=V, hidden_size=12, state_size=3, num_hidden_layers=2, num_heads=6, head_dim=4, n_groups=2
+    )
+    Mamba2ForCausalLM(config).save_pretrained(tmp_path)
+    model = from_pretrained(tmp_path, dtype=torch.float64)
+    assert isinstance(model, Full2Mamba)
+    assert_explained(model, draw_tokens(), 0)
+    assert [h.shape for h in states_at(model, draw_tokens(), 5)] == [(2, 6, 4, 3)] * 2
