@@ -50,7 +50,8 @@ def main() -> None:
         print(json.dumps(result))
     else:
         print(
-            f"peak {peak() / 1e9:.2f} GB, of which {before / 1e9:.2f} GB imports (limit {LIMIT / 1e9:g} GB); {seconds[-1]:.1f} s a step"
+            f"peak {peak() / 1e9:.2f} GB, of which {before / 1e9:.2f} GB imports (limit {LIMIT / 1e9:g} GB); "
+            f"{seconds[-1]:.1f} s a step"
         )
 
 
