@@ -5,13 +5,16 @@ Two promises of the local engine, measured on real sweeps in a temporary store:
   supervising overhead with one worker and runs of ten seconds: the share of wall time between the first start and the
   last end that no training used, and the driver's own processor time over the same wall time.
 Times between runs come from the runs' logs, so the start of the interpreters is not part of either number.
-A second core that is busy with something else spoils the first number: look at `uptime` before believing it.
+A second core that is busy with something else spoils the first number. `machine_ratio` is the same for a bare loop
+that is supervised by nobody: what the machine had to give at the time. Well below 2, it says: measure again later.
 """
 
 import argparse
 import json
 import os
 import resource
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -49,6 +52,19 @@ def sweep(runs: int, steps: int, workers: int) -> dict[str, float]:
     return {"wall": max(ends) - min(starts), "with_start": whole, "training": training, "driver_cpu": driver}
 
 
+def machine_ratio() -> float:
+    """How much faster two bare processes do twice the work of one, now."""
+    command = [sys.executable, "-c", "sum(i * i for i in range(10_000_000))"]
+
+    def wall(count: int) -> float:
+        began = time.perf_counter()
+        for process in [subprocess.Popen(command) for _ in range(count)]:
+            process.wait()
+        return time.perf_counter() - began
+
+    return 2 * wall(1) / wall(2)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -60,8 +76,9 @@ def main() -> None:
     options = parser.parse_args()
 
     load = os.getloadavg()[0]
-    one, two = [], []
+    one, two, bare = [], [], []
     for _ in range(options.turns):
+        bare.append(machine_ratio())
         one.append(sweep(options.runs, options.steps, 1))
         two.append(sweep(options.runs, options.steps, 2))
     wall_one, wall_two = (min(turn["wall"] for turn in turns) for turns in (one, two))
@@ -73,6 +90,7 @@ def main() -> None:
         "runs_per_minute_one_worker": round(60 * options.runs / wall_one, 1),
         "runs_per_minute_two_workers": round(60 * options.runs / wall_two, 1),
         "ratio": round(wall_one / wall_two, 3),
+        "machine_ratio": round(max(bare), 3),
         "ratio_with_start": round(min(t["with_start"] for t in one) / min(t["with_start"] for t in two), 3),
         "long_run_seconds": round(long["training"] / options.long_runs, 2),
         "overhead": round(1 - long["training"] / long["wall"], 5),
@@ -85,7 +103,7 @@ def main() -> None:
     print(
         f"runs per minute: {result['runs_per_minute_one_worker']} with one worker, "
         f"{result['runs_per_minute_two_workers']} with two: {result['ratio']:.2f}x "
-        f"({result['ratio_with_start']:.2f}x with their start)"
+        f"({result['ratio_with_start']:.2f}x with their start, {result['machine_ratio']:.2f}x for bare loops)"
     )
     print(
         f"runs of {result['long_run_seconds']} s: {100 * result['overhead']:.2f} % of wall time is not training, "

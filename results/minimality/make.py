@@ -61,7 +61,12 @@ def main() -> None:
             f"| {name} | {SAYS[name]} | {PUBLISHED[name]:.2f} | {mean(accuracy):.4f} | {pstdev(accuracy):.4f} | "
             f"{', '.join(f'{a:.4f}' for a in accuracy)} | {mean(r.steps for r in runs):.0f} | {mean(r.seconds for r in runs):.0f} |"
         )
-    lines += ["", "1/N_f = 0.0625: without the convolution the model can only guess among the values of the context.", "", "![bars](bars.png)"]
+    lines += [
+        "",
+        "1/N_f = 0.0625: without the convolution the model can only guess among the values of the context.",
+        "",
+        "![bars](bars.png)",
+    ]
     (HERE / "README.md").write_text("\n".join(lines) + "\n")
     draw({name: [r.test_accuracy for r in runs] for name, runs in rungs.items() if runs})
 
@@ -75,7 +80,9 @@ def draw(rungs: dict[str, list[float]]) -> None:
             axes.plot([place] * len(accuracy), accuracy, ".", color=BLACK, markersize=4)
         axes.axhline(1 / 16, color="#888888", linestyle="--", linewidth=0.8)
         axes.text(-0.4, 1 / 16 + 0.02, "$1/N_f$", color="#555555")
-        axes.set(xticks=range(len(rungs)), xticklabels=list(rungs), xlabel="model", ylabel="MQAR accuracy", ylim=(0, 1.05))
+        axes.set(
+            xticks=range(len(rungs)), xticklabels=list(rungs), xlabel="model", ylabel="MQAR accuracy", ylim=(0, 1.05)
+        )
         save_figure(figure, HERE / "bars")
 
 

@@ -1,13 +1,15 @@
-"""Files that are whole or not there: written beside, flushed, renamed over. What every record and checkpoint rests
-on."""
+"""Files that are whole or not there: written beside, flushed, renamed over. All records and checkpoints rest on it."""
 
 from __future__ import annotations
 
 import os
+import threading
 import uuid
 from pathlib import Path
 
 TEMPORARY = ".tmp"  # how a file's name ends while it is being written; a leftover one is half a file
+
+between_writes = threading.Lock()  # whoever holds it may end the process without leaving half a file
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -18,15 +20,16 @@ def write_atomically(path: Path, data: bytes) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}{TEMPORARY}")
-    try:
-        with open(beside, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except OSError:
-        beside.unlink(missing_ok=True)  # a full disk should not be filled further by what it refused
-        raise
+    with between_writes:
+        try:
+            with open(beside, "xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(beside, path)
+        except OSError:
+            beside.unlink(missing_ok=True)  # a full disk should not be filled further by what it refused
+            raise
     flush_folder(path.parent)
 
 

@@ -13,7 +13,8 @@ from recallscope.sweeps.trackers import tracked
 
 (CELL, *_) = tiny_grid(seeds=1).cells()
 RECORD = RunRecord(
-    run=CELL.run, spec=CELL.spec, test_accuracy=0.5, val_accuracy=0.5, test_queries=1, best_step=10, steps=20, seconds=0.0,
+    run=CELL.run, spec=CELL.spec, test_accuracy=0.5, val_accuracy=0.5, test_queries=1, best_step=10, steps=20,
+    seconds=0.0,
     history=[Evaluation(step=10, loss=2.0, accuracy=0.4), Evaluation(step=20, loss=1.0, accuracy=0.5)],
 )  # fmt: skip
 

@@ -38,32 +38,30 @@ def query_loss_and_grads(
 ) -> tuple[Float[Tensor, ""], Float[Tensor, "Q D"], Float[Tensor, "D V"]]:
     """Loss, its gradient by y, and its gradient by E (added to `grad_E` in place, if given).
 
-    The smoothing term and the one-hot term of the gradient are of rank one and of one entry per query; only the
-    softmax needs the logits.
+    The gradient by the logits is softmax - (1 - e) one-hot - e/V: one entry per query is changed in place, and the
+    last term, the same everywhere, is of rank one and never spread out.
     """
     Q, V, eps = len(y), E.shape[1], label_smoothing
     rows = max(1, min(Q, CHUNK_ENTRIES // V))
     total_E = torch.zeros_like(E) if grad_E is None else grad_E
     grad_y = torch.empty_like(y)
-    log_normaliser = y.new_empty(Q)
+    surprise = y.new_empty(Q)  # log-normaliser less (1 - e) times the logit of the answer
     buffer = y.new_empty(rows, V)
     for start in range(0, Q, rows):
-        y_part = y[start : start + rows]
+        y_part, asked = y[start : start + rows], answers[start : start + rows, None]
         p = buffer[: len(y_part)]
         torch.mm(y_part, E, out=p)
-        highest = p.amax(dim=1)
+        right, highest = p.gather(1, asked).squeeze(1), p.amax(dim=1)
         torch.softmax(p, dim=1, out=p)
         # the largest probability is 1 / sum exp(logit - highest), so it gives the normaliser without another exp
-        torch.sub(highest, p.amax(dim=1).log_(), out=log_normaliser[start : start + rows])
+        torch.sub(highest - p.amax(dim=1).log_(), right, alpha=1 - eps, out=surprise[start : start + rows])
+        p.scatter_add_(1, asked, p.new_full((1, 1), eps - 1).expand_as(asked))
         torch.mm(p, E.T, out=grad_y[start : start + rows])
         total_E.addmm_(y_part.T, p, alpha=1 / Q)
-    right = E.T[answers]  # Q D, the embedding of the answer
-    mean_E = E.mean(dim=1)
-    target = right.mul_(1 - eps).add_(mean_E, alpha=eps)  # what the loss pulls y towards
-    loss = (log_normaliser.sum() - torch.dot(y.flatten(), target.flatten())) / Q
-    grad_y.sub_(target).div_(Q)
-    total_E.T.index_add_(0, answers, y, alpha=-(1 - eps) / Q)
-    total_E.sub_(y.sum(dim=0)[:, None], alpha=eps / (Q * V))
+    mean_E, sum_y = E.mean(dim=1), y.sum(dim=0)
+    loss = (surprise.sum() - eps * torch.dot(sum_y, mean_E)) / Q
+    grad_y.sub_(mean_E, alpha=eps).div_(Q)
+    total_E.sub_(sum_y[:, None], alpha=eps / (Q * V))
     return loss, grad_y, total_E
 
 

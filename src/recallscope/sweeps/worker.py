@@ -14,6 +14,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from recallscope.atomic import between_writes
 from recallscope.specs import RunSpec
 from recallscope.store import RunStore, note_attempt
 
@@ -62,7 +63,8 @@ def _listen(jobs: queue.SimpleQueue[dict[str, Any]]) -> None:
     """Pass jobs on as they come; end the process with the driver, even in the middle of a run."""
     for line in sys.stdin:
         jobs.put(json.loads(line))
-    os._exit(0)
+    with between_writes:
+        os._exit(0)
 
 
 if __name__ == "__main__":

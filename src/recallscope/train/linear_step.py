@@ -39,7 +39,7 @@ def linear_step(model: LinearMamba, batch: Batch, label_smoothing: float) -> Flo
     whole_vocab = model.vocab_size < tokens.numel()
     source = E.T if whole_vocab else E.T[tokens.flatten()]
     ids = tokens if whole_vocab else torch.arange(tokens.numel(), device=E.device).view_as(tokens)
-    table = torch.stack([source @ M_tap.T for M_tap in M])  # D_conv source 2N+D
+    table = torch.stack([torch.mm(source, M_tap.T) for M_tap in M])  # D_conv source 2N+D
     lookup = Lookup(ids, batch.query_positions, table, model.spec.state_dim)
     y = table_recall(lookup)
     if model.spec.residual:

@@ -9,7 +9,7 @@ typedef struct {
     const void *skip, *bias;           /* D, optional: the skip weight; what is added to delta before softplus */
     const int64_t *positions;          /* batch Q, optional: without it Q = L and every token is asked */
     void *y;                           /* batch Q D */
-    void *states;                      /* batch (L-1)/chunk N padded D, optional: the state before each chunk but the first */
+    void *states;                      /* batch (L-1)/chunk N padded D, optional: states before chunks 1, 2, .. */
     const void *y_grad;                /* batch Q D */
     void *x_grad, *delta_grad, *A_grad, *B_grad, *C_grad, *skip_grad, *bias_grad; /* as x .. bias */
 } scan_arguments;

@@ -20,7 +20,8 @@ static void NAME(open_conv)(const conv_arguments *a, int64_t piece, NAME(conv_ro
         for (int64_t j = 0; j < a->width; j++) room->taps[j].w[i] = ((const real *)a->weight)[(c + i) * a->width + j];
 }
 
-INLINE void NAME(convolve)(const conv_arguments *a, const NAME(conv_room) *room, int64_t row, int64_t t, real *sum, const int W) {
+INLINE void NAME(convolve)(const conv_arguments *a, const NAME(conv_room) *room, int64_t row, int64_t t, real *sum,
+                           const int W) {
     memcpy(sum, room->bias, W * sizeof(real));
     for (int64_t j = 0; j < a->width; j++) {
         const int64_t id = seen_by_tap(a, row, t, j);
@@ -102,10 +103,12 @@ static int NAME(conv_back_piece)(void *context, int64_t piece, void *taps) {
 
 int NAME(conv_forward)(conv_arguments *a) {
     if (!ids_in_table(a)) return OUT_OF_RANGE;
-    return run_pieces(NAME(conv_piece), a, a->width * sizeof(NAME(tap)), ceil_div(a->channels, conv_width(a)), a->threads);
+    const int64_t pieces = ceil_div(a->channels, conv_width(a));
+    return run_pieces(NAME(conv_piece), a, a->width * sizeof(NAME(tap)), pieces, a->threads);
 }
 
 int NAME(conv_backward)(conv_arguments *a) {
     if (!ids_in_table(a)) return OUT_OF_RANGE;
-    return run_pieces(NAME(conv_back_piece), a, a->width * sizeof(NAME(tap)), ceil_div(a->channels, conv_width(a)), a->threads);
+    const int64_t pieces = ceil_div(a->channels, conv_width(a));
+    return run_pieces(NAME(conv_back_piece), a, a->width * sizeof(NAME(tap)), pieces, a->threads);
 }

@@ -1,5 +1,5 @@
-/* The loops of full Mamba that torch would spell as dozens of passes over memory: the selective scan and the
- * convolution before it, forward and backward, in float32 and float64. Plain C, called through ctypes.
+/* The loops that torch would spell as dozens of passes over memory: the selective scan of full Mamba, the convolution
+ * before it, and the recall of linear Mamba; forward and backward, in float32 and float64. Plain C, through ctypes.
  *
  * Every function returns 0, or a code of the enum below. Work is cut into pieces whose number and order of
  * summation depend on the shapes alone: results are the same for any number of threads.
@@ -9,16 +9,14 @@
 #include <string.h>
 
 enum { DONE = 0, OUT_OF_MEMORY = 1, OUT_OF_RANGE = 2 };
+
 /* Channels in one vector loop: BLOCK, or HALF where no more are left. The loops are compiled for both, in functions
  * of their own: inlined together, they would run out of registers. */
 enum { BLOCK = 64, HALF = 32 };
 #define INLINE static inline __attribute__((always_inline))
 #define APART static __attribute__((noinline))
-#define FOR_BOTH_WIDTHS(function, ...)                        \
-    do {                                                      \
-        if (W == BLOCK) NAME(function)(__VA_ARGS__, BLOCK); \
-        else NAME(function)(__VA_ARGS__, HALF);             \
-    } while (0)
+#define FOR_BOTH_WIDTHS(function, ...) \
+    (W == BLOCK ? NAME(function)(__VA_ARGS__, BLOCK) : NAME(function)(__VA_ARGS__, HALF))
 
 #define LOG2_OF_E 1.4426950408889634074
 #define LOG_OF_2 0.69314718055994530942

@@ -20,7 +20,8 @@ typedef struct {
 } NAME(chunk);
 
 /* States and decays of the tokens up to end, from the state that was kept before the chunk. */
-INLINE void NAME(recompute_of)(const scan_arguments *s, const NAME(block) *b, NAME(chunk) *k, int64_t end, const int W) {
+INLINE void NAME(recompute_of)(const scan_arguments *s, const NAME(block) *b, NAME(chunk) *k, int64_t end,
+                               const int W) {
     const int64_t N = s->state, wide = padded(s->channels), step = N * W;
     const real *kept = NAME(kept_state)(s, b, k->start);
     if (!kept) memset(k->h, 0, step * sizeof(real));
@@ -75,7 +76,8 @@ INLINE void NAME(back_query_of)(const NAME(sums) *sums, const NAME(block) *b, NA
     }
 }
 
-APART void NAME(back_query)(const NAME(sums) *sums, const NAME(block) *b, NAME(chunk) *k, int64_t t, int64_t q, real *x_grad, int W) {
+APART void NAME(back_query)(const NAME(sums) *sums, const NAME(block) *b, NAME(chunk) *k, int64_t t, int64_t q,
+                            real *x_grad, int W) {
     FOR_BOTH_WIDTHS(back_query_of, sums, b, k, t, q, x_grad);
 }
 
@@ -121,12 +123,13 @@ INLINE void NAME(back_token_of)(const NAME(sums) *sums, const NAME(block) *b, NA
     NAME(give)((real *)s->delta_grad + place * s->delta_grad_stride + b->c, delta_grad, b->n, W);
 }
 
-APART void NAME(back_token)(const NAME(sums) *sums, const NAME(block) *b, NAME(chunk) *k, int64_t t, real *x_grad, int W) {
+APART void NAME(back_token)(const NAME(sums) *sums, const NAME(block) *b, NAME(chunk) *k, int64_t t, real *x_grad,
+                            int W) {
     FOR_BOTH_WIDTHS(back_token_of, sums, b, k, t, x_grad);
 }
 
-static void NAME(back_block)(const NAME(sums) *sums, const asked_tokens *asked, NAME(block) *b, NAME(chunk) *k, int64_t row,
-                             int64_t c, int64_t group, int W) {
+static void NAME(back_block)(const NAME(sums) *sums, const asked_tokens *asked, NAME(block) *b, NAME(chunk) *k,
+                             int64_t row, int64_t c, int64_t group, int W) {
     const scan_arguments *s = sums->s;
     const int64_t N = s->state, wide = padded(s->channels), size = s->chunk;
     NAME(open_block)(s, b, row, c, W);
@@ -179,7 +182,8 @@ static int NAME(back_piece)(void *context, int64_t piece, void *room) {
 }
 
 /* parts: count of rows wide; their sum, the first n of each row, to rows of the given stride */
-static void NAME(add_up)(const real *parts, int64_t count, int64_t rows, int64_t wide, int64_t n, real *to, int64_t stride) {
+static void NAME(add_up)(const real *parts, int64_t count, int64_t rows, int64_t wide, int64_t n, real *to,
+                         int64_t stride) {
     for (int64_t row = 0; row < rows; row++) {
         memcpy(to + row * stride, parts + row * wide, n * sizeof(real));
         for (int64_t part = 1; part < count; part++)
