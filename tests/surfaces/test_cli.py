@@ -17,19 +17,6 @@ VERBS = ["predict", "size", "sample", "design", "train", "laws", "claims"]
 CELL = ["--vocab-size", "1024", "--num-facts", "16"]
 
 
-@pytest.fixture
-def run(capsys):
-    def call(*arguments):
-        try:
-            code = main([str(a) for a in arguments])
-        except SystemExit as stop:  # the parser's own way out
-            code = stop.code
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
-
-
 def refused(result, *words):
     code, out, err = result
     assert code == 2, (code, out, err)

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from recallscope.circuits import designed_circuit, ideal_circuit
-from recallscope.cli.main import main
 from recallscope.cli.pictures import MOST_TOKENS, tokens_to_show
 from recallscope.cli.verdict import verdict
 from recallscope.figures import (
@@ -29,19 +28,6 @@ from recallscope.train.weights import write_weights
 
 TASK = TaskSpec.model_validate({"vocab_size": 32, "num_facts": 4, "filler": "values"})
 PICTURES = ["hash_table", "attention", "copy_and_shift", "operators", "fill"]
-
-
-@pytest.fixture
-def run(capsys):
-    def call(*arguments):
-        try:
-            code = main([str(a) for a in arguments])
-        except SystemExit as stop:  # the parser's own way out
-            code = stop.code
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
 
 
 @pytest.fixture(scope="module")

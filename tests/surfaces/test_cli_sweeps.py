@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from recallscope.cli.main import main
 from recallscope.sweeps import make_plan, read_grid
 from recallscope.sweeps.live import LiveView
 from recallscope.sweeps.trackers import tracked
@@ -42,19 +41,9 @@ def home(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def run(capsys, home, monkeypatch):
+@pytest.fixture(autouse=True)
+def _at_home(home, monkeypatch):
     monkeypatch.chdir(home)
-
-    def call(*arguments):
-        try:
-            code = main([str(a) for a in arguments])
-        except SystemExit as stop:
-            code = stop.code
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
 
 
 def refused(result, *words):

@@ -4,24 +4,10 @@ import json
 
 import pytest
 
-from recallscope.cli.main import main
 from recallscope.records import parse_record
 
 QUICK = ["--vocab-size", "32", "--num-facts", "3", "--embed-dim", "8", "--state-dim", "4"]
 SHORT = ["--batch-size", "8", "--warmup-steps", "5", "--flat-steps", "10", "--decay-steps", "10", "--eval-size", "20"]
-
-
-@pytest.fixture
-def run(capsys):
-    def call(*arguments):
-        try:
-            code = main([str(a) for a in arguments])
-        except SystemExit as stop:
-            code = stop.code
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
 
 
 @pytest.mark.parametrize(
@@ -31,6 +17,7 @@ def run(capsys):
         ["--model", "linear", "--num-layers", "2"],
         ["--model", "full", "--conv-width", "3", "--gate", "no"],
         ["--model", "multihead", "--num-heads", "2", "--head-pattern", "MHA"],
+        ["--model", "full2", "--num-heads", "2"],
     ],
     ids=lambda words: "-".join(w.strip("-") for w in words),
 )

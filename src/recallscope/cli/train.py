@@ -57,8 +57,8 @@ class Train:
     preset: OptionalText = None
     """dn-linear, dn-full, layers, layers-ar, heads, large-vocab, repeated-keys, mechanism, minimality, minimality-a
     .. minimality-e."""
-    model: Annotated[Literal["linear", "multihead", "full"] | None, Unset] = None
-    """linear: simplified Mamba; multihead: simplified Mamba-2; full: Mamba."""
+    model: Annotated[Literal["linear", "multihead", "full", "full2"] | None, Unset] = None
+    """linear: simplified Mamba; multihead: simplified Mamba-2; full: Mamba; full2: Mamba-2."""
     task: Annotated[TaskKind | None, Unset] = None
     """ar, mqar or repeated."""
     seed: int = 0
@@ -94,9 +94,9 @@ class Train:
     residual: Annotated[Literal["yes", "no"] | None, Unset] = None
     """Add each layer's input to its output."""
     num_heads: OptionalInt = None
-    """M (multihead)."""
+    """M (multihead, full2)."""
     head_pattern: Annotated[HeadPattern | None, Unset] = None
-    """MHA, MQA, MKA or MVA (multihead)."""
+    """MHA, MQA, MKA or MVA (multihead, full2)."""
     norm: Annotated[Literal["rms", "none"] | None, Unset] = None
     """(full)"""
     gate: Annotated[Literal["yes", "no"] | None, Unset] = None
@@ -212,7 +212,7 @@ class Train:
             f"[bold]test accuracy {accuracy:.4f}[/bold]  ({queries:,} queries, {steps} steps, {seconds:.1f} s)",
             highlight=False,
         )
-        if run.task.kind == "repeated" or run.model.kind == "multihead":
+        if run.task.kind == "repeated" or run.model.kind == "multihead" or run.model.kind == "full2":
             return
         name, _ = RECOMMENDED["full" if run.model.kind == "full" else "trained"]
         for law in (find_law(name), find_law("unified")):

@@ -8,12 +8,16 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
-from recallscope.specs import FullSpec, LinearSpec, MultiHeadSpec, RunSpec, TaskSpec, TrainSpec
+from recallscope.specs import Full2Spec, FullSpec, LinearSpec, MultiHeadSpec, RunSpec, TaskSpec, TrainSpec
 
 
 def _words() -> dict[str, tuple[str, ...]]:
     words: dict[str, tuple[str, ...]] = {"task": ("task", "kind"), "model": ("model", "kind")}
-    parts = (("task", (TaskSpec,)), ("model", (LinearSpec, MultiHeadSpec, FullSpec)), ("train", (TrainSpec,)))
+    parts = (
+        ("task", (TaskSpec,)),
+        ("model", (LinearSpec, MultiHeadSpec, FullSpec, Full2Spec)),
+        ("train", (TrainSpec,)),
+    )
     for part, specs in parts:
         for spec in specs:
             words |= {name: (part, name) for name in spec.model_fields if name != "kind"}

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from recallscope.specs import FullSpec, LinearSpec, MultiHeadSpec, RunSpec, Spec, TaskSpec, TrainSpec
+from recallscope.specs import Full2Spec, FullSpec, LinearSpec, MultiHeadSpec, RunSpec, Spec, TaskSpec, TrainSpec
 from recallscope.store.words import WORDS, in_words, unknown_word
 from recallscope.sweeps.arithmetic import calculate, names_in
 
@@ -137,7 +137,12 @@ class Grid:
     def _base_words(self, kind: Any = None) -> dict[str, Any]:
         """What formulas may use besides the axes: the base's fields, and the defaults of those it leaves out."""
         words: dict[str, Any] = {"seed": self.base.get("seed", 0)}
-        kinds: dict[str, type[Spec]] = {"linear": LinearSpec, "multihead": MultiHeadSpec, "full": FullSpec}
+        kinds: dict[str, type[Spec]] = {
+            "linear": LinearSpec,
+            "multihead": MultiHeadSpec,
+            "full": FullSpec,
+            "full2": Full2Spec,
+        }
         model = kinds.get(str(kind or self.base.get("model", {}).get("kind")), LinearSpec)
         parts: tuple[tuple[str, type[Spec]], ...] = (("task", TaskSpec), ("model", model), ("train", TrainSpec))
         for part, spec in parts:
