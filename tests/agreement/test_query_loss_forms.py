@@ -1,12 +1,21 @@
 """The fused loss agrees with logits followed by cross-entropy, in value and both gradients, whatever the chunks."""
 
+import ctypes
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from recallscope.ops import query_loss as module
-from recallscope.ops.query_loss import plain_query_loss, query_loss
+from recallscope.ops.compiled import library
+from recallscope.ops.query_loss import (
+    SoftmaxArguments,
+    _softmax_gradient_compiled,
+    _softmax_gradient_torch,
+    plain_query_loss,
+    query_loss,
+)
 
 
 def both(Q, D, V, smoothing, seed, dtype=torch.float64, scale=1.0):
@@ -49,3 +58,24 @@ def test_single_precision_at_the_sizes_of_training(scale):
     plain, fused = both(256, 32, 512, 0.1, 0, torch.float32, scale)
     for a, b in zip(plain, fused, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=2e-6 * float(a.abs().max()))
+
+
+@pytest.mark.skipif(library() is None, reason="no C compiler here")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@given(Q=st.integers(1, 9), V=st.integers(1, 70), scale=st.sampled_from([0.1, 10.0, 1e4]), seed=st.integers(0, 99))
+def test_the_kernel_turns_logits_into_the_same_gradient(dtype, Q, V, scale, seed):
+    g = torch.Generator().manual_seed(seed)
+    logits = scale * torch.randn(Q, V, generator=g, dtype=dtype)
+    answers = torch.randint(V, (Q,), generator=g)
+    ours, theirs = logits.clone(), logits.clone()
+    a, b = _softmax_gradient_compiled(ours, answers, 0.1), _softmax_gradient_torch(theirs, answers, 0.1)
+    tolerance = 1e-6 if dtype == torch.float32 else 1e-14
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=tolerance)
+    torch.testing.assert_close(a, b, rtol=10 * tolerance, atol=10 * tolerance * scale)
+
+
+@pytest.mark.skipif(library() is None, reason="no C compiler here")
+def test_c_and_python_mean_the_same_structure():
+    size = library().softmax_arguments_size
+    size.restype = ctypes.c_int64
+    assert size() == ctypes.sizeof(SoftmaxArguments)

@@ -32,3 +32,11 @@ typedef struct {
     const void *y_grad;             /* batch Q D */
     void *table_grad;               /* as table, added to */
 } recall_arguments;
+
+typedef struct {
+    int64_t rows, columns;
+    double smoothing;
+    const int64_t *answers;       /* rows */
+    void *logits;                 /* rows columns: becomes the gradient by the logits, but for the e/V that all share */
+    void *right, *highest, *mass; /* rows: logit of the answer, largest logit, sum of exp(logit - largest) */
+} softmax_arguments;

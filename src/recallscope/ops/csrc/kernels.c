@@ -53,6 +53,7 @@ static inline float atanh_poly_f32(float w) { /* on [0, 1/9], relative error 4e-
 #include "scan_back.h"
 #include "conv.h"
 #include "recall.h"
+#include "softmax.h"
 #undef real
 #undef bits
 #undef NAME
@@ -97,9 +98,11 @@ static inline double atanh_poly_f64(double w) { /* on [0, 1/9], relative error 1
 #include "scan_back.h"
 #include "conv.h"
 #include "recall.h"
+#include "softmax.h"
 
 /* For Python: do both mean the same structures, and to what are channels padded? */
 int64_t scan_arguments_size(void) { return sizeof(scan_arguments); }
 int64_t conv_arguments_size(void) { return sizeof(conv_arguments); }
 int64_t recall_arguments_size(void) { return sizeof(recall_arguments); }
+int64_t softmax_arguments_size(void) { return sizeof(softmax_arguments); }
 int64_t padding_size(void) { return HALF; }
