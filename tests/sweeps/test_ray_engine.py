@@ -37,7 +37,11 @@ def cluster(monkeypatch):
             "health_check_failure_threshold": 4,
         }
         home = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # short: sockets live there
-        head = node | {"include_dashboard": False, "_system_config": health, "temp_dir": home}
+        # the nodes' files, and the note of the cluster's address, which Ray writes into a folder it expects to find
+        monkeypatch.setenv("RAY_TMPDIR", home)
+        folder = os.path.join(home, "ray")
+        os.mkdir(folder)
+        head = node | {"include_dashboard": False, "_system_config": health, "temp_dir": folder}
         found = Cluster(initialize_head=True, head_node_args=head)
         second = found.add_node(**node)
         found.wait_for_nodes()
