@@ -143,6 +143,7 @@ def test_bad_input_is_answered_in_one_paragraph(run):
     refused(run("predict", *CELL, "--embed-dim", 0, "--state-dim", 16), "embed_dim=0")
     refused(run("predict", *CELL, "--embed-dim", 10**12, "--state-dim", 16), "1000000000")
     refused(run("predict", *CELL, "--embed-dim", "nan", "--state-dim", 16), "nan")
+    refused(run("predict", *CELL, *dims, "--length", 128, "--law", "trained-t3"), "trained-sharing")
     refused(run("predict", *CELL, *dims, "--num-heads", 4), "--head-pattern")
     refused(run("predict", *CELL, *dims, "--num-heads", 7, "--head-pattern", "MVA"), "num_heads=7")
     refused(run("size", "--target", 1.5, *CELL), "1.5", "between 0 and 1")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from recallscope.cli.flags import TaskFlags, Unset, print_json
@@ -97,7 +99,9 @@ class Predict(TaskFlags):
         sides = [("laws", bounds.lower)] + ([("laws_upper", bounds.upper)] if self.head_pattern == "MHA" else [])
         for side, dims in sides:
             for law in laws:
-                p = law_or_nan(law, embed_dim=dims.embed_dim, state_dim=dims.state_dim, **words)
+                # a law that was asked for by name says why it does not apply; the others step aside
+                evaluate: Callable[..., Any] = law if self.law else partial(law_or_nan, law)
+                p = np.atleast_1d(evaluate(embed_dim=dims.embed_dim, state_dim=dims.state_dim, **words))
                 for row, value in zip(rows, p, strict=True):
                     row.setdefault(side, {})[law.name] = float(value)
         return rows
