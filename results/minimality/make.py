@@ -79,7 +79,7 @@ def draw(rungs: dict[str, list[float]]) -> None:
         for place, accuracy in enumerate(rungs.values()):
             axes.plot([place] * len(accuracy), accuracy, ".", color=BLACK, markersize=4)
         axes.axhline(1 / 16, color="#888888", linestyle="--", linewidth=0.8)
-        axes.text(-0.4, 1 / 16 + 0.02, "$1/N_f$", color="#555555")
+        axes.text(len(rungs) - 0.6, 1 / 16 + 0.02, "$1/N_f$", color="#555555")
         axes.set(
             xticks=range(len(rungs)), xticklabels=list(rungs), xlabel="model", ylabel="MQAR accuracy", ylim=(0, 1.05)
         )
