@@ -36,7 +36,9 @@ class Inspect:
 
     Show that the state of a model is a hash table: operators, tables, attention, copy and shift, surgery on the state.
     WEIGHTS is what `recallscope train --out` or `recallscope design --out` wrote. Without it, train first:
+
     recallscope inspect --preset mechanism --embed-dim 32 --state-dim 16 --vocab-size 64 --num-facts 4 --eval-size 200
+
     With --out: scores.json, and every picture as PNG and SVG; after training also weights and record.
     """
 

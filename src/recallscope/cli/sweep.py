@@ -23,7 +23,9 @@ class Sweep:
 
     Run every cell of a grid that the store does not hold yet. Stop it at any time, kill it, start it twice at once: the
     same command goes on where it was, and no run is done twice. A wider grid runs only its new cells.
-    Look before you leap: recallscope sweep examples/tiny_grid.toml --store runs/tiny --dry-run
+    Look before you leap:
+
+    recallscope sweep examples/tiny_grid.toml --store runs/tiny --dry-run
     """
 
     grid: Annotated[Path, tyro.conf.Positional]
