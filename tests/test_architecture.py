@@ -26,10 +26,11 @@ STAGES = (
     ("sweeps",),
     ("analysis",),
     ("figures",),
+    ("report",),
     ("cli", "web"),
 )
 STAGE = {name: number for number, names in enumerate(STAGES) for name in names}
-TORCH_FREE = ("specs", "atomic", "records", "paper", "theory", "store", "web")
+TORCH_FREE = ("specs", "atomic", "records", "paper", "theory", "store", "report", "web")
 BRINGS_TORCH = ("torch", "safetensors.torch", "transformers", "mambapy", "mamba_ssm")
 
 FORBIDDEN_FILES = ("utils", "common")

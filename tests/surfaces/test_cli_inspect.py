@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from recallscope.circuits import designed_circuit, ideal_circuit
-from recallscope.cli.pictures import MOST_TOKENS, tokens_to_show
+from recallscope.interp.picture_arrays import MOST_TOKENS, tokens_to_show
 from recallscope.cli.verdict import verdict
 from recallscope.figures import (
     attention_figure,

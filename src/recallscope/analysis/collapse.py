@@ -56,6 +56,20 @@ def fit_collapse(
     `two-moment` is P2: Phi((x - b) / sqrt(1 + v)), with v the exact variance of the largest of V - 1 normals.
     Departs: the paper takes a = 1 and 5/4 from theory and a / 2 for full Mamba by eye; here both numbers are measured.
     """
+    return fit_with_draws(rows, generator, form=form, reduce=reduce, bootstrap=bootstrap, axes=axes)[0]
+
+
+def fit_with_draws(
+    rows: Sequence[Row],
+    generator: np.random.Generator,
+    *,
+    form: Form = "phi",
+    reduce: Reduce = "best",
+    bootstrap: int = 200,
+    axes: Sequence[str] = CELL_WORDS,
+    noise_coeff: float | None = None,
+) -> tuple[Fit, NDArray[np.float64]]:
+    """As `fit_collapse`, with a and b of every resampling (`bootstrap 2`); with `noise_coeff` only b is fitted."""
     cells = list(group_cells(rows, axes).values())
     if len(cells) < FEWEST_CELLS:
         raise ValueError(
@@ -67,21 +81,25 @@ def fit_collapse(
     seeds = [np.array([row["test_accuracy"] for row in members], float) for members in cells]
     one_number = reducer(reduce)
     accuracy = np.array([one_number(values) for values in seeds])
-    a, b = _fit(letters, accuracy, form, start=(1.0, float(typical_max(letters.V[0]))), wide=True)
+    start = (1.0 if noise_coeff is None else noise_coeff, float(typical_max(letters.V[0])))
+    a, b = _fit(letters, accuracy, form, start=start, wide=True, fixed=noise_coeff is not None)
     draws = []
     for _ in range(bootstrap):
         chosen = generator.integers(len(cells), size=len(cells))
         again = np.array([one_number(generator.choice(seeds[index], len(seeds[index]))) for index in chosen])
-        draws.append(_fit(Dimensions(*(array[chosen] for array in letters)), again, form, start=(a, b)))
-    low, high = np.quantile(np.array(draws), (0.025, 0.975), axis=0) if draws else np.full((2, 2), np.nan)
+        resampled = Dimensions(*(array[chosen] for array in letters))
+        draws.append(_fit(resampled, again, form, start=(a, b), fixed=noise_coeff is not None))
+    drawn = np.array(draws).reshape(-1, 2)
+    low, high = np.quantile(drawn, (0.025, 0.975), axis=0) if draws else np.full((2, 2), np.nan)
     errors = np.abs(collapsed(letters, a, b, form) - accuracy)
     V = letters.V[0]
-    return Fit(
+    fit = Fit(
         form=form, a=a, b=b,
         a_interval=(float(low[0]), float(high[0])), b_interval=(float(low[1]), float(high[1])),
         mean_error=float(errors.mean()), max_error=float(errors.max()), cells=len(cells), runs=len(rows),
         b_printed=float(sqrt_two_log(V)), b_typical=float(typical_max(V) if form == "phi" else max_moments(V - 1)[0]),
     )  # fmt: skip
+    return fit, drawn
 
 
 def inverse_sigma(letters: Dimensions, a: float) -> NDArray[np.float64]:
@@ -97,15 +115,25 @@ def collapsed(letters: Dimensions, a: float, b: float, form: Form) -> NDArray[np
 
 
 def _fit(
-    letters: Dimensions, accuracy: NDArray[np.float64], form: Form, *, start: tuple[float, float], wide: bool = False
+    letters: Dimensions,
+    accuracy: NDArray[np.float64],
+    form: Form,
+    *,
+    start: tuple[float, float],
+    wide: bool = False,
+    fixed: bool = False,
 ) -> tuple[float, float]:
-    """Best a and b; from several beginnings if `wide`, as the valley is long and bent."""
+    """Best a and b; from several beginnings if `wide`, as the valley is long and bent. `fixed` keeps a as it starts."""
     width = np.sqrt(1 + max_moments(letters.V[:1] - 1)[1]) if form == "two-moment" else 1.0
 
     def residual(values: NDArray[np.float64]) -> NDArray[np.float64]:  # in log a, which keeps a positive
         a = float(np.exp(np.clip(values[0], *_LOG_A)))
         return np.asarray(ndtr((inverse_sigma(letters, a) - values[1]) / width)) - accuracy
 
+    if fixed:
+        x = inverse_sigma(letters, start[0])
+        level = least_squares(lambda b: ndtr((x - b) / width) - accuracy, start[1:], method="lm")
+        return start[0], float(level.x[0])
     beginnings = [start, (0.3, start[1]), (4.0, start[1])] if wide else [start]
     found = [least_squares(residual, (np.log(a), b), method="lm") for a, b in beginnings]
     best = min(found, key=lambda result: result.cost)

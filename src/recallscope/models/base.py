@@ -1,7 +1,7 @@
 """RecallModel: tokens in, logits out, a tied embedding around layers that remember."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 import torch
@@ -18,7 +18,7 @@ from recallscope.specs import ModelSpec
 
 
 class RecallLayer(nn.Module, ABC):
-    """One layer, in the two ways it is used: all of it (`trace`), or only where asked (`read`)."""
+    """One layer, in the ways it is used: all of it (`trace`), its output (`mix`), or only where asked (`read`)."""
 
     @abstractmethod
     def trace(self, x: Float[Tensor, "batch L D"], *, states: bool = False) -> LayerTrace:
@@ -26,7 +26,7 @@ class RecallLayer(nn.Module, ABC):
 
     @abstractmethod
     def project_in(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch C"]:
-        """What comes before the convolution: a map of each token alone."""
+        """All that is done to each token alone, before tokens meet."""
 
     @abstractmethod
     def read(
@@ -36,6 +36,24 @@ class RecallLayer(nn.Module, ABC):
         positions: Int[Tensor, "batch Q"],
     ) -> Float[Tensor, "batch Q D"]:
         """`trace(x).y` at the positions, from `x_in = project_in(x)` and from `x_q`, x at the positions."""
+
+    def mix(self, x: Float[Tensor, "batch L D"]) -> Float[Tensor, "batch L D"]:
+        """`trace(x).y`, for the layer above: nothing else is kept."""
+        return self.trace(x).y
+
+    def mix_tokens(self, table: Float[Tensor, "V D"], tokens: Int[Tensor, "batch L"]) -> Float[Tensor, "batch L D"]:
+        """`mix` of tokens given by number: the first layer may work on the table instead."""
+        return self.mix(embedding(tokens, table))
+
+    def read_tokens(
+        self, table: Float[Tensor, "V D"], tokens: Int[Tensor, "batch L"], positions: Int[Tensor, "batch Q"]
+    ) -> Float[Tensor, "batch Q D"]:
+        """`read` of tokens given by number; they are projected once for the vocabulary, if the batch has more."""
+        if len(table) < tokens.numel():
+            x_in = embedding(tokens, self.project_in(table))
+        else:
+            x_in = self.project_in(embedding(tokens, table))
+        return self.read(x_in, embedding(tokens.gather(dim=1, index=positions), table), positions)
 
     @abstractmethod
     def draw_weights(self, generator: torch.Generator) -> None:
@@ -98,15 +116,14 @@ class RecallModel(nn.Module, ABC):
     ) -> Float[Tensor, "batch Q D"]:
         """`answer` before the head: what the embedding is compared with."""
         *below, last = self.layers
-        if below:
-            x = self.embed(tokens)
-            for layer in below:
-                x = layer.trace(x).y
-            x_in, x_q = last.project_in(x), at_positions(x, positions)
-        else:
-            x_in = self.embed_through(tokens, last.project_in)
-            x_q = self.embed(tokens.gather(dim=1, index=positions))
-        return self.finish(last.read(x_in, x_q, positions))
+        table = self.E.T.contiguous()  # rows in one piece, for the look-ups
+        if not below:
+            return self.finish(last.read_tokens(table, tokens, positions))
+        first, *between = below
+        x = first.mix_tokens(table, tokens)
+        for layer in between:
+            x = layer.mix(x)
+        return self.finish(last.read(last.project_in(x), at_positions(x, positions), positions))
 
     def draw_weights(self, generator: torch.Generator, *, embedding_std: float = 1.0) -> None:
         """Overwrite all weights with a fresh draw, as published: E ~ N(0, std²), and each layer its own."""
@@ -125,14 +142,6 @@ class RecallModel(nn.Module, ABC):
     def embed(self, tokens: Int[Tensor, "batch T"]) -> Float[Tensor, "batch T D"]:
         """x_e = E x."""
         return embedding(tokens, self.E.T)
-
-    def embed_through(
-        self, tokens: Int[Tensor, "batch T"], token_map: Callable[[Tensor], Tensor]
-    ) -> Float[Tensor, "batch T C"]:
-        """`token_map(E x)`; the map goes over the V columns of E if the batch has more tokens than that."""
-        if self.vocab_size < tokens.numel():
-            return embedding(tokens, token_map(self.E.T))
-        return token_map(self.embed(tokens))
 
     @property
     def head(self) -> Float[Tensor, "D V"]:

@@ -10,11 +10,12 @@ import torch
 from einops import einsum
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn.functional import embedding
 
 from recallscope.models.base import RecallLayer, RecallModel
 from recallscope.models.draws import draw_uniform
 from recallscope.models.trace import LayerTrace
-from recallscope.ops import at_positions, causal_conv, hidden_states, linear_scan, read_at
+from recallscope.ops import Reading, causal_conv, hidden_states, linear_scan, table_scan
 from recallscope.specs import LinearSpec
 
 
@@ -37,7 +38,7 @@ class LinearLayer(RecallLayer):
 
     def trace(self, x: Float[Tensor, "batch L D"], *, states: bool = False) -> LayerTrace:
         """The printed algorithm, line by line."""
-        x_in = self.project_in(x)
+        x_in = einsum(x, self.P_in, "batch L D, D_in D -> batch L D_in")
         x_hat = causal_conv(x_in, self.W_conv)
         B = einsum(x_hat, self.S_B, "batch L D_in, N D_in -> batch L N")
         C = einsum(x_hat, self.S_C, "batch L D_in, N D_in -> batch L N")
@@ -46,26 +47,56 @@ class LinearLayer(RecallLayer):
         h = hidden_states(x_hat, B) if states else None
         return LayerTrace(x=x, x_hat=x_hat, B=B, C=C, y_hat=y_hat, y=y, h=h)
 
-    def project_in(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch D_in"]:
-        """x_in = P_in x."""
-        return einsum(x, self.P_in, "... D, D_in D -> ... D_in")
+    def project_in(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch C"]:
+        """What a token adds to key, value and query, tap by tap of the convolution: M_j x.
+
+        With R = (S_B; P_out; S_C), M_j = R diag(w_j) P_in. P_out goes before the scan: values have D entries, not D_in.
+        """
+        R = torch.cat((self.S_B, self.P_out, self.S_C))
+        M = (R * self.W_conv.T[:, None]) @ self.P_in  # D_conv 2N+D D
+        return x @ M.flatten(0, 1).T
+
+    def mix(self, x: Float[Tensor, "batch L D"]) -> Float[Tensor, "batch L D"]:
+        """`trace(x).y` from few large products and one scan."""
+        return self._scan(self.project_in(x).flatten(0, 1), None, None, len(x), x)
+
+    def mix_tokens(self, table: Float[Tensor, "V D"], tokens: Int[Tensor, "batch L"]) -> Float[Tensor, "batch L D"]:
+        """The same of tokens given by number: the products are over the vocabulary, if the batch has more tokens."""
+        x = embedding(tokens, table)
+        if len(table) >= tokens.numel():
+            return self.mix(x)
+        return self._scan(self.project_in(table), tokens, None, len(tokens), x)
 
     def read(
         self,
-        x_in: Float[Tensor, "batch L D_in"],
+        x_in: Float[Tensor, "batch L C"],
         x_q: Float[Tensor, "batch Q D"],
         positions: Int[Tensor, "batch Q"],
     ) -> Float[Tensor, "batch Q D"]:
-        """Keys everywhere, queries and all that follows at the positions."""
-        x_hat = causal_conv(x_in, self.W_conv)
-        B = einsum(x_hat, self.S_B, "batch L D_in, N D_in -> batch L N")
-        C_q = einsum(at_positions(x_hat, positions), self.S_C, "batch Q D_in, N D_in -> batch Q N")
-        return self._project_out(read_at(x_hat, B, C_q, positions), x_q)
+        """The scan runs through, and is read at the positions."""
+        return self._scan(x_in.flatten(0, 1), None, positions, len(x_in), x_q)
+
+    def read_tokens(
+        self, table: Float[Tensor, "V D"], tokens: Int[Tensor, "batch L"], positions: Int[Tensor, "batch Q"]
+    ) -> Float[Tensor, "batch Q D"]:
+        """The same of tokens given by number."""
+        if len(table) >= tokens.numel():
+            return super().read_tokens(table, tokens, positions)
+        x_q = embedding(tokens.gather(dim=1, index=positions), table)
+        return self._scan(self.project_in(table), tokens, positions, len(tokens), x_q)
 
     def draw_weights(self, generator: torch.Generator) -> None:
         """torch's default for a Linear or depthwise Conv1d of the same shape."""
         for weight in (self.P_in, self.W_conv, self.S_B, self.S_C, self.P_out):
             draw_uniform(weight, weight.shape[1], generator)
+
+    def _scan(
+        self, rows: Tensor, ids: Tensor | None, positions: Tensor | None, batch: int, x: Tensor
+    ) -> Float[Tensor, "batch T D"]:
+        """From rows of `project_in` to the output, x being the input where it is read."""
+        D_conv, N = self.W_conv.shape[1], self.S_B.shape[0]
+        y_out = table_scan(rows.unflatten(-1, (D_conv, -1)), Reading(ids, positions, batch, N)).squeeze(-2)
+        return x + y_out if self.residual else y_out
 
     def _project_out(self, y_hat: Tensor, x: Tensor) -> Tensor:
         y_out = einsum(y_hat, self.P_out, "batch T D_in, D D_in -> batch T D")

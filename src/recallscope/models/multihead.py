@@ -15,16 +15,16 @@ from recallscope.models.base import RecallLayer, RecallModel
 from recallscope.models.draws import draw_normal, draw_uniform
 from recallscope.models.trace import LayerTrace
 from recallscope.ops import (
+    Reading,
     aggregate,
-    at_positions,
     causal_conv,
     contract,
     deal,
     head_counts,
-    multi_head_read_at,
     multi_head_scan,
     multi_head_states,
     split,
+    table_scan,
 )
 from recallscope.specs import MultiHeadSpec
 
@@ -49,7 +49,7 @@ class MultiHeadLayer(RecallLayer):
         super().__init__()
         D, D_in, N, D_conv = spec.embed_dim, spec.inner_dim, spec.state_dim, spec.conv_width
         M, P = spec.num_heads, spec.head_dim
-        heads = head_counts(spec.head_pattern, M)
+        self.heads = heads = head_counts(spec.head_pattern, M)
         self.num_heads = M
         self.shares_values = spec.head_pattern in ("MQA", "MKA")
         self.P_in_x, self.P_in_B, self.P_in_C = (nn.Parameter(torch.zeros(D_in, D)) for _ in range(3))
@@ -62,7 +62,10 @@ class MultiHeadLayer(RecallLayer):
 
     def trace(self, x: Float[Tensor, "batch L D"], *, states: bool = False) -> LayerTrace:
         """The printed algorithm, line by line; the loop over heads is one batched scan."""
-        x_hat, keys_in, queries_in = self._convolve(self.project_in(x))
+        P_in = torch.cat([self.P_in_x, self.P_in_B, self.P_in_C])
+        W_conv = torch.cat([self.W_conv_x, self.W_conv_B, self.W_conv_C])
+        x_in = einsum(x, P_in, "batch L D, three_D_in D -> batch L three_D_in")
+        x_hat, keys_in, queries_in = causal_conv(x_in, W_conv).chunk(3, dim=-1)
         B = einsum(keys_in, self.S_B, "batch L D_in, M N D_in -> batch L M N")
         C = einsum(queries_in, self.S_C, "batch L D_in, M N D_in -> batch L M N")
         x_heads = self._head_values(x_hat)
@@ -72,23 +75,43 @@ class MultiHeadLayer(RecallLayer):
         h = multi_head_states(x_heads, B) if states else None
         return LayerTrace(x=x, x_hat=x_hat, B=B, C=C, y_hat=y_hat, y=y, x_heads=x_heads, y_heads=y_heads, h=h)
 
-    def project_in(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch three_D_in"]:
-        """P_in^x x, P_in^B x and P_in^C x, side by side."""
-        P_in = torch.cat([self.P_in_x, self.P_in_B, self.P_in_C])
-        return einsum(x, P_in, "... D, three_D_in D -> ... three_D_in")
+    def project_in(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch C"]:
+        """What a token adds to keys, values and queries of the heads, tap by tap of the convolution."""
+        keys, values, queries = (
+            W_conv.T[..., None] * P_in  # D_conv D_in D
+            for W_conv, P_in in (
+                (self.W_conv_B, self.P_in_B),
+                (self.W_conv_x, self.P_in_x),
+                (self.W_conv_C, self.P_in_C),
+            )
+        )
+        if self.shares_values:
+            to_heads = einsum(values.unflatten(1, (self.num_heads, -1)), self.W_x, "tap M P D, P M -> tap P D")
+        else:
+            to_heads = self.W_x.transpose(0, 1).flatten(0, 1) @ values  # D_conv M*P D
+        by_tap = torch.cat((self.S_B.flatten(0, 1) @ keys, to_heads, self.S_C.flatten(0, 1) @ queries), dim=1)
+        return x @ by_tap.flatten(0, 1).T
+
+    def mix(self, x: Float[Tensor, "batch L D"]) -> Float[Tensor, "batch L D"]:
+        """`trace(x).y` from few large products and one scan."""
+        return self._scan(self.project_in(x).flatten(0, 1), None, None, len(x))
 
     def read(
         self,
-        x_in: Float[Tensor, "batch L three_D_in"],
+        x_in: Float[Tensor, "batch L C"],
         x_q: Float[Tensor, "batch Q D"],
         positions: Int[Tensor, "batch Q"],
     ) -> Float[Tensor, "batch Q D"]:
-        """Values and keys everywhere, queries and all that follows at the positions."""
-        x_hat, keys_in, queries_in = self._convolve(x_in)
-        B = einsum(keys_in, self.S_B, "batch L D_in, M N D_in -> batch L M N")
-        C_q = einsum(at_positions(queries_in, positions), self.S_C, "batch Q D_in, M N D_in -> batch Q M N")
-        y_heads = multi_head_read_at(self._head_values(x_hat), B, C_q, positions)
-        return einsum(aggregate(y_heads, self.W_y), self.P_out, "batch Q D_in, D D_in -> batch Q D")
+        """The scan of every head runs through, and is read at the positions."""
+        return self._scan(x_in.flatten(0, 1), None, positions, len(x_in))
+
+    def read_tokens(
+        self, table: Float[Tensor, "V D"], tokens: Int[Tensor, "batch L"], positions: Int[Tensor, "batch Q"]
+    ) -> Float[Tensor, "batch Q D"]:
+        """The same of tokens given by number: the products are over the vocabulary, if the batch has more tokens."""
+        if len(table) >= tokens.numel():
+            return super().read_tokens(table, tokens, positions)
+        return self._scan(self.project_in(table), tokens, positions, len(tokens))
 
     def draw_weights(self, generator: torch.Generator) -> None:
         """W_x, W_y ~ N(0, 1) as published; the rest torch's default for a Linear or depthwise Conv1d."""
@@ -99,10 +122,15 @@ class MultiHeadLayer(RecallLayer):
         for weight in (self.W_x, self.W_y):
             draw_normal(weight, 1.0, generator)
 
-    def _convolve(self, x_in: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        W_conv = torch.cat([self.W_conv_x, self.W_conv_B, self.W_conv_C])
-        x_hat, keys_in, queries_in = causal_conv(x_in, W_conv).chunk(3, dim=-1)
-        return x_hat, keys_in, queries_in
+    def _scan(
+        self, rows: Tensor, ids: Tensor | None, positions: Tensor | None, batch: int
+    ) -> Float[Tensor, "batch T D"]:
+        """From rows of `project_in` to the output; W_y and P_out are one map."""
+        D_conv, N = self.W_conv_x.shape[1], self.S_B.shape[1]
+        reading = Reading(ids, positions, batch, N, self.heads)
+        y_heads = table_scan(rows.unflatten(-1, (D_conv, -1)), reading)
+        out = einsum(self.P_out, self.W_y, "D D_in, D_in P M -> D M P")
+        return y_heads.flatten(-2) @ out.flatten(1).T
 
     def _head_values(self, x_hat: Tensor) -> Tensor:
         if self.shares_values:

@@ -36,9 +36,11 @@ from recallscope.ops.selective_scan import (
 from recallscope.ops.selective_scan_compiled import selective_scan_compiled
 from recallscope.ops.selective_scan_torch import selective_scan_torch
 from recallscope.ops.ssd import ssd_loop, ssd_scan, ssd_states_loop
+from recallscope.ops.table_scan import Reading, table_scan, table_scan_compiled, table_scan_torch
 
 __all__ = [
     "HeadCounts",
+    "Reading",
     "ScanForm",
     "aggregate",
     "at_positions",
@@ -71,4 +73,7 @@ __all__ = [
     "ssd_scan",
     "ssd_states_loop",
     "stacking_weight",
+    "table_scan",
+    "table_scan_compiled",
+    "table_scan_torch",
 ]

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from recallscope.models import FullMamba, LinearMamba, RecallModel, build_model
+from recallscope.ops.compiled import fits, library
 from recallscope.ops.query_loss import query_loss
+from recallscope.ops.table_recall import LONGEST
 from recallscope.records import Evaluation, RunRecord
 from recallscope.specs import RunSpec
 from recallscope.tasks import Batch, draw_batch
@@ -24,6 +26,7 @@ from recallscope.train.schedule import learning_rate
 from recallscope.train.streams import stream
 
 PROGRESS_EVERY = 0.1  # seconds between two calls of the progress function
+TOKENS_AT_ONCE = 2**14  # of a batch on its way through a deep model: temporaries stay in the cache
 
 
 @dataclass(frozen=True)
@@ -132,14 +135,29 @@ def train_run(
 
 
 def add_gradients(model: RecallModel, batch: Batch, label_smoothing: float) -> Tensor:
-    """The loss of a batch; its gradients are added to the parameters'. One layer, linear or full, has its own way."""
-    if can_step(model):
+    """The loss of a batch; its gradients are added to the parameters'.
+
+    One layer, linear or full, has its own way; other models go through autograd, a part of the batch at a time.
+    """
+    if can_step(model) and not _better_scanned(model, batch):
         assert isinstance(model, LinearMamba)
         return linear_step(model, batch, label_smoothing)
     if can_full_step(model):
         assert isinstance(model, FullMamba)
         return full_step(model, batch, label_smoothing)
-    y = model.hidden_at(batch.tokens, batch.query_positions)
-    loss = query_loss(y.flatten(0, 1), model.head, batch.answers.flatten(), label_smoothing)
-    loss.backward()
-    return loss.detach()
+    loss = torch.zeros((), device=batch.tokens.device)
+    rows = max(1, TOKENS_AT_ONCE // batch.tokens.shape[1])
+    for tokens, positions, answers in zip(
+        *(part.split(rows) for part in (batch.tokens, batch.query_positions, batch.answers)), strict=True
+    ):
+        y = model.hidden_at(tokens, positions)
+        part = query_loss(y.flatten(0, 1), model.head, answers.flatten(), label_smoothing)
+        part = part * (len(tokens) / len(batch.tokens))  # every sequence has as many queries
+        part.backward()
+        loss = loss + part.detach()
+    return loss
+
+
+def _better_scanned(model: RecallModel, batch: Batch) -> bool:
+    """Long sequences: one scan by our C kernel is faster than the matrix products of the step by hand."""
+    return batch.tokens.shape[1] > LONGEST and fits(model.E) and library() is not None

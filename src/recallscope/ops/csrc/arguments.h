@@ -40,3 +40,14 @@ typedef struct {
     void *logits;                 /* rows columns: becomes the gradient by the logits, but for the e/V that all share */
     void *right, *highest, *mass; /* rows: logit of the answer, largest logit, sum of exp(logit - largest) */
 } softmax_arguments;
+
+typedef struct {
+    int64_t batch, length, asked, width, rows, state, value, heads, B_heads, x_heads, C_heads, threads;
+    int64_t list_from;        /* for the kernel's own use */
+    const int64_t *ids;       /* batch L, optional: which row a token is; without it rows are tokens in order */
+    const int64_t *positions; /* batch Q, optional: without it Q = L and every token is asked */
+    const void *table;        /* rows width R: what a token adds, by tap, to keys, values and queries of the heads */
+    void *y;                  /* batch Q heads P */
+    const void *y_grad;       /* as y */
+    void *table_grad;         /* as table, added to; NULL on the way forward */
+} table_scan_arguments;

@@ -1,0 +1,74 @@
+"""Is the noise coefficient a of one kind of model a fraction of another's? Both fitted on the same cells.
+
+Paper: Fig. 4 (`fig:scaling-laws-1d-dims`), where a of the full model is said to be half of the linear one's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
+from scipy.special import ndtr
+
+from recallscope.analysis.accuracy_grid import Row, group_cells
+from recallscope.analysis.collapse import FEWEST_CELLS, inverse_sigma
+from recallscope.analysis.predicted import Dimensions, dimensions
+from recallscope.theory.extremes import typical_max
+
+_CELL = ("task", "vocab_size", "num_facts", "length", "embed_dim", "state_dim")
+Ends = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """a of the first over a of the second: each with its own b, and with one b for both; 95 % intervals."""
+
+    value: float
+    interval: Ends
+    shared_b: float
+    shared_b_interval: Ends
+    cells: int
+
+
+def coefficient_ratio(
+    first: Sequence[Row], second: Sequence[Row], generator: np.random.Generator, *, bootstrap: int = 400
+) -> Ratio:
+    """Fit Phi(x - b) to both kinds on the cells they share, best of seeds; resample cells together, seeds apart."""
+    ours, theirs = group_cells(first, _CELL), group_cells(second, _CELL)
+    shared = [cell for cell in ours if cell in theirs]
+    if len(shared) < FEWEST_CELLS:
+        raise ValueError(f"{len(shared)} cells in common: at least {FEWEST_CELLS} are needed.")
+    letters = dimensions([ours[cell][0] for cell in shared])
+    accuracies = [
+        [np.array([row["test_accuracy"] for row in group[cell]], float) for cell in shared] for group in (ours, theirs)
+    ]
+    best = [np.array([seeds.max() for seeds in kind]) for kind in accuracies]
+    value, one_b = _ratios(letters, best)
+    draws = []
+    for _ in range(bootstrap):
+        chosen = generator.integers(len(shared), size=len(shared))
+        again = [
+            np.array([generator.choice(kind[index], len(kind[index])).max() for index in chosen]) for kind in accuracies
+        ]
+        draws.append(_ratios(Dimensions(*(array[chosen] for array in letters)), again))
+    low, high = np.quantile(np.array(draws), (0.025, 0.975), axis=0)
+    return Ratio(value, (float(low[0]), float(high[0])), one_b, (float(low[1]), float(high[1])), len(shared))
+
+
+def _ratios(letters: Dimensions, accuracies: Sequence[NDArray[np.float64]]) -> tuple[float, float]:
+    """Ratio of the a's with a b each, and with one b."""
+    b = float(typical_max(letters.V[0]))
+
+    def miss(log_a: float, level: float, measured: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray(ndtr(inverse_sigma(letters, float(np.exp(np.clip(log_a, -7, 5)))) - level)) - measured
+
+    apart = [least_squares(lambda v, y=y: miss(v[0], v[1], y), (0.0, b), method="lm").x[0] for y in accuracies]
+    first, second = accuracies
+    together = least_squares(
+        lambda v: np.concatenate((miss(v[0], v[2], first), miss(v[1], v[2], second))), (0.0, 0.0, b), method="lm"
+    ).x
+    clip = lambda difference: float(np.exp(np.clip(difference, -12, 12)))  # noqa: E731
+    return clip(apart[0] - apart[1]), clip(together[0] - together[1])

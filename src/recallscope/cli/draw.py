@@ -1,0 +1,105 @@
+"""`recallscope draw`: the figures of the paper, from a store of runs."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from recallscope.cli.flags import OptionalPath, print_json
+from recallscope.sweeps.paper_grids import Scale
+
+if TYPE_CHECKING:
+    from recallscope.analysis.paper_runs import PaperRuns
+    from recallscope.figures.paper_figures import PaperFigure
+
+    Figures = list[PaperFigure]
+
+# written out here, as the flag --list hides the word inside the class
+Answers = list[dict[str, Any]]
+Paths = list[str]
+STORES = (Path("results/paper"), Path("runs/paper"))
+
+
+@dataclass(kw_only=True)
+class Draw:
+    """recallscope draw fig-2 --out figures
+
+    Draw figures of the paper from the runs of a store, as PNG and SVG. Which there are:
+
+    recallscope draw --list
+    """
+
+    names: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="NAME")] = ()
+    """A figure (fig-1), an experiment (dn-grid: all its figures), or all."""
+    store: OptionalPath = None
+    """Folder of the runs; results/paper if it is there, else runs/paper."""
+    scale: Scale = "small"
+    """At which scale the runs were made."""
+    out: Path = Path("figures")
+    """Folder for the pictures."""
+    list: bool = False
+    """Say which figures there are, and draw none."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def run(self) -> int:
+        """List, or draw what can be drawn and say what cannot."""
+        from recallscope.figures.paper_figures import FIGURES, find_figures
+        from recallscope.figures.sources import NoRunsError
+
+        if self.list:
+            self._print_list([*FIGURES.values()])
+            return 0
+        if not self.names:
+            raise ValueError("which figure? Give a name, such as fig-1, or all; recallscope draw --list has them.")
+        chosen = {figure.name: figure for name in self.names for figure in find_figures(name)}
+        asked_for = {name for name in self.names if name in FIGURES}
+        runs = self._runs() if any(figure.experiment for figure in chosen.values()) else None
+        drawn: Answers = []
+        skipped: Answers = []
+        for figure in chosen.values():
+            try:
+                drawn.append({"name": figure.name, "title": figure.title, "files": self._draw(figure, runs)})
+            except NoRunsError as error:
+                if figure.name in asked_for or len(chosen) == len(skipped) + 1:
+                    raise
+                skipped.append({"name": figure.name, "why": str(error)})
+        self._print(drawn, skipped)
+        return 0
+
+    def _runs(self) -> PaperRuns:
+        from recallscope.analysis.paper_runs import PaperRuns
+        from recallscope.store import RunStore
+
+        folder = self.store or next((path for path in STORES if path.exists()), None)
+        if folder is None:
+            raise ValueError(
+                f"no store of runs: neither {STORES[0]} nor {STORES[1]} is here. Give --store, or make one: "
+                f"recallscope reproduce all --scale {self.scale} --store {STORES[1]}"
+            )
+        return PaperRuns(RunStore(folder), self.scale)
+
+    def _draw(self, figure: PaperFigure, runs: PaperRuns | None) -> Paths:
+        from recallscope.figures.style import save_figure
+
+        return [str(path) for path in save_figure(figure.draw(runs), self.out / figure.name)]
+
+    def _print(self, drawn: Answers, skipped: Answers) -> None:
+        if self.json:
+            print_json({"scale": self.scale, "figures": drawn, "skipped": skipped})
+            return
+        for answer in drawn:
+            print(f"{answer['name']:7} {answer['title']}: {', '.join(answer['files'])}")
+        for answer in skipped:
+            print(f"{answer['name']} is left out: {answer['why']}", file=sys.stderr)
+
+    def _print_list(self, figures: Figures) -> None:
+        if self.json:
+            print_json({"figures": [{"name": f.name, "title": f.title, "experiment": f.experiment} for f in figures]})
+            return
+        for figure in figures:
+            print(f"{figure.name:7} {figure.experiment or '-':14} {figure.title}")

@@ -1,0 +1,260 @@
+"""`recallscope reproduce`: run an experiment of the paper, draw its figures, say what came out."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from recallscope.cli.flags import OptionalInt, print_json
+
+if TYPE_CHECKING:
+    from recallscope.analysis.findings import Finding
+    from recallscope.analysis.paper_runs import PaperRuns
+    from recallscope.store import RunStore
+    from recallscope.sweeps.paper_grids import PaperExperiment, Part
+
+
+@dataclass(kw_only=True)
+class Reproduce:
+    """recallscope reproduce dn-grid --scale quick
+
+    Run what the store lacks of an experiment of the paper, draw its figures and compare with what the paper says.
+    Stop it at any time: the same command goes on where it was. All experiments, what they show and what they cost:
+
+    recallscope reproduce --list
+    """
+
+    name: Annotated[str, tyro.conf.Positional] = "all"
+    """Experiment (see --list), or all of them."""
+    scale: Literal["quick", "small", "paper"] = "small"
+    """quick: seconds to two minutes each; small: an evening of two cores for all; paper: the paper's own axes."""
+    store: Path = Path("runs/paper")
+    """Folder of the runs; results/paper of the repository holds the small scale, done."""
+    out: Path | None = None
+    """Folder of the figures; STORE/figures unless given."""
+    workers: OptionalInt = None
+    """Runs at once; one per core unless given."""
+    show: Annotated[bool, tyro.conf.arg(name="list")] = False
+    """Only list the experiments: figures, runs and cost per scale, and what the store holds."""
+    dry_run: bool = False
+    """Only say how many runs are missing."""
+    json: bool = False
+    """Print one JSON object on stdout; progress goes to stderr."""
+
+    def run(self) -> int:
+        """List, or run part by part, then draw and compare."""
+        from recallscope.sweeps.paper_grids import EXPERIMENTS, find_experiment
+
+        chosen = [*EXPERIMENTS.values()] if self.name == "all" else [find_experiment(self.name)]
+        if self.show:
+            return self._list(chosen)
+        if self.dry_run:
+            return self._say_plan(chosen)
+        from recallscope.store import RunStore
+
+        store = RunStore(self.store, create=True)
+        for experiment in chosen:
+            code = self._run(experiment, store)
+            if code:
+                return code
+        return self._report(chosen, store)
+
+    def _run(self, experiment: PaperExperiment, store: RunStore) -> int:
+        """Everything an experiment lacks: trainings, circuits, looks inside. Not 0 if stopped or failed."""
+        from recallscope.analysis.paper_runs import PaperRuns, look_inside, measure_designed
+
+        for keep_weights in (False, True):
+            parts = [part for part in experiment.parts[self.scale] if part.keep_weights == keep_weights]
+            code = self._sweep(experiment, parts, store, keep_weights)
+            if code:
+                return code
+        for part in experiment.designed[self.scale]:
+            self._say(f"{experiment.name}: measuring {part.label}")
+            measure_designed(store, part, self.scale)
+        if experiment.name == "mechanism":
+            for record in PaperRuns(store, self.scale).records("mechanism"):
+                look_inside(store, record)
+        return 0
+
+    def _sweep(self, experiment: PaperExperiment, parts: list[Part], store: RunStore, keep_weights: bool) -> int:
+        from recallscope.sweeps import Driver, LocalEngine, PlainView, local_slots, make_plan
+
+        cells = {cell.run: cell for part in parts for cell in part.grid.cells()}
+        plan = make_plan(cells.values(), store, weights=keep_weights)
+        if not plan.missing and not plan.failed:
+            return 0
+        self._say(f"{experiment.name}, {self.scale}: {len(plan.done)} of {plan.total} runs are there")
+        view: Any = PlainView(sys.stderr)
+        if sys.stdout.isatty() and not self.json:
+            from rich.console import Console
+
+            from recallscope.sweeps.live import LiveView
+
+            view = LiveView(list(cells.values()), Console(), f"{experiment.name}: {len(cells)} runs in {self.store}")
+        outcome = Driver(
+            store=store,
+            engine=LocalEngine(store, local_slots(self.workers)),
+            plan=plan,
+            view=view,
+            weights=keep_weights,
+        ).run()
+        if outcome.interrupted:
+            self._say(
+                f"stopped, nothing is lost. Go on with: recallscope reproduce {self.name} --scale {self.scale} "
+                f"--store {self.store}"
+            )
+            return 130
+        if outcome.failed:
+            self._say(f"{outcome.failed} runs failed; recallscope store list {self.store} --where status=failed")
+            return 1
+        return 0
+
+    def _report(self, chosen: list[PaperExperiment], store: RunStore) -> int:
+        from recallscope.analysis.findings import findings_of
+        from recallscope.analysis.paper_runs import PaperRuns
+
+        runs = PaperRuns(store, self.scale)
+        found = {experiment.name: findings_of(runs, experiment) for experiment in chosen}
+        figures = [path for experiment in chosen for path in self._draw(experiment, runs)]
+        if self.json:
+            rows = {name: [asdict(finding) for finding in findings] for name, findings in found.items()}
+            print_json({"scale": self.scale, "findings": rows, "figures": [str(path) for path in figures]})
+            return 0
+        from recallscope.cli.grid_tables import print_grids
+
+        if any(experiment.name == "dn-grid" for experiment in chosen):
+            print_grids(runs)
+        for name, findings in found.items():
+            _print_findings(name, findings)
+        for path in figures:
+            print(path)
+        return 0
+
+    def _draw(self, experiment: PaperExperiment, runs: PaperRuns) -> list[Path]:
+        """The experiment's figures that can be drawn; without matplotlib, none."""
+        import importlib.util
+
+        if importlib.util.find_spec("matplotlib") is None:
+            self._say("matplotlib is not installed, so nothing is drawn: pip install 'recallscope[figures]'")
+            return []
+        from recallscope.figures.paper_figures import find_figures
+        from recallscope.figures.sources import NoRunsError
+        from recallscope.figures.style import save_figure
+
+        out, paths = self.out or self.store / "figures", []
+        for figure in find_figures(experiment.name):
+            try:
+                paths += save_figure(figure.draw(runs), out / figure.name)
+            except NoRunsError as error:
+                self._say(str(error))
+        return paths
+
+    def _say_plan(self, chosen: list[PaperExperiment]) -> int:
+        facts = [{"name": row["name"], **row["scales"][self.scale]} for row in self._rows(chosen)]
+        if self.json:
+            print_json({"scale": self.scale, "experiments": facts})
+            return 0
+        for fact in facts:
+            print(f"{fact['name']:14} {fact['done']:5} of {fact['runs']:5} runs done")
+        return 0
+
+    def _list(self, chosen: list[PaperExperiment]) -> int:
+        rows = self._rows(chosen)
+        if self.json:
+            print_json({"store": str(self.store), "experiments": rows, "without_runs": _without_runs()})
+            return 0
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        for title in ("experiment", "shows", "quick", "small", "paper", "small, done"):
+            table.add_column(title, no_wrap=title == "experiment")
+        for row in rows:
+            scales = row["scales"]
+            table.add_row(
+                row["name"],
+                ", ".join(row["shows"]),
+                *(f"{at['runs']}: {_time(at['core_seconds'], at['measured'])}" for at in scales.values()),
+                f"{scales['small']['done']} of {scales['small']['runs']}",
+            )
+        for row in _without_runs() if self.name == "all" else ():
+            table.add_row(row["name"], ", ".join(row["shows"]), "-", "-", "-", row["command"])
+        console = Console()
+        console.print(table, highlight=False)
+        console.print(
+            f"\nRuns: time of one core, ~ if extrapolated from measured runs. Done: in {self.store}. results/paper of "
+            "the repository holds the small scale.",
+            highlight=False,
+        )
+        return 0
+
+    def _rows(self, chosen: list[PaperExperiment]) -> list[dict[str, Any]]:
+        from recallscope.paper import claim
+        from recallscope.store import RunStore
+        from recallscope.sweeps.measured_costs import measured_cost
+        from recallscope.sweeps.paper_grids import SCALES
+
+        there = set(RunStore(self.store).finished_names()) if (self.store / "store.json").exists() else set()
+        rows = []
+        for experiment in chosen:
+            scales: dict[str, Any] = {}
+            for scale in SCALES:
+                names = {cell.run for part in experiment.parts[scale] for cell in part.grid.cells()}
+                cost = measured_cost(experiment.name, scale)
+                scales[scale] = {
+                    "runs": len(names),
+                    "done": len(names & there),
+                    "core_seconds": cost.core_seconds,
+                    "measured": cost.measured,
+                    "cuts": [part.cut for part in experiment.parts[scale] if part.cut],
+                }
+            status = "done" if scales["small"]["done"] == scales["small"]["runs"] else "to do"
+            shows = [claim(key).number for key in experiment.claims]
+            rows.append(
+                {"name": experiment.name, "says": experiment.says, "shows": shows, "status": status, "scales": scales}
+            )
+        return rows
+
+    def _say(self, text: str) -> None:
+        print(f"recallscope: {text}", file=sys.stderr)
+
+
+def _without_runs() -> list[dict[str, Any]]:
+    """Figures and tables of the paper that no run stands behind, and the command that shows them."""
+    from recallscope.paper import CLAIMS
+    from recallscope.sweeps.paper_grids import EXPERIMENTS
+
+    run = {key for experiment in EXPERIMENTS.values() for key in experiment.claims}
+    rest = [row for row in CLAIMS if row.kind in ("figure", "table") and row.key not in run]
+    figures = [row.number for row in rest if row.kind == "figure"]
+    tables = [row.number for row in rest if row.kind == "table"]
+    return [
+        {"name": "circuit", "shows": figures, "command": "recallscope draw fig-2"},
+        {"name": "tables", "shows": tables, "command": "recallscope claims"},
+    ]
+
+
+def _print_findings(name: str, findings: list[Finding]) -> None:
+    from rich.console import Console
+
+    console = Console()
+    console.print(f"\n[bold]{name}[/bold]", highlight=False)
+    for finding in findings:
+        console.print(
+            f"  {finding.question}\n    paper: {finding.paper}\n    here:  {finding.ours}\n    -> {finding.verdict}",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
+
+
+def _time(seconds: float, measured: bool) -> str:
+    about = "" if measured else "~"
+    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= size:
+            return f"{about}{seconds / size:.1f} {unit}"
+    return f"{about}{seconds:.0f} s"

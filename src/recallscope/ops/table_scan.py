@@ -1,0 +1,138 @@
+"""From rows of a table to what is read after every token, or where asked, by one head or several.
+
+In a linear layer all that stands before the scan acts on each token alone, so a token is known by one row: what it
+adds, by tap of the convolution, to keys B, values u and queries C. What is read at t is Σ_{τ <= t} u_τ (B_τ · C_t),
+head by head. `table_recall.py` has the same sum for one layer's step by hand; here it may stand anywhere in a stack,
+and autograd goes through it.
+
+Two forms with the same arguments: tensor operations (any device; masked attention, in chunks if long), and our C
+kernel, which carries the state from token to token. It needs neither an L x L matrix nor the gathered rows.
+"""
+
+import ctypes
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import embedding, pad
+
+from recallscope.ops.compiled import address, call, fits, library, threads_for
+from recallscope.ops.head_patterns import HeadCounts, multi_head_read_at, multi_head_scan
+from recallscope.ops.positions import at_positions
+
+SIZES = (
+    "batch", "length", "asked", "width", "rows", "state", "value", "heads", "B_heads", "x_heads", "C_heads", "threads",
+    "list_from",
+)  # fmt: skip
+POINTERS = ("ids", "positions", "table", "y", "y_grad", "table_grad")
+ONE_HEAD = HeadCounts(x=1, B=1, C=1)
+
+
+class TableScanArguments(ctypes.Structure):
+    """`table_scan_arguments` of csrc/arguments.h."""
+
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in SIZES),
+        *((name, ctypes.c_void_p) for name in POINTERS),
+    ]
+
+
+class Reading(NamedTuple):
+    """Which row each token has, where it is asked (everywhere, if None), and how the columns of a row are divided:
+    keys (heads.B N), values (heads.x P), queries (heads.C N)."""
+
+    ids: Int[Tensor, "batch L"] | None  # None: the rows are the tokens, sequence after sequence
+    positions: Int[Tensor, "batch Q"] | None
+    batch: int
+    state_dim: int
+    heads: HeadCounts = ONE_HEAD
+
+
+def table_scan(table: Float[Tensor, "rows D_conv R"], reading: Reading) -> Float[Tensor, "batch Q M P"]:
+    """What every head reads, by whichever form there is.
+
+    Paper: Eq. 4 (`eq:simple-ssm`) after the convolution of Alg. 1 (`alg:mamba`); heads as in Alg. 4 (`alg:mamba-2`).
+    """
+    return table_scan_compiled(table, reading) if _use_kernel(table) else table_scan_torch(table, reading)
+
+
+def table_scan_torch(table: Float[Tensor, "rows D_conv R"], reading: Reading) -> Float[Tensor, "batch Q M P"]:
+    """In tensor operations: gathered rows, shifted by tap and added up, then masked attention.
+
+    Paper: Eq. 4 (`eq:simple-ssm`).
+    """
+    (_, D_conv, R), N, heads, positions = table.shape, reading.state_dim, reading.heads, reading.positions
+    flat = table.flatten(1)
+    taps = flat.unflatten(0, (reading.batch, -1)) if reading.ids is None else embedding(reading.ids, flat)
+    by_tap, L = taps.unflatten(-1, (D_conv, R)), taps.shape[1]
+    hashed = by_tap[:, :, -1]
+    for ago in range(1, min(D_conv, L)):
+        hashed = hashed + pad(by_tap[:, : L - ago, -1 - ago], (0, 0, ago, 0))
+    values = R - (heads.B + heads.C) * N
+    B, u, C = hashed.split((heads.B * N, values, heads.C * N), dim=-1)
+    B, u = B.unflatten(-1, (heads.B, N)), u.unflatten(-1, (heads.x, -1))
+    if positions is None:
+        return multi_head_scan(u, B, C.unflatten(-1, (heads.C, N)))
+    return multi_head_read_at(u, B, at_positions(C, positions).unflatten(-1, (heads.C, N)), positions)
+
+
+def table_scan_compiled(table: Float[Tensor, "rows D_conv R"], reading: Reading) -> Float[Tensor, "batch Q M P"]:
+    """By our C kernel.   Paper: Eq. 4 (`eq:simple-ssm`).   Holds for: first derivatives, float32 and float64, CPU."""
+    y: Tensor = _TableScan.apply(table, reading)
+    return y
+
+
+def _use_kernel(table: Tensor) -> bool:
+    return fits(table) and library() is not None
+
+
+def _forward(table: Tensor, reading: Reading) -> Tensor:
+    arguments, _alive = _arguments(table, reading)
+    y = table.new_empty(arguments.batch, arguments.asked, arguments.heads, arguments.value)
+    arguments.y = address(y)
+    if y.numel():
+        call("table_scan", arguments, y.dtype)
+    return y
+
+
+def _backward(table: Tensor, reading: Reading, y_grad: Tensor) -> Tensor:
+    table_grad, y_grad = torch.zeros_like(table, memory_format=torch.contiguous_format), y_grad.contiguous()
+    arguments, _alive = _arguments(table, reading)
+    arguments.y_grad, arguments.table_grad = address(y_grad), address(table_grad)
+    if y_grad.numel():  # where nothing is asked, nothing is learned
+        call("table_scan", arguments, y_grad.dtype)
+    return table_grad
+
+
+def _arguments(table: Tensor, reading: Reading) -> tuple[TableScanArguments, list[Tensor]]:
+    """Sizes and addresses, and the tensors that must outlive the call."""
+    (rows, D_conv, R), N, heads, batch = table.shape, reading.state_dim, reading.heads, reading.batch
+    L = rows // batch if reading.ids is None else reading.ids.shape[1]
+    Q = L if reading.positions is None else reading.positions.shape[1]
+    P = (R - (heads.B + heads.C) * N) // heads.x
+    arguments = TableScanArguments(
+        batch, L, Q, D_conv, rows, N, P, max(heads), heads.B, heads.x, heads.C, threads_for(batch * L * R * N)
+    )
+    alive = []
+    for name, tensor in (("ids", reading.ids), ("positions", reading.positions), ("table", table)):
+        if tensor is not None:
+            alive.append(tensor.contiguous())
+            setattr(arguments, name, address(alive[-1]))
+    return arguments, alive
+
+
+class _TableScan(Function):
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, reading: Reading) -> Tensor:
+        ctx.save_for_backward(table)
+        ctx.reading = reading
+        return _forward(table, reading)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (table,) = ctx.saved_tensors
+        return _backward(table, ctx.reading, grads[0]), None

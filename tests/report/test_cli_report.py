@@ -1,0 +1,139 @@
+"""`recallscope report` as a user meets it."""
+
+import json
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from recallscope.cli import report as verb
+from recallscope.cli.main import main
+from recallscope.records import RunRecord
+from recallscope.store import RunStore
+from recallscope.sweeps.paper_grids import EXPERIMENTS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def run(capsys):
+    def call(*arguments):
+        try:
+            code = main([str(a) for a in arguments])
+        except SystemExit as stop:  # the parser's own way out
+            code = stop.code
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+def made_up(cell):
+    return RunRecord(
+        run=cell.run, spec=cell.spec, test_accuracy=0.5, val_accuracy=0.5, test_queries=100, best_step=1, steps=1,
+        seconds=90.0, environment={"threads": "2", "torch": "0.0"},
+    )  # fmt: skip
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A folder with results/paper in it, which holds the quick grid; accuracies are made up."""
+    monkeypatch.chdir(tmp_path)
+    store = RunStore(tmp_path / "results" / "paper", create=True)
+    for cell in EXPERIMENTS["dn-grid"].parts["quick"][0].grid.cells():
+        store.put(made_up(cell))
+    return tmp_path
+
+
+@pytest.fixture
+def made(monkeypatch, findings, laws, report):
+    """Findings, laws and figures that cost nothing."""
+    monkeypatch.setattr("recallscope.analysis.findings.all_findings", lambda runs: findings)
+    monkeypatch.setattr("recallscope.analysis.law_table.law_table", lambda runs: laws, raising=False)
+    pictures = verb.Pictures(report.figures, report.captions, report.homes, report.not_drawn)
+    monkeypatch.setattr(verb, "draw_all", lambda runs: pictures)
+
+
+def refused(result, *words):
+    code, out, err = result
+    assert code == 2, (code, out, err)
+    assert out == ""
+    assert "Traceback" not in err
+    for word in words:
+        assert word in err, err
+
+
+@pytest.mark.usefixtures("made")
+def test_every_example_in_the_help_runs(run, home):
+    _, out, _ = run("report", "--help")
+    lines = [line.strip() for line in out.splitlines()]
+    examples = [line for line in lines if line.startswith("recallscope report ") and "[" not in line]
+    assert examples
+    for example in examples:
+        code, out, err = run(*shlex.split(example)[1:], "--scale", "quick")
+        assert code == 0, err
+        assert "Of 5 questions" in out
+    assert (home / "report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+@pytest.mark.usefixtures("made")
+def test_markdown_brings_its_figures(run, home):
+    code, _, err = run("report", "results/paper", "--scale", "quick", "--markdown", "docs/REPRODUCTION.md")
+    assert (code, err) == (0, "")
+    text = (home / "docs" / "REPRODUCTION.md").read_text(encoding="utf-8")
+    assert "](figures/fig-7.png)" in text
+    assert sorted(p.name for p in (home / "docs" / "figures").iterdir()) == [
+        "fig-7.png",
+        "heads-figure.svg",
+        "homeless.svg",
+        "nobody's.png",
+    ]
+    cells = len({cell.run for cell in EXPERIMENTS["dn-grid"].parts["quick"][0].grid.cells()})
+    assert f"{cells} of the " in text
+    assert f"{cells * 3} minutes of core time" in text  # 90 s on two threads each
+
+
+@pytest.mark.usefixtures("made", "home")
+def test_json_alone_on_stdout(run):
+    code, out, err = run("report", "results/paper", "--scale", "quick", "--json")
+    assert (code, err) == (0, "")
+    answer = json.loads(out)
+    assert answer["verdicts"] == {"holds": 2, "holds approximately": 1, "does not hold": 1, "not tested": 1}
+    assert [row["experiment"] for row in answer["findings"]] == ["dn-grid"] * 3 + ["layers", "heads"]
+    assert answer["law_table"]["best"] == {"linear | MQAR": ["trained-sharing"], "designed": ["unified"]}
+    assert len(answer["law_table"]["entries"]) == 5
+
+
+@pytest.mark.usefixtures("made", "home")
+def test_without_a_file_the_findings_are_printed(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    code, out, _ = run("report", "results/paper", "--scale", "quick")
+    assert code == 0
+    assert "Theory against trained" in out
+    assert "[0.00, 0.02]" in out
+
+
+@pytest.mark.usefixtures("made")
+def test_mistakes_are_answered(run, home):
+    refused(run("report", "nowhere", "--out", "a.html"), "nowhere")
+    tiny = EXPERIMENTS["layers"].parts["quick"][0].grid.cells()[0]  # at no other scale
+    RunStore(home / "tiny", create=True).put(made_up(tiny))
+    refused(run("report", "tiny", "--out", "a.html"), "at scale small", "1 of --scale quick", "recallscope reproduce")
+    refused(run("report", "results/paper", "--scale", "quick", "--out", "results"), "results is a folder")
+    (home / "file").write_text("")
+    refused(run("report", "results/paper", "--scale", "quick", "--out", "file/report.html"), "file")
+    refused(run("report", "results/paper", "--scale", "quick", "--markdown", "results"), "results is a folder")
+    assert not (home / "a.html").exists()
+
+
+@pytest.mark.slow
+def test_the_line_of_the_help_on_the_runs_of_the_repository(run, tmp_path, monkeypatch):
+    shutil.copytree(ROOT / "results" / "paper", tmp_path / "results" / "paper")
+    monkeypatch.chdir(tmp_path)
+    pages = []
+    for name in ("one.html", "two.html"):
+        code, _, err = run("report", "results/paper", "--out", name)
+        assert code == 0, err
+        pages.append(Path(name).read_bytes())
+    assert pages[0] == pages[1]
