@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONNOUSERSITE := 1
 
-.PHONY: help demo test test-slow lint format bench clean
+.PHONY: help demo test test-slow lint format bench reproduce report clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -22,8 +22,15 @@ $(VENV)/.ready-all: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[all]'
 	@touch $@ $(VENV)/.ready-demo
 
-demo: $(VENV)/.ready-demo  ## the main job, end to end
+demo: $(VENV)/.ready-demo  ## the paper's first figure in small: predicted, designed and really trained, side by side
 	@$(BIN)/python examples/demo.py
+
+reproduce: $(VENV)/.ready-demo  ## all experiments of the paper at the small scale: an evening of two cores; stops and resumes
+	$(BIN)/recallscope reproduce all --scale small --store runs/paper
+	$(BIN)/recallscope report runs/paper --out runs/paper/report.html
+
+report: $(VENV)/.ready-demo  ## figures and report from the committed records, no training
+	$(BIN)/recallscope report results/paper --out report.html --markdown docs/REPRODUCTION.md
 
 test: $(VENV)/.ready-all  ## the fast suite
 	$(BIN)/python -m pytest -n 2 -m "not slow"

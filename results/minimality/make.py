@@ -7,43 +7,22 @@ Reads the records of the store; writes README.md and bars.png, bars.svg beside t
 """
 
 from pathlib import Path
-from statistics import mean, pstdev
+from statistics import mean
 
-import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
 
-from recallscope.figures.style import BLACK, BLUE, COLUMN, figure_style, save_figure
-from recallscope.records import RunRecord, parse_record
-from recallscope.specs import FullSpec
+from recallscope.analysis.ladder import ladder, rung_of
+from recallscope.figures.curve_panels import draw_ladder
+from recallscope.figures.style import COLUMN, figure_style, save_figure
+from recallscope.records import parse_record
 
 HERE = Path(__file__).parent
-PUBLISHED = {"Base": 1.0, "A": 1.0, "B": 1.0, "C": 1.0, "D": 1.0, "E": 0.06}
-SAYS = {
-    "Base": "one layer, no norm, conv width 4",
-    "A": "Base with A-bar = I, no discretisation",
-    "B": "A without the gate",
-    "C": "B without SiLU after the convolution",
-    "D": "C with conv width 2",
-    "E": "C with conv width 1: no convolution",
-}
-
-
-def rung(record: RunRecord) -> str:
-    """Which step of the ladder a run is."""
-    model = record.spec.model
-    assert isinstance(model, FullSpec)
-    if model.transition == "selective":
-        return "Base"
-    if model.gate:
-        return "A"
-    if model.activation == "silu":
-        return "B"
-    return {4: "C", 2: "D", 1: "E"}[model.conv_width]
 
 
 def main() -> None:
     """Table and figure from whatever records are there."""
     records = [parse_record(path.read_bytes()) for path in sorted((HERE / "store").glob("**/record.json"))]
-    rungs = {name: sorted((r for r in records if rung(r) == name), key=lambda r: r.spec.seed) for name in SAYS}
+    rungs = ladder(records)
     lines = [
         "# Circuit minimality",
         "",
@@ -53,13 +32,11 @@ def main() -> None:
         "| rung | | published | mean | sd | seeds | steps | seconds a run |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for name, runs in rungs.items():
-        if not runs:
-            continue
-        accuracy = [r.test_accuracy for r in runs]
+    for rung in rungs:
+        runs = [record for record in records if rung_of(record) == rung.name]
         lines.append(
-            f"| {name} | {SAYS[name]} | {PUBLISHED[name]:.2f} | {mean(accuracy):.4f} | {pstdev(accuracy):.4f} | "
-            f"{', '.join(f'{a:.4f}' for a in accuracy)} | {mean(r.steps for r in runs):.0f} | {mean(r.seconds for r in runs):.0f} |"
+            f"| {rung.name} | {rung.says} | {rung.published:.2f} | {rung.mean:.4f} | {rung.spread:.4f} | "
+            f"{', '.join(f'{a:.4f}' for a in rung.accuracies)} | {mean(r.steps for r in runs):.0f} | {mean(r.seconds for r in runs):.0f} |"
         )
     lines += [
         "",
@@ -68,22 +45,10 @@ def main() -> None:
         "![bars](bars.png)",
     ]
     (HERE / "README.md").write_text("\n".join(lines) + "\n")
-    draw({name: [r.test_accuracy for r in runs] for name, runs in rungs.items() if runs})
-
-
-def draw(rungs: dict[str, list[float]]) -> None:
-    """Bars with every seed as a dot."""
     with figure_style():
-        figure, axes = plt.subplots(figsize=(COLUMN, 2.2), layout="constrained")
-        axes.bar(range(len(rungs)), [mean(a) for a in rungs.values()], color=BLUE, width=0.6)
-        for place, accuracy in enumerate(rungs.values()):
-            axes.plot([place] * len(accuracy), accuracy, ".", color=BLACK, markersize=4)
-        axes.axhline(1 / 16, color="#888888", linestyle="--", linewidth=0.8)
-        axes.text(len(rungs) - 0.6, 1 / 16 + 0.02, "$1/N_f$", color="#555555")
-        axes.set(
-            xticks=range(len(rungs)), xticklabels=list(rungs), xlabel="model", ylabel="MQAR accuracy", ylim=(0, 1.05)
-        )
-        save_figure(figure, HERE / "bars")
+        figure = Figure(figsize=(COLUMN, 2.2), layout="constrained")
+        draw_ladder(rungs, records[0].spec.task.num_facts, figure.subplots())
+    save_figure(figure, HERE / "bars")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from recallscope.circuits import designed_circuit, ideal_circuit
-from recallscope.interp.picture_arrays import MOST_TOKENS, tokens_to_show
 from recallscope.cli.verdict import verdict
 from recallscope.figures import (
     attention_figure,
@@ -21,6 +20,7 @@ from recallscope.figures import (
     save_figure,
 )
 from recallscope.interp import hash_tables
+from recallscope.interp.picture_arrays import MOST_TOKENS, tokens_to_show
 from recallscope.models import build_model
 from recallscope.specs import FullSpec, LinearSpec, TaskSpec
 from recallscope.tasks import draw_batch

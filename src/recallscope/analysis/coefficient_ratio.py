@@ -36,24 +36,22 @@ class Ratio:
 def coefficient_ratio(
     first: Sequence[Row], second: Sequence[Row], generator: np.random.Generator, *, bootstrap: int = 400
 ) -> Ratio:
-    """Fit Phi(x - b) to both kinds on the cells they share, best of seeds; resample cells together, seeds apart."""
+    """Fit Phi(x - b) to both kinds on the cells they share, best of seeds; intervals from resampling cells."""
     ours, theirs = group_cells(first, _CELL), group_cells(second, _CELL)
     shared = [cell for cell in ours if cell in theirs]
     if len(shared) < FEWEST_CELLS:
         raise ValueError(f"{len(shared)} cells in common: at least {FEWEST_CELLS} are needed.")
     letters = dimensions([ours[cell][0] for cell in shared])
-    accuracies = [
-        [np.array([row["test_accuracy"] for row in group[cell]], float) for cell in shared] for group in (ours, theirs)
+    best = [
+        np.array([max(row["test_accuracy"] for row in group[cell]) for cell in shared], float)
+        for group in (ours, theirs)
     ]
-    best = [np.array([seeds.max() for seeds in kind]) for kind in accuracies]
     value, one_b = _ratios(letters, best)
     draws = []
     for _ in range(bootstrap):
         chosen = generator.integers(len(shared), size=len(shared))
-        again = [
-            np.array([generator.choice(kind[index], len(kind[index])).max() for index in chosen]) for kind in accuracies
-        ]
-        draws.append(_ratios(Dimensions(*(array[chosen] for array in letters)), again))
+        again = Dimensions(*(array[chosen] for array in letters))
+        draws.append(_ratios(again, [accuracy[chosen] for accuracy in best]))
     low, high = np.quantile(np.array(draws), (0.025, 0.975), axis=0)
     return Ratio(value, (float(low[0]), float(high[0])), one_b, (float(low[1]), float(high[1])), len(shared))
 

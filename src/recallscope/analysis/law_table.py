@@ -159,5 +159,6 @@ def _where_it_fails(law: str, found: Sequence[tuple[float, Row]]) -> str:
             parts.append(f"{np.mean(errors):+.3f} for {says}")
     return (
         f"{law}: measured minus predicted is {', '.join(parts)} on average; worst {worst[0]:+.3f} at "
-        f"(D, N) = ({D}, {N}), {str(worst[1]['task']).upper()}, V = {worst[1]['vocab_size']}, N_f = {worst[1]['num_facts']}."
+        f"(D, N) = ({D}, {N}), {str(worst[1]['task']).upper()}, V = {worst[1]['vocab_size']}, "
+        f"N_f = {worst[1]['num_facts']}."
     )

@@ -25,6 +25,7 @@ from recallscope.store import RunStore
 from recallscope.sweeps.paper_grids import EXPERIMENTS, DesignedPart, Part, Scale
 
 Row = dict[str, Any]
+_CIRCUIT = ("embed_dim", "state_dim", "seed", "test_accuracy", "test_queries")  # what differs between measured circuits
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,7 @@ class PaperRuns:
         if label not in self.designed_parts:
             return []
         path = designed_path(self.store, label, self.scale)
-        rows: list[Row] = json.loads(path.read_text())["rows"] if path.exists() else []
-        return rows
+        return _read_designed(path) if path.exists() else []
 
     def inside(self) -> list[Inside]:
         """The mechanism's models that have been looked into, in the order of the paper."""
@@ -105,8 +105,7 @@ def measure_designed(store: RunStore, part: DesignedPart, scale: Scale) -> list[
     """
     path = designed_path(store, part.label, scale)
     if path.exists():
-        kept: list[Row] = json.loads(path.read_text())["rows"]
-        return kept
+        return _read_designed(path)
     from recallscope.analysis.designed import designed_rows
 
     rows = list(
@@ -118,8 +117,16 @@ def measure_designed(store: RunStore, part: DesignedPart, scale: Scale) -> list[
             num_sequences=part.num_sequences // part.draws or 1,
         )
     )
-    write_atomically(path, json.dumps({"label": part.label, "draws": part.draws, "rows": rows}, indent=0).encode())
+    shared = {name: value for name, value in rows[0].items() if name not in _CIRCUIT}
+    cells = [[row[name] for name in _CIRCUIT] for row in rows]
+    about = {"label": part.label, "draws": part.draws, "shared": shared, "columns": _CIRCUIT, "cells": cells}
+    write_atomically(path, json.dumps(about).replace("], [", "],\n[").encode() + b"\n")
     return rows
+
+
+def _read_designed(path: Path) -> list[Row]:
+    kept = json.loads(path.read_text())
+    return [kept["shared"] | dict(zip(kept["columns"], cell, strict=True)) for cell in kept["cells"]]
 
 
 def look_inside(store: RunStore, record: RunRecord, *, num_sequences: int = 500) -> None:

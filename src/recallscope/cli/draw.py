@@ -33,7 +33,7 @@ class Draw:
     recallscope draw --list
     """
 
-    names: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="NAME")] = ()
+    names: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="NAME", help_behavior_hint="")] = ()
     """A figure (fig-1), an experiment (dn-grid: all its figures), or all."""
     store: OptionalPath = None
     """Folder of the runs; results/paper if it is there, else runs/paper."""

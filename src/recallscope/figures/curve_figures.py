@@ -25,7 +25,7 @@ COLUMNS = (
 )
 LAYERS = {"ar": ("layers AR", 1.0, "1"), "mqar": ("layers MQAR", 1.25, "5/4")}
 LAYER_AXES = ("state_dim", "num_layers")
-NOTE = "dashed: as printed; solid: fitted, its 95\u00a0% band from resampled cells and seeds"
+NOTE = "dashed: as printed; solid: fitted, its 95\u00a0% band from resampled cells"
 
 
 def curves_figure(runs: PaperRuns) -> Figure:

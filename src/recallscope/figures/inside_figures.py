@@ -62,7 +62,8 @@ def _rows(
     most: int | None = None,
 ) -> Figure:
     text = source_line(runs, MECHANISM, (MECHANISM,))
-    models = runs.inside()[:most]
+    found = runs.inside()
+    models = found[:most]
     if not models:
         raise no_runs(runs, MECHANISM, "trained models but no look inside any")
     with figure_style():
@@ -70,7 +71,8 @@ def _rows(
         for inside, row in zip(models, figure.subfigures(len(models), 1, squeeze=False)[:, 0], strict=True):
             draw(row, inside)
             row.suptitle(_name(inside), fontsize=9)
-        write_source(figure, f"{note}; {text}")
+        some = f"{len(models)} of {len(found)} models; " if len(models) < len(found) else ""
+        write_source(figure, f"{note}; {some}{text}")
     return figure
 
 

@@ -145,7 +145,7 @@ def _full_grids(scale: Scale) -> tuple[Part, ...]:
 def _designed(scale: Scale) -> tuple[DesignedPart, ...]:
     D, N, draws, sequences = {
         "quick": ((16, 32, 48, 64), (8, 16, 24, 32), 4, 125),
-        "small": ((8, 16, 32, 48, 64), (2, 4, 8, 16, 32), 20, 200),
+        "small": ((8, 16, 32, 48, 64), (2, 4, 8, 16, 32), 40, 1600),
         "paper": (tuple(range(2, 65, 2)), tuple(range(2, 33)), 20, 500),
     }[scale]
     regimes = {"quick": ("iii",)}.get(scale, tuple(REGIMES))

@@ -55,8 +55,8 @@ def _one_curve(runs: PaperRuns, label: str, a_printed: float, figure: str) -> li
             f"a = {fit.a:.2f} {interval(*fit.a_interval)}, b = {fit.b:.2f} {interval(*fit.b_interval)} (m_V = "
             f"{fit.b_typical:.2f}); spread: {fit.mean_error:.3f} on average, {fit.max_error:.3f} at most",
             verdict,
-            f"{fit.runs} runs, {fit.cells} cells, best of seeds; 95 % intervals from {BOOTSTRAP} resamplings of cells "
-            f"and seeds; spread is |measured - fitted curve|",
+            f"{fit.runs} runs, {fit.cells} cells, best of seeds; 95 % intervals from {BOOTSTRAP} resamplings of cells; "
+            f"spread is |measured - fitted curve|",
             figure,
         ),
         Finding(
@@ -93,7 +93,7 @@ def _halved(runs: PaperRuns) -> list[Finding]:
             f"{also} 1. With one b for both: ratio {ratio.shared_b:.2f} {interval(*ratio.shared_b_interval)}",
             verdict,
             f"the authors' small grid: {ours.runs} full and {beside.runs} linear runs, batch 32, best of seeds; full "
-            f"spread {ours.mean_error:.3f}; 95 % intervals by resampling cells (the same for both) and seeds",
+            f"spread {ours.mean_error:.3f}; 95 % intervals by resampling cells, the same for both",
             "fig-4",
         )
     ]  # fmt: skip
