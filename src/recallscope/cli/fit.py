@@ -19,8 +19,8 @@ class FitStore:
     """recallscope fit STORE
 
     Fit a and b of Phi(x - b), x = sqrt(N D / (a N_f + N)), to the runs of a store, task by task and model by model,
-    with 95 % intervals from resampling cells (and seeds, for their mean); also with the two-moment form. Then compare all
-    laws.
+    with 95 % intervals from resampling cells (and seeds, for their mean); also with the two-moment form. Then compare
+    all laws.
     """
 
     store: Annotated[Path, tyro.conf.Positional]

@@ -19,6 +19,7 @@ from recallscope.report.contents import (
     verdict_counts,
 )
 from recallscope.report.laws import CAPTION, best_laws, cells_words, error_words, most_cells
+from recallscope.report.licences import licence_rows
 from recallscope.report.page import CHAPTERS
 from recallscope.report.pictures import picture_suffix
 from recallscope.report.rerun import rerun_commands
@@ -68,6 +69,8 @@ def markdown_page(report: Report, figure_folder: str = "figures") -> str:
         "```console\n"
         + "\n".join(f"$ {command}  # {says}" for command, says in rerun_commands(report.facts))
         + "\n```",
+        f"## {CHAPTERS['licences']}",
+        _table(("package", "licence"), ((plain(name), plain(text)) for name, text in licence_rows())),
     ]
     return "\n\n".join(blocks) + "\n"
 

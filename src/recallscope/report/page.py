@@ -11,6 +11,7 @@ from recallscope.report.page_tables import (
     counts_table,
     findings_table,
     laws_table,
+    licences_table,
     verdict_filter,
 )
 from recallscope.report.pictures import data_address
@@ -24,6 +25,7 @@ CHAPTERS = {
     "departures": "What does not hold, and what is right instead",
     "claims": "All claims of the paper",
     "rerun": "How to rerun",
+    "licences": "Software and licences",
 }
 
 
@@ -46,6 +48,7 @@ def html_page(report: Report) -> str:
         _chapter("departures", *_departures(report)),
         _chapter("claims", claims_table()),
         _chapter("rerun", *_rerun(report)),
+        _chapter("licences", licences_table()),
     )
     body = element("main", main)
     return (

@@ -7,6 +7,7 @@ from recallscope.analysis.law_table import LawTable
 from recallscope.paper import CLAIMS, Claim
 from recallscope.report.contents import SHAPES, STATUSES, VERDICTS, Report, Section, runs_missing, verdict_counts
 from recallscope.report.laws import CAPTION, best_laws, cells_words, error_words, most_cells
+from recallscope.report.licences import licence_rows
 from recallscope.report.markup import Markup, element, lines, together
 from recallscope.report.page_style import slug
 
@@ -134,6 +135,17 @@ def claims_table() -> Markup:
         ("claim", "what the paper says", "status", "test, under tests/"),
         element("tbody", lines(*map(row, CLAIMS))),
         label="All claims",
+    )
+
+
+def licences_table() -> Markup:
+    """What the installed packages say of themselves (Tab. 10)."""
+    rows = (element("tr", element("th", name, scope="row"), element("td", text)) for name, text in licence_rows())
+    return table(
+        "Direct dependencies that are installed; no code of the paper's assets is copied",
+        ("package", "licence"),
+        element("tbody", lines(*rows)),
+        label="Licences",
     )
 
 
