@@ -7,11 +7,12 @@ import torch
 from transformers import Mamba2Config, Mamba2ForCausalLM, MambaConfig, MambaForCausalLM
 
 from recallscope.interp.attention import attention_map
-from recallscope.interp.full2_probe import head_attention
+from recallscope.interp.full2_probe import head_attention, head_attention_strength, head_attribution
 from recallscope.interp.full_probe import implicit_attention
 from recallscope.interp.states import states_at
 from recallscope.models import Full2Mamba, FullMamba, build_model, from_pretrained
-from recallscope.specs import Full2Spec, HeadPattern
+from recallscope.specs import Full2Spec, HeadPattern, TaskSpec
+from recallscope.tasks import draw_batch
 
 V = 20
 
@@ -41,6 +42,30 @@ def assert_explained(model: Full2Mamba, tokens: torch.Tensor, layer: int) -> Non
 @pytest.mark.parametrize("pattern", ["MHA", "MQA", "MKA", "MVA"])
 def test_what_a_head_says_is_its_map_times_its_values(pattern: HeadPattern, layer: int) -> None:
     assert_explained(build(pattern), draw_tokens(), layer)
+
+
+@pytest.mark.parametrize("pattern", ["MHA", "MQA", "MKA", "MVA"])
+def test_what_all_sources_add_is_what_the_answer_gets(pattern: HeadPattern) -> None:
+    """Summed over the sources, attribution is ŷ without the skip, gated, along the right answer; norms aside."""
+    model = build(pattern)
+    batch = draw_batch(TaskSpec(vocab_size=V, num_facts=3), 2, torch.Generator().manual_seed(0))
+    trace, mixer = model.trace(batch.tokens).layers[-1], model.layers[-1].mixer
+    assert trace.y_heads is not None
+    assert trace.x_heads is not None
+    assert trace.gate is not None
+    said = (trace.y_heads - mixer.D[:, None] * trace.x_heads).flatten(2) * trace.gate * mixer.norm.weight
+    towards = (model.E.T[batch.answers] * model.norm_f.weight) @ mixer.out_proj.weight
+    rows = torch.arange(2)[:, None]
+    expected = (said[rows, batch.query_positions] * towards).sum(dim=-1)
+    torch.testing.assert_close(head_attribution(model, batch).sum(dim=-1), expected)
+
+
+def test_strength_is_the_length_of_what_a_source_adds() -> None:
+    model, tokens = build(), draw_tokens()
+    strength = head_attention_strength(model, tokens)
+    assert strength.shape == (2, 13, 13)
+    assert (strength.tril(-1) == 0).all()  # nothing hears what comes later
+    assert (strength.diagonal(dim1=1, dim2=2) > 0).all()
 
 
 def test_states_have_faded() -> None:

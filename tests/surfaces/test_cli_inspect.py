@@ -22,7 +22,7 @@ from recallscope.figures import (
 from recallscope.interp import hash_tables
 from recallscope.interp.picture_arrays import MOST_TOKENS, tokens_to_show
 from recallscope.models import build_model
-from recallscope.specs import FullSpec, LinearSpec, TaskSpec
+from recallscope.specs import Full2Spec, FullSpec, LinearSpec, TaskSpec
 from recallscope.tasks import draw_batch
 from recallscope.train.weights import write_weights
 
@@ -81,9 +81,12 @@ def test_the_training_example_of_the_help_runs_as_printed(run, tmp_path):
     assert json.loads(out)["accuracy"] > 0.9
 
 
-def test_full_mamba_is_reported_for_what_it_is(run, tmp_path):
+@pytest.mark.parametrize(
+    "spec", [FullSpec(embed_dim=8, state_dim=4), Full2Spec(embed_dim=8, state_dim=4, num_heads=2)], ids=lambda s: s.kind
+)
+def test_full_mamba_is_reported_for_what_it_is(run, tmp_path, spec):
     path = tmp_path / "full.safetensors"
-    model = build_model(FullSpec(embed_dim=8, state_dim=4), 32, torch.Generator().manual_seed(0))
+    model = build_model(spec, 32, torch.Generator().manual_seed(0))
     write_weights(path, model, TASK)
     code, out, _ = run("inspect", path, "--num-examples", 40, "--out", tmp_path / "out")
     assert code == 0

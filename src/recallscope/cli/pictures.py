@@ -11,9 +11,10 @@ from matplotlib.figure import Figure
 from recallscope.figures.mechanism import attention_figure, inside_figures
 from recallscope.figures.style import save_figure
 from recallscope.interp.attention import ideal_attention
+from recallscope.interp.full2_probe import head_attention_strength
 from recallscope.interp.full_probe import attention_strength
 from recallscope.interp.picture_arrays import picture_arrays
-from recallscope.models import FullMamba, RecallModel
+from recallscope.models import Full2Mamba, FullMamba, RecallModel
 from recallscope.specs import TaskSpec
 from recallscope.tasks import Batch, draw_batch
 
@@ -24,19 +25,22 @@ def draw_pictures(model: RecallModel, task: TaskSpec, scores: dict[str, Any], ou
     D, N = model.spec.embed_dim, model.spec.state_dim
     label = f"$D={D}$, $N={N}$, $V={task.vocab_size}$, $N_f={task.num_facts}$"
     if isinstance(model, FullMamba):
-        figures = _pictures_of_full(model, batch, task, f"full Mamba, {label}")
+        strength = attention_strength(model, batch.tokens)[0]
+        figures = {"attention": _attention_of_full(strength, batch, task, f"full Mamba, {label}")}
+    elif isinstance(model, Full2Mamba):
+        strength = head_attention_strength(model, batch.tokens)[0]
+        figures = {"attention": _attention_of_full(strength, batch, task, f"full Mamba-2, {label}")}
     else:
         figures = inside_figures(picture_arrays(model, batch, task), task, scores["fill"], label)
     return [path for name, figure in figures.items() for path in save_figure(figure, out / name)]
 
 
-def _pictures_of_full(model: FullMamba, batch: Batch, task: TaskSpec, label: str) -> dict[str, Figure]:
-    ideal, actual = ideal_attention(batch.tokens)[0], attention_strength(model, batch.tokens)[0]
-    figure = attention_figure(
+def _attention_of_full(strength: torch.Tensor, batch: Batch, task: TaskSpec, label: str) -> Figure:
+    ideal = ideal_attention(batch.tokens)[0]
+    return attention_figure(
         ideal,
-        actual / actual[ideal > 0].mean(),
+        strength / strength[ideal > 0].mean(),
         context_length=task.context_length,
         symbol=r"\|\alpha'_{\tau t}\|",  # over all channels
         label=label,
     )
-    return {"attention": figure}

@@ -15,8 +15,9 @@ from torch import Tensor
 from torch.nn.functional import one_hot, pad
 
 from recallscope.interp.attention import value_positions
+from recallscope.interp.full2_probe import head_attribution
 from recallscope.interp.states import context_end, facts_at, states_at
-from recallscope.models import FullMamba, RecallModel
+from recallscope.models import Full2Mamba, FullMamba, RecallModel
 from recallscope.tasks import Batch
 
 PREVIOUS_TOKENS = 16  # draws over which the query code of a key is averaged
@@ -166,10 +167,11 @@ def shift_test(model: RecallModel, batch: Batch, *, layer: int = -1) -> ShiftSco
     return ShiftScores(*(float((at_queries[past & w].mean() - rest.mean()) / rest.std()) for w in (shifted, unshifted)))
 
 
-def attribution_hit_rate(model: FullMamba, batch: Batch) -> float:
+def attribution_hit_rate(model: FullMamba | Full2Mamba, batch: Batch) -> float:
     """Share of queries for which the place of the fact's value adds most to the right answer.
 
     Paper: App. D.5 (`noisy-attn`).
     """
-    best = answer_attribution(model, batch).argmax(dim=-1)
+    added = head_attribution(model, batch) if isinstance(model, Full2Mamba) else answer_attribution(model, batch)
+    best = added.argmax(dim=-1)
     return float((best == value_positions(batch)).double().mean())

@@ -20,7 +20,7 @@ from recallscope.interp.selectivity import MeasuredCodes, check_variances, measu
 from recallscope.interp.surgery import overwrite_facts, project_on_facts
 from recallscope.interp.table_scores import fill_curve, score_tables
 from recallscope.interp.vocabulary import one_hot_tokens
-from recallscope.models import FullMamba, RecallModel
+from recallscope.models import Full2Mamba, FullMamba, RecallModel
 from recallscope.ops import at_positions
 from recallscope.specs import FullSpec, LinearSpec, MultiHeadSpec, TaskSpec
 from recallscope.tasks import Batch, answered, draw_batch
@@ -41,7 +41,7 @@ def inspect_model(
     """
     if num_sequences < 2:
         raise ValueError(f"num_sequences={num_sequences}: scores are averages. Use num_sequences >= 2.")
-    look = _inspect_full if isinstance(model, FullMamba) else _inspect_linear
+    look = _inspect_full if isinstance(model, FullMamba | Full2Mamba) else _inspect_linear
     return {name: _plain(score) for name, score in look(model, task, generator, num_sequences).items()}
 
 
@@ -105,7 +105,7 @@ def _inspect_linear(model: Any, task: TaskSpec, generator: torch.Generator, num_
 
 def _inspect_full(model: Any, task: TaskSpec, generator: torch.Generator, num_sequences: int) -> dict[str, Any]:
     batch, fresh = (draw_batch(task, num_sequences, generator) for _ in range(2))
-    pairwise = len(model.layers) == 1 and model.spec.conv_width == 2
+    pairwise = isinstance(model, FullMamba) and len(model.layers) == 1 and model.spec.conv_width == 2
     overwrite = overwrite_in_full(model, batch, generator) if pairwise else None
     few = draw_batch(task, min(num_sequences, ATTENTION_SEQUENCES), generator)
     return {
