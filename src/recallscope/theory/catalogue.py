@@ -77,7 +77,7 @@ LAWS: tuple[Law, ...] = (
         "trained",
         "keys and values share the D dimensions: SNR² = N (D - N/2) / n; no fitted constant",
         "ours; builds on Rem F.3",
-        "one linear layer, D >= 8; compared with trained models in results/anchor_1",
+        "one linear layer, D >= 8; compared with trained models in docs/REPRODUCTION.md",
         "approximate",
         sharing_law,
     ),
@@ -309,7 +309,7 @@ LAWS: tuple[Law, ...] = (
 BY_NAME: dict[str, Law] = {law.name: law for law in LAWS}
 
 RECOMMENDED: dict[Weights, tuple[str, str]] = {
-    "trained": ("trained-sharing", "closest to trained linear models, without a fitted constant (results/anchor_1)"),
+    "trained": ("trained-sharing", "closest to trained linear models, without a fitted constant (docs/REPRODUCTION.md)"),
     "designed": ("designed-improved", "closest to Monte Carlo, without a fitted constant (results/theory)"),
     "full": ("full-unified-mv", "the paper's heuristic; no law of the full model is established"),
 }
