@@ -309,7 +309,10 @@ LAWS: tuple[Law, ...] = (
 BY_NAME: dict[str, Law] = {law.name: law for law in LAWS}
 
 RECOMMENDED: dict[Weights, tuple[str, str]] = {
-    "trained": ("trained-sharing", "closest to trained linear models, without a fitted constant (docs/REPRODUCTION.md)"),
+    "trained": (
+        "trained-sharing",
+        "closest to trained linear models, without a fitted constant (docs/REPRODUCTION.md)",
+    ),
     "designed": ("designed-improved", "closest to Monte Carlo, without a fitted constant (results/theory)"),
     "full": ("full-unified-mv", "the paper's heuristic; no law of the full model is established"),
 }
