@@ -14,7 +14,7 @@ from recallscope.analysis.accuracy_grid import Row, group_cells
 from recallscope.analysis.collapse import CELL_WORDS, collapsed, fit_collapse
 from recallscope.analysis.paper_runs import PaperRuns
 from recallscope.analysis.predicted import dimensions, law_on_cells
-from recallscope.sweeps.paper_grids import EXAMPLE, FULL_EXAMPLE, PATTERNS, REGIMES, part_label
+from recallscope.sweeps.paper_grids import EXAMPLE, FULL_EXAMPLE, LARGE_BATCH, PATTERNS, REGIMES, part_label
 from recallscope.theory.catalogue import find_law
 from recallscope.theory.selective import selective_law
 
@@ -76,8 +76,8 @@ def _why(runs: PaperRuns) -> Iterator[str]:
             f"Inside the trained model (D, N) = ({spec.embed_dim}, {spec.state_dim}): key codes have "
             f"{key['measured'] / key['welch']:.2f} of a tight frame's variance, {key['measured'] / key['random']:.2f} "
             f"of random codes'; {share:.0%} of the values' energy lies in the key dimensions, and their variance is "
-            f"{value['measured']:.4f} ({value['random']:.4f} by the paper's 1/D, {value['welch']:.4f} for a tight frame "
-            f"of all D, {value['sharing']:.4f} by trained-sharing). Keys and values are not orthogonal: they share."
+            f"{value['measured']:.4f} ({value['random']:.4f} by the paper's 1/D, {value['welch']:.4f} for a tight "
+            f"frame in all D, {value['sharing']:.4f} by trained-sharing): keys and values are not orthogonal."
         )
 
 
@@ -100,6 +100,7 @@ def _groups(runs: PaperRuns) -> dict[str, list[Row]]:
     groups: dict[str, list[Row]] = {label.removeprefix("linear "): [*rows] for label, rows in linear.items()}
     groups[ALL_LINEAR] = [row for rows in linear.values() for row in rows]
     groups["batch 32, MQAR (iii)"] = [*runs.rows(EXAMPLE)]
+    groups["batch 512, AR (iii)"] = [*runs.rows(LARGE_BATCH)]
     groups["large V"] = [*runs.rows("large vocabularies")]
     for label in ("layers MQAR", "layers AR"):
         groups[label] = [row for row in runs.rows(label) if row["num_layers"] > 1]

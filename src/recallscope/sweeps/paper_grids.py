@@ -80,6 +80,7 @@ def part_label(model: str, task: str, regime: str) -> str:
 
 EXAMPLE = "the authors' small example, linear"
 FULL_EXAMPLE = part_label("full", "mqar", "iii")
+LARGE_BATCH = "linear AR (iii), batch 512"
 
 
 def _part(label: str, preset: str, *, keep_weights: bool = False, cut: str = "", **fields: Any) -> Part:
@@ -122,7 +123,18 @@ def _linear_grids(scale: Scale) -> tuple[Part, ...]:
         "paper": {"embed_dim": list(range(2, 65, 2)), "state_dim": list(range(2, 33)), "seed": _seeds(3)},
     }[scale]
     grids = tuple(_dn("linear", task, regime, axes) for task in ("mqar", "ar") for regime in REGIMES)
-    return (_example(), *grids) if scale == "small" else grids
+    if scale == "paper":
+        return grids
+    ours = _part(  # one question a sequence: does AR lack recall, or training?
+        LARGE_BATCH,
+        "dn-linear",
+        task={"kind": "ar", **REGIMES["iii"]},
+        train={"batch_size": 512},
+        axes=axes | {"seed": [0]},
+        skip=_WIDE,
+        cut="not in the paper: batch 512",
+    )
+    return (_example(), *grids, ours)
 
 
 def _full_grids(scale: Scale) -> tuple[Part, ...]:
