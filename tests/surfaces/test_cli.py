@@ -249,3 +249,14 @@ def test_missing_torch_is_explained():
     done = python("-c", code)
     assert done.returncode == 2
     assert "recallscope[torch]" in done.stderr
+
+
+def test_heads_are_also_predicted_by_counting_channels(run):
+    """Thm 4.7 in D dimensions, and what trained models with 2 D channels do."""
+    flags = ["--vocab-size", 512, "--num-facts", 16, "--embed-dim", 60, "--state-dim", 4, "--num-heads", 2]
+    code, out, _ = run("predict", *flags, "--head-pattern", "MQA", "--law", "trained-sharing", "--json")
+    assert code == 0
+    (row,) = json.loads(out)["rows"]
+    assert row["laws"]["trained-sharing"] < 0.35 < 0.5 < row["channels_counted"]
+    code, out, _ = run("predict", *flags, "--head-pattern", "MQA")
+    assert "channels of the published models" in " ".join(out.split())

@@ -17,10 +17,12 @@ from recallscope.analysis.predicted import dimensions, law_on_cells
 from recallscope.sweeps.paper_grids import EXAMPLE, FULL_EXAMPLE, LARGE_BATCH, PATTERNS, REGIMES, part_label
 from recallscope.theory.catalogue import find_law
 from recallscope.theory.selective import selective_law
+from recallscope.theory.sharing_heads import sharing_heads_law
 
 LAWS = (
     "unified", "unified-mv", "trained", "trained-t1", "trained-t2", "trained-t3", "trained-t3max", "trained-sharing",
 )  # fmt: skip
+COUNTED = "trained-sharing, channels counted"
 FITTED_CURVE = "Phi(x - b), a and b fitted"
 FITTED_FAMILY = "D_v = D - lambda N, lambda fitted"
 ALL_LINEAR = "all linear grids"
@@ -60,9 +62,11 @@ def law_table(runs: PaperRuns) -> LawTable:
             entries |= _entry(name, group, measured, predicted)
             if group == ALL_LINEAR:
                 misses[name] = list(zip(measured - predicted, members, strict=True))
-        for name, function in ((FITTED_CURVE, _fitted_curve), (FITTED_FAMILY, _fitted_family)):
+        for name, function in ((COUNTED, counted), (FITTED_CURVE, _fitted_curve), (FITTED_FAMILY, _fitted_family)):
             entries |= _entry(name, group, measured, function(members))
-    laws = tuple(name for name in (*LAWS, FITTED_CURVE, FITTED_FAMILY) if any(law == name for law, _ in entries))
+    laws = tuple(
+        name for name in (*LAWS, COUNTED, FITTED_CURVE, FITTED_FAMILY) if any(law == name for law, _ in entries)
+    )
     notes = [_where_it_fails(name, found) for name, found in misses.items()]
     return LawTable(tuple(cells), laws, entries, (*notes, *_why(runs)))
 
@@ -118,6 +122,17 @@ def _entry(law: str, group: str, measured: Array, predicted: Array | None) -> di
         return {}
     size = np.abs(errors)
     return {(law, group): LawEntry(float(size.mean()), float(size.max()), float(errors.mean()), len(errors))}
+
+
+def counted(cells: Sequence[Row]) -> Array | None:
+    """What `sharing_heads_law` says of many-headed cells; other cells have no such law.
+
+    Paper: takes the place of Thm 4.7 (`thm:multi-head-recall`).
+    """
+    if not all(cell.get("head_pattern") for cell in cells):
+        return None
+    words = ("head_pattern", "num_heads", "vocab_size", "num_facts", "embed_dim", "state_dim", "task", "expand")
+    return np.array([float(sharing_heads_law(**{name: cell[name] for name in words})) for cell in cells])
 
 
 def _fitted_curve(cells: Sequence[Row]) -> Array | None:

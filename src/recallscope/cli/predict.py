@@ -104,7 +104,25 @@ class Predict(TaskFlags):
                 p = np.atleast_1d(evaluate(embed_dim=dims.embed_dim, state_dim=dims.state_dim, **words))
                 for row, value in zip(rows, p, strict=True):
                     row.setdefault(side, {})[law.name] = float(value)
+        if self.head_pattern and self.num_layers == 1:
+            for row, value in zip(rows, self._counted(D, N), strict=True):
+                row["channels_counted"] = float(value)
         return rows
+
+    def _counted(self, D: Any, N: Any) -> Any:
+        """Trained models have 2 D channels: what that makes of the heads."""
+        from recallscope.theory.sharing_heads import sharing_heads_law
+
+        return sharing_heads_law(
+            head_pattern=self.head_pattern or "MVA",
+            num_heads=self.num_heads,
+            vocab_size=self.vocab_size,
+            num_facts=self.num_facts,
+            embed_dim=D,
+            state_dim=N,
+            task=self.task,
+            length=self.length if self.task == "mqar" else None,
+        )
 
     def _print_cell(self, length: int, row: dict[str, Any], laws: list[Law]) -> None:
         from rich.console import Console
@@ -127,6 +145,12 @@ class Predict(TaskFlags):
         for law in laws:
             table.add_row(_interval(row, law.name), law.name, law.weights, law.reference, law.summary)
         console.print(table, highlight=False)
+        if "channels_counted" in row:
+            console.print(
+                f"\n{_number(row['channels_counted'])}: trained-sharing with the 2 D channels of the published models "
+                f"counted; closest to trained {self.head_pattern}.",
+                highlight=False,
+            )
         if self.num_layers * N > D:
             console.print(
                 "\nN > D: the designed hash takes N orthonormal rows from R^D (App. E.1); designed laws show -.",

@@ -49,6 +49,7 @@ def sharing_law(
     state_dim: ArrayLike,
     task: LawTask = "mqar",
     length: ArrayLike | None = None,
+    value_rank: ArrayLike | None = None,
 ) -> Array:
     """Chance that a trained linear layer answers a query rightly (expand 2, convolution of width 2, tied).
 
@@ -74,6 +75,7 @@ def sharing_law(
         state_dim=state_dim,
         task=task,
         length=length,
+        value_rank=value_rank,
     )
     return recall_given_variances(
         key_variance=codes.key_variance,

@@ -47,6 +47,7 @@ def sharing_codes(
     state_dim: ArrayLike,
     task: LawTask = "mqar",
     length: ArrayLike | None = None,
+    value_rank: ArrayLike | None = None,
 ) -> SharingCodes:
     """Rank, variances, leak and share of the codes that answer best, to be held against trained weights.
 
@@ -54,6 +55,8 @@ def sharing_codes(
     rank N_e. The value code puts a share y into the key dimensions. There a (value, key) pair leaks at least
     (y/N_e)², by Cauchy-Schwarz over the ratio of key and value norms; y minimises self-noise, interference
     and leak together. With D >= N_e + V_v nothing needs to be shared: y, leak and value variance are 0.
+    `value_rank` is the number of channels that carry values, if those are fewer than D (see `sharing_heads`): values
+    then keep clear of the keys as far as they can.
 
     Paper: Rem F.3 (`app-rem:key-value-selectivity`), where y = 0 costs nothing.
     Departs: orthogonal subspaces are one end of a trade-off, and with N of the order of D not the best one.
@@ -76,12 +79,13 @@ def sharing_codes(
     N_e = np.maximum(1, np.minimum(np.minimum(args.N, V_k), np.minimum(D, D / (2 * (1 - facts)))))
     v_N = _tight_variance(1 / N_e, V_k)
 
-    free = D - N_e  # dimensions without keys; N_e <= D, as D >= 2
+    carried = D if value_rank is None else np.minimum(D, np.asarray(value_rank, float))
+    free = np.minimum(D - N_e, carried)  # dimensions without keys; N_e <= D, as D >= 2
+    shared = carried - free  # dimensions with keys that values may use: N_e, unless channels are scarce
     cost_free = 1 + (kv - 1) * v_N
-    cost_keys = cost_free + vk / N_e
-    a, b = N_e / cost_keys, free / cost_free
+    a, b = 1 / (cost_free / np.where(shared > 0, shared, 1) + vk / N_e**2) * (shared > 0), free / cost_free
     y = a / (a + b)
-    concentration = y**2 / N_e + (1 - y) ** 2 / np.where(free > 0, free, 1)
+    concentration = y**2 / np.where(shared > 0, shared, 1) + (1 - y) ** 2 / np.where(free > 0, free, 1)
     orthogonal = free >= V_v
     y = np.where(orthogonal, 0.0, y)
     v_D = np.where(orthogonal, 0.0, _tight_variance(concentration, V_v))

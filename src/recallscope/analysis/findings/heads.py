@@ -12,9 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recallscope.analysis.findings.finding import Finding, Verdict, untested
-from recallscope.analysis.findings.words import interval
+from recallscope.analysis.findings.words import interval, verdict_of
+from recallscope.analysis.law_table import best_cells, counted
 from recallscope.analysis.paper_runs import PaperRuns
+from recallscope.analysis.predicted import law_on_cells
 from recallscope.sweeps.paper_grids import PATTERNS
+from recallscope.theory.catalogue import find_law
+from recallscope.theory.heads import head_bounds
 
 Cells = Mapping[tuple[str, int, int], NDArray[np.float64]]  # (pattern, N, M) to the accuracies of its seeds
 BOOTSTRAP = 1000
@@ -31,7 +35,7 @@ def head_findings(runs: PaperRuns) -> list[Finding]:
         ("MHA gains from heads", "MHA > single, at most single[D, M N]", "MHA", "above"),
     )
     found = [_against_single(cells, *said) for said in comparisons]
-    return [*found, _shared_values(cells), _order(cells)]
+    return [*found, _shared_values(cells), _order(cells), *_which_single(runs)]
 
 
 def head_cells(runs: PaperRuns) -> Cells:
@@ -131,3 +135,42 @@ def _order(cells: Cells) -> Finding:
         f"<= allows {SAME} for chance, = allows {3 * SAME:g}",
         "fig-6",
     )  # fmt: skip
+
+
+def _which_single(runs: PaperRuns) -> list[Finding]:
+    """Thm 4.7 names the single-head model each pattern comes down to; counting channels names another."""
+    found = []
+    for patterns, says in (
+        (("MQA", "MKA"), "single[D/M, N]"),
+        (("MVA",), "single[D, N]"),
+        (("MHA",), "single[D, M N]"),
+    ):
+        question = f"Which single head is {' and '.join(patterns)}?"
+        cells = [cell for name in patterns for cell in best_cells(runs.rows(name)) if cell["num_heads"] > 1]
+        ours = counted(cells) if cells else None
+        if ours is None:
+            found.append(untested("thm-4.7", question, says, "no runs with several heads yet", "fig-6"))
+            continue
+        measured = np.array([cell["test_accuracy"] for cell in cells])
+        singles = [head_bounds(c["head_pattern"], c["embed_dim"], c["state_dim"], c["num_heads"]).upper for c in cells]
+        printed = law_on_cells(
+            find_law("trained-sharing"),
+            [
+                {**cell, "head_pattern": None, "embed_dim": float(one.embed_dim), "state_dim": float(one.state_dim)}
+                for cell, one in zip(cells, singles, strict=True)
+            ],
+        )
+        off, off_ours = np.abs(measured - printed), np.abs(measured - ours)
+        found.append(
+            Finding(
+                "thm-4.7", question, f"{says}" + (" at most" if "MHA" in patterns else ""),
+                f"{says} is off by {off.mean():.3f} on average ({off.max():.2f} at most); with 2 D channels counted "
+                f"{off_ours.mean():.3f} ({off_ours.max():.2f})",
+                verdict_of(float(off.mean()), 0.02, 0.06),
+                f"{len(cells)} cells with M > 1, both by trained-sharing, no constant fitted; counted: values of rank "
+                f"min(D, 2 D/M) for MQA and MKA, single[D, min(M, 2) N] for MHA. The rule was written down after the "
+                f"first MQA cells had been seen; MKA, MVA and MHA were trained later",
+                "fig-6",
+            )
+        )  # fmt: skip
+    return found
