@@ -26,6 +26,7 @@ REGIMES: dict[str, Fields] = {
     "iii": {"vocab_size": 512, "num_facts": 16},
 }
 PATTERNS = ("MQA", "MKA", "MVA", "MHA")
+_THREE = {"embed_dim": [32, 32, 64], "state_dim": [8, 16, 8]}  # cells of the full model in the transition
 _WIDE = ["state_dim > embed_dim"]  # the D-N grids leave these cells empty
 
 
@@ -92,13 +93,23 @@ def _seeds(count: int) -> list[int]:
     return list(range(count))
 
 
-def _dn(model: str, task: str, regime: str, axes: Fields, *, cut: str = "", train: Fields | None = None) -> Part:
+def _dn(
+    model: str,
+    task: str,
+    regime: str,
+    axes: Fields,
+    *,
+    zipped: Fields | None = None,
+    cut: str = "",
+    train: Fields | None = None,
+) -> Part:
     return _part(
         part_label(model, task, regime),
         "dn-full" if model == "full" else "dn-linear",
         task={"kind": task, **REGIMES[regime]},
         train=train or {},
         axes=axes,
+        zip=[zipped] if zipped else [],
         skip=_WIDE,
         cut=cut,
     )
@@ -144,13 +155,11 @@ def _full_grids(scale: Scale) -> tuple[Part, ...]:
         axes = {"embed_dim": list(range(2, 65, 2)), "state_dim": list(range(2, 33)), "seed": _seeds(5)}
         return tuple(_dn("full", "mqar", regime, axes) for regime in REGIMES)
     less = {"batch_size": 32, "eval_size": 1000}
-    coarse = {"embed_dim": [32, 64], "state_dim": [8, 16], "seed": [0]}
     example = {"embed_dim": [16, 32, 48, 64], "state_dim": [8, 16, 24, 32], "seed": _seeds(2)}
     cut = "batch 32 and test sets of 1000, as in the authors' small example"
     return (
         _dn("full", "mqar", "iii", example, train=less, cut=cut),
-        _dn("full", "mqar", "i", coarse, train=less, cut=cut),
-        _dn("full", "mqar", "ii", coarse, train=less, cut=cut),
+        *(_dn("full", "mqar", regime, {"seed": [0]}, zipped=_THREE, train=less, cut=cut) for regime in ("i", "ii")),
     )
 
 

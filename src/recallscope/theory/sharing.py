@@ -97,17 +97,23 @@ def recall_given_variances(
     num_facts: ArrayLike,
     task: LawTask = "mqar",
     length: ArrayLike | None = None,
+    weight_variance: ArrayLike | None = None,
 ) -> Array:
     """The law for given variances and leak (see `SharingCodes`), say those measured in a trained model.
+
+    `weight_variance` is that of the weight a wrong fact gives to its own value: the key variance, unless slices of the
+    value are matched apart and err apart (see `sharing_heads`).
 
     Paper: Thm 4.2 (`thm:prob-scaling-law`), the mean over the queries.
     Departs: each slot has its own numbers of noise pairs and of competitors. Random filler repeats values of
         the context, so some competitors were written once, a few twice, and most never.
     """
-    for name, given in (("key_variance", key_variance), ("value_variance", value_variance), ("leak", leak)):
+    own = key_variance if weight_variance is None else weight_variance
+    means = {"key_variance": key_variance, "value_variance": value_variance, "leak": leak, "weight_variance": own}
+    for name, given in means.items():
         if not np.all(np.isfinite(given) & (np.asarray(given) >= 0)):
             raise ValueError(f"{name}={np.asarray(given)}: a mean square is needed, finite and at least 0.")
-    return _recall(key_variance, value_variance, leak, vocab_size, num_facts, task, length)
+    return _recall(key_variance, value_variance, leak, vocab_size, num_facts, task, length, weight_variance=own)
 
 
 def _recall(
@@ -119,6 +125,7 @@ def _recall(
     task: LawTask,
     length: ArrayLike | None,
     *,
+    weight_variance: ArrayLike | None = None,
     slot_nodes: int | None = None,
     norm_nodes: int | None = None,
     signal_nodes: int = 40,
@@ -129,14 +136,16 @@ def _recall(
     args = checked_letters(vocab_size=vocab_size, num_facts=num_facts, task=task, length=length)
     cells = np.broadcast_arrays(
         *(np.asarray(a, float) for a in (key_variance, value_variance, leak)),
+        np.asarray(key_variance if weight_variance is None else weight_variance, float),
         args.V - num_keys(args.V),
         args.N_f,
         args.G,
         key_chance(args, task),
     )
     # axes: cell, query slot
-    v_N, v_D, l, V_v, N_f, G, kappa = (a.reshape(-1, 1) for a in cells)
-    N_star, D_star, lam = dimensions(v_N, v_D, l)
+    v_N, v_D, l, v_own, V_v, N_f, G, kappa = (a.reshape(-1, 1) for a in cells)
+    N_all, D_star, lam = dimensions(v_N, v_D, l)
+    N_star = dimensions(v_own, v_D, l)[0]
     g, weights = _slot_rule(G[:, 0], N_f[:, 0], slot_nodes)
     kv, vk, kk, vv = counts(g, N_f, kappa)
 
@@ -155,7 +164,8 @@ def _recall(
     lots = 2 * -np.expm1(-(once + 1) * np.log(2)) / (once + 1)
     p = np.where((N_star < SIGN_CODE) & ~noisy & (n > 0), lots, 1.0)
     asked = noisy & (weights > 0)
-    fields = np.broadcast_arrays(N_star, D_star, n, spread, extra / V_v, once, twice, never)
+    scaled = n * (N_star / N_all)  # so that the noise of all pairs stays n / N_all
+    fields = np.broadcast_arrays(N_star, D_star, scaled, spread, extra / V_v, once, twice, never)
     p[asked] = win_probability(
         Noise(*(field[asked] for field in fields)),
         norm_nodes=norm_nodes,

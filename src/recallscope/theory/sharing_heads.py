@@ -7,8 +7,10 @@ expand = 2 half of its state is idle. What heads do to recall is what they do to
 - MQA, MKA: the heads share one value of P = D_in / M channels. As long as P >= D nothing is lost; beyond, values live
   in P dimensions, and keep clear of the keys. single[D, N] with values of rank min(D, P).
 - MHA: every head has keys of its own. Up to M = expand heads, each holds all D dimensions of the values: the kernels
-  add up to one of rank M N. More heads hold slices, and every dimension of value is still held by `expand` of them.
-  single[D, min(M, expand) N].
+  add up to one of rank M N, single[D, M N]. More heads hold slices of the value, and every slice is held by `expand` of
+  them: the noise of all pairs together stays that of single[D, expand N]. But a wrong fact is now matched slice by
+  slice, and the slices err apart: the weight it gives to its own value, the most dangerous of all, has the variance of
+  a match of rank M N.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from numpy.typing import ArrayLike
 
 from recallscope.specs import HeadPattern
 from recallscope.theory.inputs import Array, LawTask
-from recallscope.theory.sharing import sharing_law
+from recallscope.theory.sharing import recall_given_variances, sharing_codes, sharing_law
 
 
 def sharing_heads_law(
@@ -39,12 +41,10 @@ def sharing_heads_law(
 
     Paper: takes the place of Thm 4.7 (`thm:multi-head-recall`).
     Holds for: trained models with the published expand = 2 (docs/REPRODUCTION.md). With expand = 1 no channel is idle,
-        and MHA is no better than one head.
+        and heads of MHA help against wrong facts only.
     Departs: Lem H.3, H.4 (`lem:mqa-recall`, `lem:mka-recall`) squeeze values into D / M dimensions, but the published
         models have 2 D / M channels for them; Lem H.5 (`lem:mha-recall`) credits MHA with M N D state entries, but it
-        has as many as a single head, expand N D, and gains by using all of them. For M > expand the wrong facts of
-        the context disturb less than in a single head with `expand` N, as the slices err apart: that gain is left
-        out, so MHA may be better than this.
+        has as many as a single head, expand N D, and gains by using all of them, and by matching slices apart.
     """
     D, N, M, wide = np.broadcast_arrays(*(np.asarray(a, float) for a in (embed_dim, state_dim, num_heads, expand)))
     if np.any(M < 1):
@@ -61,5 +61,16 @@ def sharing_heads_law(
     if head_pattern == "MVA":
         return sharing_law(**words, state_dim=N)
     if head_pattern == "MHA":
-        return sharing_law(**words, state_dim=np.minimum(M, wide) * N)
+        codes = sharing_codes(**words, state_dim=np.minimum(M, wide) * N)
+        apart = sharing_codes(**words, state_dim=M * N)
+        return recall_given_variances(
+            key_variance=codes.key_variance,
+            value_variance=codes.value_variance,
+            leak=codes.leak,
+            weight_variance=apart.key_variance,
+            vocab_size=vocab_size,
+            num_facts=num_facts,
+            task=task,
+            length=length,
+        )
     raise ValueError(f"head_pattern={head_pattern!r}: the patterns are MHA, MQA, MKA and MVA (Tab. 5).")
