@@ -135,7 +135,7 @@ def heads_as_printed(rows: list[Row]) -> list[float]:
         D = row["embed_dim"] / M if row["head_pattern"] in ("MQA", "MKA") else row["embed_dim"]
         N = row["state_dim"] * (M if row["head_pattern"] == "MHA" else 1)
         singles.append({**row, "embed_dim": D, "state_dim": N, "head_pattern": None, "num_heads": None})
-    return by_law("unified-mv")(singles)
+    return by_law("trained-sharing")(singles)
 
 
 def test_head_patterns_that_behave_as_printed(tmp_path: Path) -> None:
