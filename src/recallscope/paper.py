@@ -1065,13 +1065,23 @@ CLAIMS: tuple[Claim, ...] = (
         ),
         kind="theorem",
         sentence="MQA and MKA recall no better than one head, MVA just as well, MHA no worse.",
-        functions=("recallscope.circuits.heads.head_circuit", "recallscope.theory.heads.head_bounds"),
+        functions=(
+            "recallscope.circuits.heads.head_circuit",
+            "recallscope.theory.heads.head_bounds",
+            "recallscope.theory.sharing_heads.sharing_heads_law",
+        ),
         tests=(
             "tests/claims/test_thm_4_7_heads_law.py",
             "tests/claims/test_lem_h_2_to_h_5_head_circuits.py",
+            "tests/claims/test_thm_4_7_trained_heads.py",
+            "tests/theory/test_sharing_heads.py",
         ),
         status="departs",
-        note="Equality for MQA and MKA is asserted, only at least is shown.",
+        note=(
+            "Equality for MQA and MKA is asserted, only at least is shown. The order holds in trained models, the sizes "
+            "do not: the published models have 2 D channels, so MQA and MKA lose nothing with two heads and keep 2 D/M "
+            "dimensions of value with more, and MHA with two heads is one head with state 2 N."
+        ),
     ),
     Claim(
         key="lem-h.2",
