@@ -1078,7 +1078,7 @@ CLAIMS: tuple[Claim, ...] = (
         ),
         status="departs",
         note=(
-            "Equality for MQA and MKA is asserted, only at least is shown. The order holds in trained models, the sizes "
+            "Equality for MQA and MKA is asserted, only at least is shown. The order holds in trained models, sizes "
             "do not: the published models have 2 D channels, so MQA and MKA lose nothing with two heads and keep 2 D/M "
             "dimensions of value with more, and MHA with two heads is one head with state 2 N."
         ),
