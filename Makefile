@@ -30,7 +30,7 @@ reproduce: $(VENV)/.ready-demo  ## all experiments of the paper at the small sca
 	$(BIN)/recallscope report runs/paper --out runs/paper/report.html
 
 report: $(VENV)/.ready-demo  ## figures and report from the committed records, no training
-	$(BIN)/recallscope report results/paper --out report.html --markdown docs/REPRODUCTION.md
+	$(BIN)/recallscope report results/paper --out docs/report.html --markdown docs/REPRODUCTION.md
 
 test: $(VENV)/.ready-all  ## the fast suite
 	$(BIN)/python -m pytest -n 2 -m "not slow"

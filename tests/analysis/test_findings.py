@@ -87,6 +87,14 @@ def test_an_empty_store_tests_nothing_and_says_so(tmp_path: Path) -> None:
     assert all(finding.evidence for finding in found)
 
 
+def test_a_finished_quick_scale_is_read_without_a_fault(tmp_path: Path) -> None:
+    """Its tiny full grid is another task than the linear one: nothing is compared that cannot be."""
+    found = all_findings(AsIf(tmp_path, lambda rows: [0.5] * len(rows), "quick"))
+    assert {finding.verdict for finding in found["curves"][-2:]} == {"not tested"}
+    assert found["dn-grid"][-1].verdict == "not tested"
+    assert "not tested" not in {finding.verdict for finding in found["seeds"]}
+
+
 def test_every_experiment_has_findings_and_every_finding_a_claim(tmp_path: Path) -> None:
     assert set(MAKERS) == set(EXPERIMENTS)
     for findings in all_findings(PaperRuns(RunStore(tmp_path / "store", create=True), "small")).values():

@@ -12,11 +12,11 @@ from recallscope.analysis.coefficient_ratio import coefficient_ratio
 from recallscope.analysis.collapse import Fit, fit_collapse
 from recallscope.analysis.effective_dimensions import effective_dimensions, scaled_errors
 from recallscope.analysis.findings.finding import Finding, Verdict, untested
-from recallscope.analysis.findings.words import inside, interval, verdict_of
+from recallscope.analysis.findings.words import full_and_linear, inside, interval, verdict_of
 from recallscope.analysis.law_table import best_cells
 from recallscope.analysis.paper_runs import PaperRuns, Row
 from recallscope.analysis.predicted import law_on_cells
-from recallscope.sweeps.paper_grids import EXAMPLE, FULL_EXAMPLE, REGIMES, part_label
+from recallscope.sweeps.paper_grids import EXAMPLE, REGIMES, part_label
 from recallscope.theory.catalogue import find_law
 
 PRINTED_A = {"ar": 1.0, "mqar": 1.25}
@@ -26,9 +26,10 @@ BOOTSTRAP = 400
 def curve_findings(runs: PaperRuns) -> list[Finding]:
     """a, b and spread per task and regime; then a of the full model beside the linear one."""
     found = []
-    for task in ("ar", "mqar"):
-        for regime in REGIMES:
-            found += _one_curve(runs, part_label("linear", task, regime), PRINTED_A[task], "fig-9")
+    labels = {part_label("linear", task, regime): a for task, a in PRINTED_A.items() for regime in REGIMES}
+    for label, a in (labels | {EXAMPLE: PRINTED_A["mqar"]}).items():
+        if label in runs.parts:
+            found += _one_curve(runs, label, a, "fig-9")
     return found + _halved(runs) + _which_linear(runs)
 
 
@@ -77,7 +78,7 @@ def _one_curve(runs: PaperRuns, label: str, a_printed: float, figure: str) -> li
 
 def _halved(runs: PaperRuns) -> list[Finding]:
     question, paper = "Is a of the full model half of the linear one's?", "a_full = a_linear / 2 = 5/8 (by eye)"
-    full, linear = runs.rows(FULL_EXAMPLE), runs.rows(EXAMPLE)
+    full, linear = full_and_linear(runs)
     ours, beside = (fit_part(rows) if rows else None for rows in (full, linear))
     if ours is None or beside is None:
         return [untested("fig-4", question, paper, "too few cells of one of the two done", "fig-4")]
@@ -107,7 +108,8 @@ def _halved(runs: PaperRuns) -> list[Finding]:
 def _which_linear(runs: PaperRuns) -> list[Finding]:
     """The full model as a linear one of other dimensions: chosen on half of one regime, checked on all the rest."""
     question, paper = "Which linear model is a full Mamba?", "the same D and N, with half the noise coefficient a"
-    cells = best_cells(runs.rows(FULL_EXAMPLE)) if runs.rows(FULL_EXAMPLE) else []
+    full, _ = full_and_linear(runs)
+    cells = best_cells(full) if full else []
     try:
         found = effective_dimensions(cells)
     except ValueError as error:

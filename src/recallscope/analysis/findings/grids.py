@@ -10,9 +10,9 @@ import numpy as np
 from recallscope.analysis.accuracy_grid import AccuracyGrid
 from recallscope.analysis.compare import compare_law
 from recallscope.analysis.findings.finding import Finding, Verdict, untested
-from recallscope.analysis.findings.words import interval, verdict_of
+from recallscope.analysis.findings.words import full_and_linear, interval, verdict_of
 from recallscope.analysis.paper_runs import PaperRuns
-from recallscope.sweeps.paper_grids import EXAMPLE, FULL_EXAMPLE, REGIMES, part_label
+from recallscope.sweeps.paper_grids import EXAMPLE, REGIMES, part_label
 from recallscope.theory.catalogue import find_law
 
 # Published with the paper's code: the small linear grid, V=512, L=64, N_f=16, batch 32; (D, N) to accuracy
@@ -153,7 +153,7 @@ def _trade_off(runs: PaperRuns) -> list[Finding]:
 
 def _full(runs: PaperRuns) -> list[Finding]:
     question, paper = "Is the full model better than the linear one?", "yes: its grid reaches further (Fig. 1 d)"
-    full, linear = runs.rows(FULL_EXAMPLE), runs.rows(EXAMPLE)
+    full, linear = full_and_linear(runs)
     if not full or not linear:
         return [untested("fig-1", question, paper, "no runs of one of the two yet", "fig-1")]
     ours = _by_cell(AccuracyGrid.from_runs(full))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from recallscope.analysis.findings.finding import Verdict
+from recallscope.analysis.paper_runs import PaperRuns, Row
+from recallscope.sweeps.paper_grids import EXAMPLE, FULL_EXAMPLE
 
 
 def interval(low: float, high: float, digits: int = 2) -> str:
@@ -20,3 +22,10 @@ def verdict_of(distance: float, holds: float, roughly: float) -> Verdict:
 def inside(value: float, ends: tuple[float, float]) -> bool:
     """Whether a published value lies in our interval."""
     return ends[0] <= value <= ends[1]
+
+
+def full_and_linear(runs: PaperRuns) -> tuple[list[Row], list[Row]]:
+    """Runs of the full and the linear model on the authors' small example; of the full one those on the same task."""
+    linear = runs.rows(EXAMPLE)
+    tasks = {(row["vocab_size"], row["num_facts"]) for row in linear}
+    return [row for row in runs.rows(FULL_EXAMPLE) if (row["vocab_size"], row["num_facts"]) in tasks], linear
