@@ -1,11 +1,10 @@
 """A store of made-up runs: every part of a scale, with accuracies that follow a rule instead of any training."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 
-from recallscope.analysis.paper_runs import PaperRuns, designed_path, inside_paths
+from recallscope.analysis.paper_runs import PaperRuns, designed_path, inside_paths, write_designed
 from recallscope.analysis.predicted import law_on_cells
 from recallscope.records import RunRecord
 from recallscope.store import RunStore
@@ -39,9 +38,7 @@ def fill(folder: Path, scale, labels=None, *, designed=True, inside=True) -> Pap
             )  # fmt: skip
     runs = PaperRuns(store, scale)
     for label, part in runs.designed_parts.items() if designed else ():
-        path = designed_path(store, label, scale)
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps({"rows": _circuits(part)}))
+        write_designed(designed_path(store, label, scale), part, _circuits(part))
     for record in runs.records("mechanism") if inside else ():
         arrays, scores = inside_paths(store, record.run)
         arrays.parent.mkdir(exist_ok=True)
@@ -61,7 +58,7 @@ def _circuits(part):
         if N <= D
     ]
     predicted = law_on_cells(find_law("designed-unified-mv"), cells)
-    return [cell | {"test_accuracy": float(p)} for cell, p in zip(cells, predicted, strict=True)]
+    return [cell | {"test_accuracy": float(p), "test_queries": 100} for cell, p in zip(cells, predicted, strict=True)]
 
 
 def _arrays(record):

@@ -117,11 +117,16 @@ def measure_designed(store: RunStore, part: DesignedPart, scale: Scale) -> list[
             num_sequences=part.num_sequences // part.draws or 1,
         )
     )
+    write_designed(path, part, rows)
+    return rows
+
+
+def write_designed(path: Path, part: DesignedPart, rows: list[Row]) -> None:
+    """Measured circuits as JSON, what they share once and what differs as a table."""
     shared = {name: value for name, value in rows[0].items() if name not in _CIRCUIT}
     cells = [[row[name] for name in _CIRCUIT] for row in rows]
     about = {"label": part.label, "draws": part.draws, "shared": shared, "columns": _CIRCUIT, "cells": cells}
     write_atomically(path, json.dumps(about).replace("], [", "],\n[").encode() + b"\n")
-    return rows
 
 
 def _read_designed(path: Path) -> list[Row]:

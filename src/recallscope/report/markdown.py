@@ -130,7 +130,7 @@ def _experiment(report: Report, section: Section, folder: str) -> Iterator[str]:
         yield "Runs behind this:"
         yield "\n".join(
             f"- {paragraph(part.label)}: {plain(part.state)}"
-            + (f"; less than the paper's: {plain(part.cut)}" if part.cut else "")
+            + (f"; unlike the paper: {plain(part.cut)}" if part.cut else "")
             for part in section.parts
         )
 

@@ -97,7 +97,7 @@ def _parts(section: Section) -> Markup:
     if not section.parts:
         return Markup()
     items = (
-        element("li", f"{part.label}: {part.state}" + (f"; less than the paper's: {part.cut}" if part.cut else ""))
+        element("li", f"{part.label}: {part.state}" + (f"; unlike the paper: {part.cut}" if part.cut else ""))
         for part in section.parts
     )
     return element("details", element("summary", "Runs behind this"), element("ul", lines(*items)), open=True)

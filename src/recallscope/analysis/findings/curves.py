@@ -131,7 +131,7 @@ def _which_linear(runs: PaperRuns) -> list[Finding]:
             "; not confirmed by regimes (i) and (ii)" if gaps.mean() > 0.02 else "; confirmed by regimes (i) and (ii)"
         ) + (
             f", where it is off by {gaps.mean():.3f} on average ({gaps.max():.3f} at most; a/2 with m_V: "
-            f"{np.abs(halved).mean():.3f}) over {len(gaps)} cells with {max(cell['seeds'] for cell in new)} seed each"
+            f"{np.abs(halved).mean():.3f}) over {len(gaps)} cells, best of {max(cell['seeds'] for cell in new)} seeds"
         )
     return [
         Finding(
