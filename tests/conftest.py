@@ -17,3 +17,19 @@ settings.load_profile("repeatable")
 def _one_thread() -> None:
     """Results and times that do not depend on how many cores the machine has."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture
+def run(capsys):
+    """A command line to call: what it returns, prints and complains."""
+    from recallscope.cli.main import main
+
+    def call(*arguments):
+        try:
+            code = main([str(a) for a in arguments])
+        except SystemExit as stop:  # the parser's own way out
+            code = stop.code
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call

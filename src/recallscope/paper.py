@@ -1267,7 +1267,7 @@ CLAIMS: tuple[Claim, ...] = (
         note=(
             "Our slopes are those of the scaled-down twin of Fig. 11. "
             "Excused as an approximate relation; a law with soft selectivity and tight frames "
-            "predicts 1.39, 1.36, 1.30 and 1.25 for L = 1000 .. 4000 without a fit."
+            "predicts 1.36, 1.21, 1.19 and 1.11 for L = 1000 .. 4000 without a fit."
         ),
     ),
     Claim(

@@ -7,10 +7,12 @@ from scipy.special import ndtr
 from recallscope.analysis.accuracy_grid import AccuracyGrid
 from recallscope.analysis.collapse import fit_with_draws
 from recallscope.analysis.collapse_curve import collapse_curve
+from recallscope.analysis.findings.vocabulary import as_predicted
 from recallscope.analysis.ladder import LADDER, ladder, rung_of
 from recallscope.analysis.law_points import law_points
 from recallscope.analysis.planned import law_grid, planned_grid, planned_rows
 from recallscope.analysis.vocabulary_slopes import vocabulary_slopes
+from recallscope.paper import claim
 from recallscope.sweeps.paper_grids import EXPERIMENTS
 from recallscope.theory.catalogue import find_law
 from recallscope.theory.extremes import sqrt_two_log, typical_max
@@ -151,3 +153,12 @@ def test_all_cells_of_all_grids_weigh_alike():
     assert points.cells == len(few) + len(many) == len(errors)
     assert points.mean_error == pytest.approx(np.mean(errors))
     assert np.isnan(law_points(law, {}).mean_error)
+
+
+def test_the_slopes_that_a_soft_selective_law_predicts_at_the_papers_sizes() -> None:
+    """The note to Fig. 12 gives them; nothing is fitted."""
+    (part,) = EXPERIMENTS["large-vocab"].parts["paper"]
+    lines = vocabulary_slopes(as_predicted(planned_rows(part), "trained-t3"))
+    slopes = {line.length: f"{line.slope:.2f}" for line in lines}
+    assert slopes == {1000: "1.36", 2000: "1.21", 3000: "1.19", 4000: "1.11"}
+    assert " and ".join((", ".join(list(slopes.values())[:3]), slopes[4000])) in claim("fig-12").note

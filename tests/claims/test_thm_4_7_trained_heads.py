@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recallscope.analysis.law_table import best_cells, counted
+from recallscope.analysis.best_cells import best_cells
+from recallscope.analysis.law_table import counted
 from recallscope.analysis.paper_runs import PaperRuns, Row
 from recallscope.store import RunStore
 from recallscope.sweeps.paper_grids import PATTERNS

@@ -9,23 +9,12 @@ from pathlib import Path
 import pytest
 from made_up import fill
 
-from recallscope.cli.main import main
 from recallscope.figures.paper_figures import FIGURES
 
 
-@pytest.fixture
-def run(capsys, tmp_path, monkeypatch):
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-    def call(*arguments):
-        try:
-            code = main([str(a) for a in arguments])
-        except SystemExit as stop:
-            code = stop.code
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
 
 
 def refused(result, *parts):

@@ -8,25 +8,11 @@ from pathlib import Path
 import pytest
 
 from recallscope.cli import report as verb
-from recallscope.cli.main import main
 from recallscope.records import RunRecord
 from recallscope.store import RunStore
 from recallscope.sweeps.paper_grids import EXPERIMENTS
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture
-def run(capsys):
-    def call(*arguments):
-        try:
-            code = main([str(a) for a in arguments])
-        except SystemExit as stop:  # the parser's own way out
-            code = stop.code
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
 
 
 def made_up(cell):

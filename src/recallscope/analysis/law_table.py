@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
-from recallscope.analysis.accuracy_grid import Row, group_cells
-from recallscope.analysis.collapse import CELL_WORDS, collapsed, fit_collapse
+from recallscope.analysis.accuracy_grid import Row
+from recallscope.analysis.best_cells import best_cells, cell_words
+from recallscope.analysis.collapse import collapsed, fit_collapse
 from recallscope.analysis.paper_runs import PaperRuns
 from recallscope.analysis.predicted import dimensions, law_on_cells
 from recallscope.sweeps.paper_grids import EXAMPLE, FULL_EXAMPLE, LARGE_BATCH, PATTERNS, REGIMES, part_label
@@ -26,7 +27,6 @@ COUNTED = "trained-sharing, channels counted"
 FITTED_CURVE = "Phi(x - b), a and b fitted"
 FITTED_FAMILY = "D_v = D - lambda N, lambda fitted"
 ALL_LINEAR = "all linear grids"
-_CELL = (*CELL_WORDS, "num_layers", "residual", "num_heads", "head_pattern", "batch_size")
 Array = NDArray[np.float64]
 
 
@@ -85,15 +85,6 @@ def _why(runs: PaperRuns) -> Iterator[str]:
         )
 
 
-def best_cells(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """One row per cell, with the best accuracy of its seeds; rows may lack some of the words that make a cell."""
-    words = [name for name in _CELL if all(name in row for row in rows)]
-    return [
-        {**members[0], "test_accuracy": max(row["test_accuracy"] for row in members), "seeds": len(members)}
-        for members in group_cells(rows, words).values()
-    ]
-
-
 def _groups(runs: PaperRuns) -> dict[str, list[Row]]:
     """Rows by group, the large group of all linear grids at batch 128 among them."""
     linear = {
@@ -140,7 +131,7 @@ def _fitted_curve(cells: Sequence[Row]) -> Array | None:
     if len({(cell["vocab_size"], cell["task"]) for cell in cells}) > 1:
         return None
     try:
-        fit = fit_collapse(cells, np.random.default_rng(0), bootstrap=0, axes=[w for w in _CELL if w in cells[0]])
+        fit = fit_collapse(cells, np.random.default_rng(0), bootstrap=0, axes=cell_words(cells))
     except ValueError:
         return None
     return collapsed(dimensions(cells), fit.a, fit.b, "phi")

@@ -22,9 +22,10 @@ from recallscope.analysis.accuracy_grid import row_of
 from recallscope.atomic import write_atomically
 from recallscope.records import RunRecord
 from recallscope.store import RunStore
-from recallscope.sweeps.paper_grids import EXPERIMENTS, DesignedPart, Part, Scale
+from recallscope.sweeps.paper_grids import EXPERIMENTS, INSIDE, DesignedPart, Part, Scale
 
 Row = dict[str, Any]
+INSIDE_SEQUENCES = 500  # behind every score of a model that was looked into
 _CIRCUIT = ("embed_dim", "state_dim", "seed", "test_accuracy", "test_queries")  # what differs between measured circuits
 
 
@@ -79,7 +80,7 @@ class PaperRuns:
     def inside(self) -> list[Inside]:
         """The mechanism's models that have been looked into, in the order of the paper."""
         found = []
-        for record in self.records("mechanism"):
+        for record in self.records(INSIDE):
             arrays, scores = inside_paths(self.store, record.run)
             if arrays.exists() and scores.exists():
                 with np.load(arrays) as kept:
@@ -134,7 +135,7 @@ def _read_designed(path: Path) -> list[Row]:
     return [kept["shared"] | dict(zip(kept["columns"], cell, strict=True)) for cell in kept["cells"]]
 
 
-def look_inside(store: RunStore, record: RunRecord, *, num_sequences: int = 500) -> None:
+def look_inside(store: RunStore, record: RunRecord, *, num_sequences: int = INSIDE_SEQUENCES) -> None:
     """Read a trained model's weights from the store; keep what its figures draw, and its scores.
 
     Paper: Sec. 3.2 (`subsec:mech-interp`).

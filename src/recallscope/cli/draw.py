@@ -16,11 +16,7 @@ if TYPE_CHECKING:
     from recallscope.analysis.paper_runs import PaperRuns
     from recallscope.figures.paper_figures import PaperFigure
 
-    Figures = list[PaperFigure]
-
-# written out here, as the flag --list hides the word inside the class
 Answers = list[dict[str, Any]]
-Paths = list[str]
 STORES = (Path("results/paper"), Path("runs/paper"))
 
 
@@ -41,7 +37,7 @@ class Draw:
     """At which scale the runs were made."""
     out: Path = Path("figures")
     """Folder for the pictures."""
-    list: bool = False
+    show: Annotated[bool, tyro.conf.arg(name="list")] = False
     """Say which figures there are, and draw none."""
     json: bool = False
     """Print one JSON object."""
@@ -51,7 +47,7 @@ class Draw:
         from recallscope.figures.paper_figures import FIGURES, find_figures
         from recallscope.figures.sources import NoRunsError
 
-        if self.list:
+        if self.show:
             self._print_list([*FIGURES.values()])
             return 0
         if not self.names:
@@ -83,7 +79,7 @@ class Draw:
             )
         return PaperRuns(RunStore(folder), self.scale)
 
-    def _draw(self, figure: PaperFigure, runs: PaperRuns | None) -> Paths:
+    def _draw(self, figure: PaperFigure, runs: PaperRuns | None) -> list[str]:
         from recallscope.figures.style import save_figure
 
         return [str(path) for path in save_figure(figure.draw(runs), self.out / figure.name)]
@@ -97,7 +93,7 @@ class Draw:
         for answer in skipped:
             print(f"{answer['name']} is left out: {answer['why']}", file=sys.stderr)
 
-    def _print_list(self, figures: Figures) -> None:
+    def _print_list(self, figures: list[PaperFigure]) -> None:
         if self.json:
             print_json({"figures": [{"name": f.name, "title": f.title, "experiment": f.experiment} for f in figures]})
             return

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from recallscope.cli.flags import OptionalInt, print_json
+from recallscope.cli.flags import OptionalInt, OptionalPath, print_json
 
 if TYPE_CHECKING:
     from recallscope.analysis.findings import Finding
@@ -34,7 +34,7 @@ class Reproduce:
     """quick: seconds to two minutes each; small: an evening of two cores for all; paper: the paper's own axes."""
     store: Path = Path("runs/paper")
     """Folder of the runs; results/paper of the repository holds the small scale, done."""
-    out: Path | None = None
+    out: OptionalPath = None
     """Folder of the figures; STORE/figures unless given."""
     workers: OptionalInt = None
     """Runs at once; one per core unless given."""

@@ -20,10 +20,9 @@ from recallscope.figures.curve_panels import (
 )
 from recallscope.figures.sources import source_line, write_source
 from recallscope.figures.style import BLUE, COLUMN, GREEN, PAGE, VERMILION, figure_style
-from recallscope.sweeps.paper_grids import EXAMPLE, REGIMES, part_label
+from recallscope.sweeps.paper_grids import EXAMPLE, LADDER, REGIMES, REPEATS, VOCABULARIES, part_label
 from recallscope.theory.catalogue import find_law
 
-VOCABULARIES, REPEATS, LADDER_PART = "large vocabularies", "repeated keys", "ladder"
 COLOURS = dict(zip(REGIMES, (BLUE, VERMILION, GREEN), strict=True))
 SHOWN_LAWS = {
     "unified": r"unified law as printed, $\sqrt{2\,\log V}$",
@@ -75,8 +74,8 @@ def repeated_keys_figure(runs: PaperRuns) -> Figure:
 
 def ladder_figure(runs: PaperRuns) -> Figure:
     """The ablation ladder as bars.   Paper: Fig. 17 (`app-fig:circuit-minimality`), Tab. 8 (`fig:mqar_ablation`)."""
-    text = source_line(runs, "minimality", (LADDER_PART,))
-    rows = runs.rows(LADDER_PART)
+    text = source_line(runs, "minimality", (LADDER,))
+    rows = runs.rows(LADDER)
     rungs = ladder(rows)
     with figure_style():
         figure = Figure(figsize=(1.3 * COLUMN, 2.9), layout="constrained")

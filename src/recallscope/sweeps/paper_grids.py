@@ -82,6 +82,7 @@ def part_label(model: str, task: str, regime: str) -> str:
 EXAMPLE = "the authors' small example, linear"
 FULL_EXAMPLE = part_label("full", "mqar", "iii")
 LARGE_BATCH = "linear AR (iii), batch 512"
+VOCABULARIES, REPEATS, LADDER, INSIDE = "large vocabularies", "repeated keys", "ladder", "mechanism"
 
 
 def _part(label: str, preset: str, *, keep_weights: bool = False, cut: str = "", **fields: Any) -> Part:
@@ -240,11 +241,11 @@ def _large_vocab(scale: Scale) -> tuple[Part, ...]:
         V = [2 * round(500 * 50 ** (i / 9)) for i in range(10)]
         axes: Fields = {"vocab_size": V, "num_facts": [250, 500, 750, 1000], "seed": [0]}
         full = ["num_facts >= vocab_size / 2"]  # more facts than keys
-        return (_part("large vocabularies", "large-vocab", axes=axes, skip=full),)
+        return (_part(VOCABULARIES, "large-vocab", axes=axes, skip=full),)
     if scale == "small":
         return (
             _part(
-                "large vocabularies",
+                VOCABULARIES,
                 "large-vocab",
                 model={"embed_dim": 32, "state_dim": 16},
                 train={
@@ -261,7 +262,7 @@ def _large_vocab(scale: Scale) -> tuple[Part, ...]:
         )
     return (
         _part(
-            "large vocabularies",
+            VOCABULARIES,
             "large-vocab",
             model={"embed_dim": 16, "state_dim": 8},
             train={
@@ -278,7 +279,7 @@ def _repeated_keys(scale: Scale) -> tuple[Part, ...]:
     if scale == "quick":
         return (
             _part(
-                "repeated keys",
+                REPEATS,
                 "repeated-keys",
                 task={"vocab_size": 64, "num_facts": 4, "length": 32},
                 model={"embed_dim": 24},
@@ -294,7 +295,7 @@ def _repeated_keys(scale: Scale) -> tuple[Part, ...]:
     if scale == "small":
         return (
             _part(
-                "repeated keys",
+                REPEATS,
                 "repeated-keys",
                 model={"embed_dim": 64},
                 train={"eval_size": 1000},
@@ -305,7 +306,7 @@ def _repeated_keys(scale: Scale) -> tuple[Part, ...]:
             ),
         )
     axes = {"num_layers": [1, 2, 3, 4, 5], "key_repeats": [1, 2, 3, 4, 5], "seed": _seeds(3)}
-    return (_part("repeated keys", "repeated-keys", axes=axes, derived={"state_dim": "60 / num_layers"}),)
+    return (_part(REPEATS, "repeated-keys", axes=axes, derived={"state_dim": "60 / num_layers"}),)
 
 
 def _minimality(scale: Scale) -> tuple[Part, ...]:
@@ -318,17 +319,15 @@ def _minimality(scale: Scale) -> tuple[Part, ...]:
     if scale == "quick":
         last = {name: values[-3:] for name, values in rungs.items()}
         less = {"flat_steps": 400, "decay_steps": 500, "batch_size": 64, "eval_size": 1000}
-        return (
-            _part("ladder", "minimality", axes={"seed": [0]}, zip=last, train=less, cut="rungs C, D, E; 1000 steps"),
-        )
-    return (_part("ladder", "minimality", axes={"seed": _seeds(5)}, zip=rungs),)
+        return (_part(LADDER, "minimality", axes={"seed": [0]}, zip=last, train=less, cut="rungs C, D, E; 1000 steps"),)
+    return (_part(LADDER, "minimality", axes={"seed": _seeds(5)}, zip=rungs),)
 
 
 def _mechanism(scale: Scale) -> tuple[Part, ...]:
     if scale == "quick":
         return (
             _part(
-                "mechanism",
+                INSIDE,
                 "mechanism",
                 task={"vocab_size": 64, "num_facts": 8},
                 model={"embed_dim": 32, "state_dim": 16},
@@ -339,7 +338,7 @@ def _mechanism(scale: Scale) -> tuple[Part, ...]:
             ),
         )
     pairs = {"embed_dim": [64, 64, 48], "state_dim": [32, 24, 32]}
-    return (_part("mechanism", "mechanism", axes={"seed": [0]}, zip=pairs, keep_weights=True),)
+    return (_part(INSIDE, "mechanism", axes={"seed": [0]}, zip=pairs, keep_weights=True),)
 
 
 def _seed_grids(scale: Scale) -> tuple[Part, ...]:

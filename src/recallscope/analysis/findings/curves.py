@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from recallscope.analysis.best_cells import best_cells
 from recallscope.analysis.coefficient_ratio import coefficient_ratio
 from recallscope.analysis.collapse import Fit, fit_collapse
 from recallscope.analysis.effective_dimensions import effective_dimensions, scaled_errors
 from recallscope.analysis.findings.finding import Finding, Verdict, untested
 from recallscope.analysis.findings.words import full_and_linear, inside, interval, verdict_of
-from recallscope.analysis.law_table import best_cells
 from recallscope.analysis.paper_runs import PaperRuns, Row
 from recallscope.analysis.predicted import law_on_cells
 from recallscope.sweeps.paper_grids import EXAMPLE, REGIMES, part_label

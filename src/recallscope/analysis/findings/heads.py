@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from recallscope.analysis.best_cells import best_cells
 from recallscope.analysis.findings.finding import Finding, Verdict, untested
 from recallscope.analysis.findings.words import interval, verdict_of
-from recallscope.analysis.law_table import best_cells, counted
+from recallscope.analysis.law_table import counted
 from recallscope.analysis.paper_runs import PaperRuns
 from recallscope.analysis.predicted import law_on_cells
 from recallscope.sweeps.paper_grids import PATTERNS
@@ -182,8 +183,8 @@ def _when_chosen(
 ) -> str:
     """Which cells had been seen when the rule was written down."""
     if patterns != ("MHA",):
-        return "The rule was written down after the first seven MQA cells had been seen; the others were trained later"
+        return "Written down after seven MQA cells of results/paper had been seen; the others were trained later"
     errors = np.abs(measured - ours)
     by_heads = {M: errors[[cell["num_heads"] == M for cell in cells]] for M in sorted({c["num_heads"] for c in cells})}
     said = ", ".join(f"{found.mean():.3f} for M = {M}" for M, found in by_heads.items())
-    return f"Min(M, 2) N was foreseen, the matching by slices added after all cells had been seen: {said}"
+    return f"Min(M, 2) N was foreseen, matching by slices added after all cells of results/paper were seen: {said}"

@@ -11,7 +11,7 @@ from typing import Any
 
 from recallscope.analysis.findings.finding import Finding, untested
 from recallscope.analysis.findings.words import verdict_of
-from recallscope.analysis.paper_runs import Inside, PaperRuns
+from recallscope.analysis.paper_runs import INSIDE_SEQUENCES, Inside, PaperRuns
 
 Read = Callable[[dict[str, Any]], float]
 
@@ -53,5 +53,5 @@ def _finding(models: list[Inside], claim: str, question: str, paper: str, name: 
     said = ", ".join(f"{value:.4f} at (D, N) = {cell}" for cell, value in values.items())
     return Finding(
         claim, question, paper, f"{name}: {said}", verdict_of(1 - min(values.values()), 0.01, 0.1),
-        f"{len(models)} trained models, 500 sequences each", figure,
+        f"{len(models)} trained models, {INSIDE_SEQUENCES} sequences each", figure,
     )  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from recallscope.analysis.accuracy_grid import group_cells
+from recallscope.analysis.best_cells import best_cells, cell_words
 from recallscope.analysis.collapse import fit_collapse
 from recallscope.analysis.findings.finding import Finding, untested
 from recallscope.analysis.findings.words import interval, verdict_of
@@ -16,7 +16,6 @@ from recallscope.analysis.paper_runs import PaperRuns, Row
 
 ANCHOR = ((12, 1), (6, 2), (4, 3), (3, 4))  # (N, Lambda) where the paper reads about .38
 PUBLISHED = 0.38
-_AXES = ("task", "vocab_size", "num_facts", "length", "model", "embed_dim", "state_dim", "num_layers")
 
 
 def layer_findings(runs: PaperRuns) -> list[Finding]:
@@ -30,10 +29,7 @@ def layer_findings(runs: PaperRuns) -> list[Finding]:
 
 def best_by_cell(rows: list[Row]) -> dict[tuple[int, int], float]:
     """(N, Lambda) to the best accuracy of its seeds."""
-    return {
-        (int(members[0]["state_dim"]), int(members[0]["num_layers"])): max(row["test_accuracy"] for row in members)
-        for members in group_cells(rows, _AXES).values()
-    }
+    return {(cell["state_dim"], cell["num_layers"]): cell["test_accuracy"] for cell in best_cells(rows)}
 
 
 def _named_cells(runs: PaperRuns) -> list[Finding]:
@@ -81,7 +77,7 @@ def _equal_products(runs: PaperRuns, label: str) -> list[Finding]:
     spread = float(np.mean(np.abs(gaps)))
     fitted = ""
     if len(cells) >= 4:
-        fit = fit_collapse(rows, np.random.default_rng(0), bootstrap=200, axes=_AXES)
+        fit = fit_collapse(rows, np.random.default_rng(0), bootstrap=200, axes=cell_words(rows))
         fitted = (
             f"; one curve in N_eff = Lambda N with a = {fit.a:.2f} {interval(*fit.a_interval)}, b = {fit.b:.2f}, "
             f"spread {fit.mean_error:.3f}"

@@ -9,11 +9,12 @@ from recallscope.analysis.findings.finding import Finding, untested
 from recallscope.analysis.findings.words import verdict_of
 from recallscope.analysis.ladder import LADDER, ladder
 from recallscope.analysis.paper_runs import PaperRuns
+from recallscope.sweeps.paper_grids import LADDER as PART
 
 
 def ladder_findings(runs: PaperRuns) -> list[Finding]:
     """One finding per rung."""
-    rows = runs.rows("ladder")
+    rows = runs.rows(PART)
     rungs = {rung.name: rung for rung in ladder(rows)}
     guess = 1 / rows[0]["num_facts"] if rows else 0.0
     found = []

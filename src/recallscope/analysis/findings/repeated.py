@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from recallscope.analysis.best_cells import best_cells
 from recallscope.analysis.findings.finding import Finding, untested
 from recallscope.analysis.findings.words import verdict_of
 from recallscope.analysis.paper_runs import PaperRuns
-
-LABEL = "repeated keys"
+from recallscope.sweeps.paper_grids import REPEATS
 
 
 def repeated_findings(runs: PaperRuns) -> list[Finding]:
     """One layer against 1/N_k, then deeper models."""
-    best: dict[tuple[int, int], float] = {}
-    for row in runs.rows(LABEL):
-        cell = (row["num_layers"], row["key_repeats"])
-        best[cell] = max(best.get(cell, 0.0), row["test_accuracy"])
+    best = {(c["num_layers"], c["key_repeats"]): c["test_accuracy"] for c in best_cells(runs.rows(REPEATS))}
     return [_one_layer(best), _deeper(best)]
 
 

@@ -14,14 +14,13 @@ from recallscope.analysis.findings.words import verdict_of
 from recallscope.analysis.paper_runs import PaperRuns, Row
 from recallscope.analysis.predicted import law_on_cells
 from recallscope.analysis.vocabulary_slopes import vocabulary_slopes
+from recallscope.sweeps.paper_grids import VOCABULARIES
 from recallscope.theory.catalogue import find_law
-
-LABEL = "large vocabularies"
 
 
 def vocabulary_findings(runs: PaperRuns) -> list[Finding]:
     """Slopes per length, beside those of the laws on the same cells; then accuracies themselves."""
-    rows = runs.rows(LABEL)
+    rows = runs.rows(VOCABULARIES)
     slopes = vocabulary_slopes(rows) if rows else []
     slopes = [line for line in slopes if line.slope == line.slope]
     question, paper = "Slope of Phi^-1(accuracy) against m_V, per length", "1.18 to 1.56 measured, 1 by the law"
@@ -39,7 +38,7 @@ def vocabulary_findings(runs: PaperRuns) -> list[Finding]:
     printed, typical, sharing = (
         compare_law(grid, find_law(name)) for name in ("unified", "unified-mv", "trained-sharing")
     )
-    cut = runs.parts[LABEL].cut or "as published"
+    cut = runs.parts[VOCABULARIES].cut or "as published"
     return [
         Finding(
             "fig-12", question, paper, said,
