@@ -1,0 +1,156 @@
+"""Registries: tasks, architectures and laws by name, open to other packages and to single files.
+
+A registry knows three sources, asked in this order: what is registered already, the built-in modules (imported when
+their name is first asked for), and plugins. Plugins are the entry points of installed packages (groups
+`recallscope.tasks`, `recallscope.architectures`, `recallscope.laws`) and the modules or files listed in the environment
+variable RECALLSCOPE_PLUGINS, separated as in PATH; importing one runs its decorators.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+PLUGINS = "RECALLSCOPE_PLUGINS"
+_GROUPS = ("recallscope.tasks", "recallscope.architectures", "recallscope.laws")
+
+
+class UnknownNameError(ValueError):
+    """A name that no registry entry has; the message offers the nearest ones."""
+
+
+class Registry(Generic[T]):
+    """Entries of one sort by name. `builtin` maps names to the modules of the package that register them."""
+
+    def __init__(self, noun: str, builtin: Mapping[str, str] | None = None) -> None:
+        self.noun = noun
+        self._builtin = dict(builtin or {})
+        self._entries: dict[str, T] = {}
+        self._origins: dict[str, str] = {}
+
+    def add(self, name: str, entry: T, *, module: str) -> None:
+        """Register an entry; a name has one owner, but a module that is imported again may replace its own."""
+        origin = import_reference(module)
+        if name in self._entries and self._origins[name] != origin:
+            raise ValueError(
+                f"{self.noun} {name!r} is registered twice: by {self._origins[name]} and by {origin}. Rename one of them."
+            )
+        if name in self._builtin and self._builtin[name] != module:
+            raise ValueError(f"{self.noun} {name!r} is one of recallscope's own. Choose another name.")
+        self._entries[name] = entry
+        self._origins[name] = origin
+
+    def find(self, name: str) -> T:
+        """The entry of that name, or an UnknownNameError that offers the nearest ones."""
+        if name not in self._entries and name in self._builtin:
+            importlib.import_module(self._builtin[name])
+        if name not in self._entries:
+            load_plugins()
+        if name not in self._entries:
+            names = self.names()
+            near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.4)
+            hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(names)}."
+            raise UnknownNameError(f"{self.noun}={name!r} is not registered. {hint}")
+        return self._entries[name]
+
+    def origin(self, name: str) -> str | None:
+        """What another process must import to have this entry; None for recallscope's own."""
+        origin = self._origins.get(name)
+        return None if origin is None or origin.startswith("recallscope.") else origin
+
+    def names(self) -> list[str]:
+        """All names: built-in ones first, in the order of the catalogue, then those of plugins."""
+        load_plugins()
+        return list(dict.fromkeys((*self._builtin, *self._entries)))
+
+    def __iter__(self) -> Iterator[T]:
+        return (self.find(name) for name in self.names())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names()
+
+
+_loaded: set[str] = set()
+
+
+def load_plugins() -> None:
+    """Import every plugin once: entry points of installed packages, then those named in the environment."""
+    if "entry points" not in _loaded:
+        _loaded.add("entry points")
+        for group in _GROUPS:
+            for point in entry_points(group=group):
+                point.load()
+    for reference in filter(None, os.environ.get(PLUGINS, "").split(os.pathsep)):
+        if reference not in _loaded:
+            _loaded.add(reference)
+            import_from(reference)
+
+
+def import_from(reference: str) -> ModuleType:
+    """Import a module by its name, `my_package.my_nets`, or by its file, `path/to/my_nets.py`.
+
+    A file is imported once per path and content under a name of its own, so that two files of one name do not clash.
+    Names are looked for in the current folder, too, as `python -m` does.
+    """
+    if reference.endswith(".py"):
+        return _import_file(Path(reference))
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.append(here)
+    try:
+        return importlib.import_module(reference)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (reference == error.name or reference.startswith(f"{error.name}.")):
+            raise ValueError(
+                f"there is no module {reference!r}, neither installed nor in {here}. Name a module, "
+                f"my_package.my_nets, or a file, path/to/my_nets.py."
+            ) from error
+        raise
+
+
+def source_digest(path: Path) -> str:
+    """16 hex digits of SHA-256 over a file's bytes."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+
+def import_reference(module: str) -> str:
+    """What `import_from` needs in another process to import this module again: its name, or its file."""
+    loaded = sys.modules.get(module)
+    file = getattr(loaded, "__file__", None)
+    if file and (module == "__main__" or module.startswith("_recallscope_file_")):
+        return str(Path(file).resolve())
+    return module
+
+
+def _import_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise ValueError(f"there is no file {path} (from {os.getcwd()}). Name a Python file, path/to/my_nets.py.")
+    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    if main and Path(main).resolve() == path.resolve():
+        return sys.modules["__main__"]
+    name = f"_recallscope_file_{path.stem}_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:8]}"
+    digest = source_digest(path)
+    if name in sys.modules and getattr(sys.modules[name], "__recallscope_digest__", None) == digest:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    module.__recallscope_digest__ = digest  # type: ignore[attr-defined]
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
