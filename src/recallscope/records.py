@@ -1,15 +1,27 @@
-"""What a run leaves behind. A record is read and written without torch, and says which schema it follows."""
+"""What a run leaves behind. A record is read and written without torch, and says which schema it follows.
+
+A record can be read in two ways. `read_facts` takes the file as plain data: it needs neither the code of the
+architecture nor this version of the package, and is what lists, filters, fits and plots. `parse_record` makes a
+`RunRecord` with a full `RunSpec`, which is what evaluating or continuing a run needs.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from typing import Annotated, Any, Literal
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, NonNegativeInt, ValidationError, model_validator
+from pydantic import ConfigDict, Field, NonNegativeInt, ValidationError, model_validator
 
-from recallscope.specs import Fraction, RunSpec, Spec
+from recallscope.registry import UnknownNameError
+from recallscope.specs import Fraction, RunSpec, Spec, Value, canonical_json, identity_hash, in_words
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+RESULTS = ("test_accuracy", "val_accuracy", "test_queries", "best_step", "steps", "seconds")
+MOST = 10**15  # steps or queries of a run; what is beyond is damage
+_RUN_NAME = re.compile("[0-9a-f]{24}")
 
 
 class Evaluation(Spec):
@@ -23,9 +35,13 @@ class Evaluation(Spec):
 class RunRecord(Spec):
     """The result of one RunSpec, complete enough to be compared, fitted and drawn without its weights."""
 
-    schema_version: Literal[1] = 1
-    run: str = Field(description="content hash of the spec")
+    model_config = ConfigDict(extra="ignore")
+
+    schema_version: Literal[2] = 2
+    run: str = Field(description="the run's name, a hash of its identity")
+    identity: dict[str, Any] = Field(description="kinds of the spec's parts, and the fields that differ from defaults")
     spec: RunSpec
+    formerly: list[str] = Field(default_factory=list, description="names the run had under earlier rules")
     test_accuracy: Fraction = Field(description="of the best state, over all queries of the test set")
     val_accuracy: Fraction = Field(description="best over the evaluations")
     test_queries: NonNegativeInt = Field(description="questions behind test_accuracy")
@@ -35,39 +51,132 @@ class RunRecord(Spec):
     history: list[Evaluation] = Field(default_factory=list)
     environment: dict[str, str] = Field(default_factory=dict, description="versions, device, threads")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _identity_follows_from_the_spec(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "identity" not in data and isinstance(data.get("spec"), RunSpec):
+            identity = data["spec"].identity()
+            return {**data, "identity": identity, "run": data.get("run") or data["spec"].content_hash()}
+        return data
+
     @model_validator(mode="after")
-    def _the_name_is_the_content(self) -> RunRecord:
+    def _the_name_is_the_content(self) -> Self:
         if self.run != self.spec.content_hash():
             raise ValueError(
-                f"run={self.run!r} is not the content hash of the spec ({self.spec.content_hash()!r}): "
+                f"run={self.run!r} is not the name of its spec ({self.spec.content_hash()!r}): "
                 f"the record was edited or belongs to another spec. Run it again."
             )
         return self
 
 
 class RecordError(ValueError):
-    """A text that is not a record this version can read; the message says why."""
+    """A text that contradicts itself or is no record at all; the message says how."""
+
+
+class NewerRecordError(RecordError):
+    """Sound, but this installation cannot make a spec of it: it needs a newer version, or code that is not here."""
+
+
+def is_run_name(name: object) -> bool:
+    """24 hex digits, as `content_hash` gives."""
+    return isinstance(name, str) and _RUN_NAME.fullmatch(name) is not None
+
+
+def read_facts(text: str | bytes) -> dict[str, Any]:
+    """A record as plain data, of this schema or another; RecordError only if the text contradicts itself."""
+    try:
+        facts: Any = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise RecordError(f"not JSON: {error}") from error
+    if not isinstance(facts, dict):
+        raise RecordError(f"a record is a JSON object, this is a {type(facts).__name__}")
+    version = facts.get("schema_version")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise RecordError(f"schema_version={version!r} is not a whole number from 1: not a record of ours")
+    if not is_run_name(facts.get("run")):
+        raise RecordError(f"run={facts.get('run')!r} is not the name of a run (24 hex digits)")
+    if version <= SCHEMA_VERSION:
+        _check(facts, version)
+    return facts
+
+
+def _check(facts: Mapping[str, Any], version: int) -> None:
+    """Does the record agree with itself: name, identity, spec, and numbers that can be?"""
+    spec, identity = facts.get("spec"), facts.get("identity")
+    if not isinstance(spec, dict):
+        raise RecordError(f"spec is a {type(spec).__name__}, not a table of fields")
+    if version == 1:
+        name = first_name(spec)
+    elif isinstance(identity, dict):
+        name = identity_hash("RunSpec", identity)
+    else:
+        raise RecordError(f"identity is a {type(identity).__name__}, not a table of fields")
+    if facts["run"] != name:
+        raise RecordError(f"run={facts['run']!r} is not the name of its spec ({name!r}): the record was edited")
+    if version > 1 and not _agrees(identity, spec):
+        raise RecordError("spec and identity disagree: the record was edited")
+    for name in ("test_accuracy", "val_accuracy"):
+        if not (_is_number(facts.get(name)) and 0 <= facts[name] <= 1):
+            raise RecordError(f"{name}={facts.get(name)!r} is not a number from 0 to 1")
+    for name in ("test_queries", "best_step", "steps", "seconds"):
+        if not (_is_number(facts.get(name)) and 0 <= facts[name] <= MOST):
+            raise RecordError(f"{name}={facts.get(name)!r} is not a number from 0 to {MOST:.0e}")
+    if not isinstance(facts.get("history", []), list) or not isinstance(facts.get("environment", {}), dict):
+        raise RecordError("history is not a list, or environment not a table")
+
+
+def first_name(spec: Mapping[str, Any]) -> str:
+    """The name of a run under the first rule, which hashed all fields with their defaults."""
+    return hashlib.sha256(f"recallscope/RunSpec/{canonical_json(spec)}".encode()).hexdigest()[:24]
+
+
+def _agrees(identity: Any, spec: Any) -> bool:
+    """Every field of the identity stands in the spec."""
+    if isinstance(identity, dict) and isinstance(spec, dict):
+        return all(name in spec and _agrees(value, spec[name]) for name, value in identity.items() if name != "schema")
+    return bool(identity == spec)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def row_of(facts: Mapping[str, Any] | RunRecord) -> dict[str, Value]:
+    """A finished run as one flat row: its name, the words of its spec, its results."""
+    if isinstance(facts, RunRecord):
+        facts = facts.model_dump(mode="json")
+    row: dict[str, Value] = {"run": facts["run"], "status": "done", **in_words(facts.get("spec") or {})}
+    return row | {name: facts.get(name) for name in RESULTS}
 
 
 def parse_record(text: str | bytes) -> RunRecord:
-    """Read a record, or say in one sentence what is wrong with it."""
-    try:
-        data: Any = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise RecordError(f"not JSON: {error}") from error
-    if not isinstance(data, dict):
-        raise RecordError(f"a record is a JSON object, this is a {type(data).__name__}")
-    version = data.get("schema_version")
-    if not isinstance(version, int) or isinstance(version, bool):
-        raise RecordError(f"schema_version={version!r} is not a whole number: not a record of ours")
-    if version > SCHEMA_VERSION:
-        raise RecordError(
-            f"schema_version={version}, and this recallscope reads up to {SCHEMA_VERSION}: "
-            f"written by a newer version; upgrade recallscope to read it"
+    """A record with its spec. RecordError if it is damaged, NewerRecordError if this installation lacks something."""
+    return record_from(read_facts(text))
+
+
+def record_from(facts: Mapping[str, Any]) -> RunRecord:
+    """The record of sound facts, brought to today's schema; NewerRecordError if that cannot be done here."""
+    if facts["schema_version"] > SCHEMA_VERSION:
+        raise NewerRecordError(
+            f"run {facts['run']}: schema_version={facts['schema_version']}, and this recallscope reads up to "
+            f"{SCHEMA_VERSION}. It was written by a newer version and is left as it is. Upgrade recallscope."
         )
     try:
-        return RunRecord.model_validate_json(text)
+        if facts["schema_version"] == 1:
+            spec = RunSpec.model_validate(facts["spec"])
+            facts = {name: value for name, value in facts.items() if name != "identity"} | {
+                "schema_version": SCHEMA_VERSION,
+                "run": spec.content_hash(),
+                "spec": spec,
+                "formerly": [facts["run"]],
+            }
+        return RunRecord.model_validate(dict(facts))
+    except UnknownNameError as error:
+        raise NewerRecordError(f"run {facts['run']}: {error}") from error
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"]) or "record"
-        raise RecordError(f"{place}: {first['msg']} ({error.error_count()} fault(s) in all)") from error
+        raise NewerRecordError(
+            f"run {facts['run']} cannot be made a run of this installation: {place}: {first['msg']}. It is left as it "
+            f"is; a newer recallscope, or the package that defines its parts, may be needed."
+        ) from error

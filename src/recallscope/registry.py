@@ -1,9 +1,11 @@
-"""Registries: tasks, architectures and laws by name, open to other packages and to single files.
+"""Registries: tasks, architectures, laws and experiments by name, open to other packages and to single files.
 
-A registry knows three sources, asked in this order: what is registered already, the built-in modules (imported when
-their name is first asked for), and plugins. Plugins are the entry points of installed packages (groups
-`recallscope.tasks`, `recallscope.architectures`, `recallscope.laws`) and the modules or files listed in the environment
-variable RECALLSCOPE_PLUGINS, separated as in PATH; importing one runs its decorators.
+A registry knows three sources, asked in this order: what is registered already, the modules of its own package, and
+plugins. The modules of the package are searched for the registry's decorator, `@architecture("linear")`, as text, and
+imported when such a name is first asked for: a list of names costs no import, and a new file needs no entry anywhere.
+Plugins are the entry points of installed packages (groups `recallscope.tasks`, `recallscope.architectures`,
+`recallscope.laws`) and the modules or files listed in the environment variable RECALLSCOPE_PLUGINS, separated as in
+PATH; importing one runs its decorators.
 """
 
 from __future__ import annotations
@@ -13,9 +15,12 @@ import hashlib
 import importlib
 import importlib.util
 import os
+import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from functools import cached_property
 from importlib.metadata import entry_points
+from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
 from typing import Generic, TypeVar
@@ -30,11 +35,10 @@ class UnknownNameError(ValueError):
 
 
 class Registry(Generic[T]):
-    """Entries of one sort by name. `builtin` maps names to the modules of the package that register them."""
+    """Entries of one sort by name. `noun` is also the decorator's name that is searched for in `package`."""
 
-    def __init__(self, noun: str, builtin: Mapping[str, str] | None = None) -> None:
-        self.noun = noun
-        self._builtin = dict(builtin or {})
+    def __init__(self, noun: str, package: str) -> None:
+        self.noun, self.package = noun, package
         self._entries: dict[str, T] = {}
         self._origins: dict[str, str] = {}
 
@@ -49,6 +53,17 @@ class Registry(Generic[T]):
             raise ValueError(f"{self.noun} {name!r} is one of recallscope's own. Choose another name.")
         self._entries[name] = entry
         self._origins[name] = origin
+
+    @cached_property
+    def _builtin(self) -> dict[str, str]:
+        """Names of the package's own entries and the modules that register them, without importing those."""
+        decorator = re.compile(rf'^@{self.noun}\(\s*"([^"]+)"', re.MULTILINE)
+        return {
+            name: f"{self.package}.{file.name.removesuffix('.py')}"
+            for file in sorted(files(self.package).iterdir(), key=lambda file: file.name)
+            if file.name.endswith(".py")
+            for name in decorator.findall(file.read_text(encoding="utf-8"))
+        }
 
     def find(self, name: str) -> T:
         """The entry of that name, or an UnknownNameError that offers the nearest ones."""
@@ -69,7 +84,7 @@ class Registry(Generic[T]):
         return None if origin is None or origin.startswith("recallscope.") else origin
 
     def names(self) -> list[str]:
-        """All names: built-in ones first, in the order of the catalogue, then those of plugins."""
+        """All names: the package's own by file and line, then those of plugins."""
         load_plugins()
         return list(dict.fromkeys((*self._builtin, *self._entries)))
 

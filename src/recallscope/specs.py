@@ -1,286 +1,212 @@
-"""The nouns of the package: what a task, a model and a run are. Plain facts, no torch, no side effects.
+"""Specs: what a task, a model and a run are. Plain facts, no torch, no side effects.
 
-Every spec is frozen and strict. Derived numbers are properties, never fields. `content_hash` names a spec:
-it is the same in every process, on every machine and for any order of fields.
+Every spec is frozen and strict. Derived numbers are properties, never fields. A run is named by its identity: the kinds
+of its parts and the fields that differ from their defaults. Adding a field whose default is the old behaviour therefore
+changes no name, and every stored run keeps its own. Tasks and architectures are open sets: each is a spec class
+registered under a name (`@task("mqar")`, `@architecture("linear")`), in this package or in anybody else's.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import math
-from typing import Annotated, Any, Literal
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, WrapValidator, field_validator
+
+from recallscope.registry import Registry
+
+if TYPE_CHECKING:
+    import torch
+
+    from recallscope.architectures.model import RecallModel
+    from recallscope.tasks.batch import Batch
 
 LARGEST = 10**9  # no dimension of a spec may exceed this: larger numbers are typing slips, not models
+IDENTITY = 2  # version of the rule that names runs; 1 hashed the defaults, too
 
 Size = Annotated[int, Field(gt=0, le=LARGEST)]
 Steps = Annotated[int, Field(ge=0, le=LARGEST)]
 Positive = Annotated[float, Field(gt=0, le=1e9)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
-
-TaskKind = Literal["ar", "mqar", "repeated"]
-Filler = Literal["random", "zero", "values"]
+Value = int | float | str | bool | None
 HeadPattern = Literal["MHA", "MQA", "MKA", "MVA"]
 
 
+def canonical_json(value: Any) -> str:
+    """One text per meaning: sorted keys, no white space, shortest exact floats."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def identity_hash(kind: str, identity: Mapping[str, Any]) -> str:
+    """The name of a spec with this identity: 24 hex digits of SHA-256."""
+    text = f"recallscope/{IDENTITY}/{kind}/{canonical_json(identity)}"
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
 class Spec(BaseModel):
-    """Frozen, strict, closed: an unknown field is an error, not a shrug."""
+    """Base of all specs: frozen and strict; an unknown field is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    schema_number: ClassVar[int] = 1  # raised when a field changes its meaning, so that old and new runs differ
 
     def canonical_json(self) -> str:
-        """One text per meaning: sorted keys, no white space, shortest exact floats."""
-        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        """All fields as one text."""
+        return canonical_json(self.model_dump(mode="json"))
+
+    def identity(self) -> dict[str, Any]:
+        """The kind, and the fields that differ from their defaults, parts likewise."""
+        fields = self.model_dump(mode="json")
+        kept: dict[str, Any] = {} if self.schema_number == 1 else {"schema": self.schema_number}
+        for name, value in fields.items():
+            mine = getattr(self, name)
+            if isinstance(mine, Spec):
+                kept[name] = mine.identity()
+            elif name == "kind" or name not in self._defaults() or mine != self._defaults()[name]:
+                kept[name] = value
+        return kept
 
     def content_hash(self) -> str:
-        """24 hex digits of SHA-256 over the kind of spec and its canonical JSON."""
-        text = f"recallscope/{type(self).__name__}/{self.canonical_json()}"
-        return hashlib.sha256(text.encode()).hexdigest()[:24]
+        """The spec's name: a hash of its identity, the same in every process and on every machine."""
+        return identity_hash(type(self).__name__, self.identity())
+
+    @classmethod
+    def _defaults(cls) -> dict[str, Any]:
+        return {
+            name: info.get_default(call_default_factory=True)
+            for name, info in cls.model_fields.items()
+            if not info.is_required()
+        }
 
 
-class TaskSpec(Spec):
-    """Associative recall, as zoology generates it.
+class _Kind(Spec):
+    """A spec that is one of several kinds; `kind` is the name it is registered under, written by the decorator."""
 
-    Paper: Sec. 2 (`par:mqar-definition`), Tab. 1 (`tab:mqar_notation`); repeated keys App. I.2
-    (`app-subsec:repeated-keys-queries`).
-    Departs: the printed text takes any L >= 4 N_f for granted; for repeated keys the facts fill 2 N_f N_k
-        tokens, so L >= 2 N_f (N_k + 1). Zoology's own V > L is asked only of its bit-exact stream: what the
-        task needs is N_f distinct keys out of V/2 - 1 (token 0 is never a key).
+    kind: str = Field("", description="")
+
+    @field_validator("kind")
+    @classmethod
+    def _kind_is_the_registered_one(cls, kind: str) -> str:
+        wanted = cls.model_fields["kind"].default
+        if kind != wanted:
+            raise ValueError(f"kind={kind!r} is not a {cls.__name__}, whose kind is {wanted!r}.")
+        return kind
+
+
+class TaskSpec(_Kind):
+    """Base of all tasks: sequences of tokens with questions at some positions.
+
+    `TaskSpec(kind="ar", vocab_size=64, num_facts=4)` makes the registered task of that kind, "mqar" if none is given. A
+    task of one's own subclasses this, adds its fields, and says how to draw a batch.
     """
 
-    kind: TaskKind = Field(
-        "mqar", description="ar: one query; mqar: every fact is asked once; repeated: keys are rewritten"
-    )
-    vocab_size: Size = Field(description="V, even: tokens 1..V/2-1 are keys, V/2..V-1 values, 0 is neither")
-    num_facts: Size = Field(description="N_f, key-value pairs in the context")
-    length: Size = Field(description="L, tokens in a sequence; 4 N_f for mqar and 2 N_f + 1 for ar unless given")
-    power_a: Positive = Field(1.0, description="query slot g is drawn with weight (g+1)^(power_a-1); 1 is uniform")
-    filler: Filler = Field("random", description="what fills the gaps: any token, 0, or values only")
-    key_repeats: Size = Field(1, description="N_k, how often each key is written; the last value is the answer")
+    vocab_size: Size = Field(description="V, number of tokens")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _length_follows_from_the_facts(cls, data: Any) -> Any:
-        if isinstance(data, dict) and data.get("length") is None and isinstance(data.get("num_facts"), int):
-            kind, N_f, N_k = data.get("kind", "mqar"), data["num_facts"], data.get("key_repeats", 1)
-            if isinstance(N_k, int):
-                return {**data, "length": 2 * N_f + 1 if kind == "ar" else 2 * N_f * (N_k + 1)}
-        return data
-
-    @model_validator(mode="after")
-    def _the_sequence_can_be_drawn(self) -> TaskSpec:
-        V, N_f, L, N_k = self.vocab_size, self.num_facts, self.length, self.key_repeats
-        if V % 2:
-            raise ValueError(
-                f"vocab_size={V} is odd: half of the tokens are keys and half are values (Sec. 2). "
-                f"Use vocab_size={V + 1}."
-            )
-        if N_f > V // 2 - 1:
-            raise ValueError(
-                f"num_facts={N_f} needs {N_f} distinct keys, but vocab_size={V} leaves {V // 2 - 1} "
-                f"(tokens 1..V/2-1; 0 is never a key). Use vocab_size >= {2 * N_f + 2}"
-                + (f", or num_facts <= {V // 2 - 1}." if V > 2 else ".")
-            )
-        if self.kind != "repeated" and N_k != 1:
-            raise ValueError(
-                f"key_repeats={N_k} is for kind='repeated' only (App. I.2), and kind is {self.kind!r}. "
-                f"Use kind='repeated', or key_repeats=1."
-            )
-        if self.kind == "ar":
-            if L != 2 * N_f + 1:
-                raise ValueError(
-                    f"length={L} does not fit kind='ar': one query after {N_f} facts makes "
-                    f"2 N_f + 1 = {2 * N_f + 1} tokens (Sec. 2). Leave length out, or use kind='mqar'."
-                )
-            return self
-        if L % 2:
-            raise ValueError(f"length={L} is odd: facts and query slots come in pairs of tokens. Use length={L + 1}.")
-        if self.num_slots < N_f:
-            rule = "4 N_f" if N_k == 1 else f"2 N_f (N_k + 1), N_k = {N_k}"
-            least = 2 * N_f * (N_k + 1)
-            raise ValueError(
-                f"length={L} is too short for num_facts={N_f}: every fact is asked once, in a slot of two tokens "
-                f"after the context, so length >= {rule} = {least} (Tab. 1). Use length={least}"
-                + (f", or num_facts <= {L // (2 * (N_k + 1))}." if L >= 2 * (N_k + 1) else ".")
-            )
-        return self
+    def __new__(cls, *args: Any, **fields: Any) -> Self:
+        """The class of the kind that is asked for."""
+        chosen = TASKS.find(fields.get("kind") or "mqar") if cls is TaskSpec else cls
+        return super().__new__(chosen)  # type: ignore[return-value]
 
     @property
-    def num_keys(self) -> int:
-        """V_k = V/2; token 0 counts as a key here, though it is never drawn as one."""
-        return self.vocab_size // 2
+    @abstractmethod
+    def sequence_length(self) -> int:
+        """L, tokens in one sequence."""
 
     @property
-    def num_values(self) -> int:
-        """V_v = V/2."""
-        return self.vocab_size // 2
-
-    @property
-    def context_length(self) -> int:
-        """Tokens of the facts section, 2 N_f N_k."""
-        return 2 * self.num_facts * self.key_repeats
-
-    @property
-    def num_slots(self) -> int:
-        """G, places where a query may stand: 1 for AR, else (L - 2 N_f N_k) / 2."""
-        return 1 if self.kind == "ar" else (self.length - self.context_length) // 2
-
-    @property
+    @abstractmethod
     def num_queries(self) -> int:
-        """Questions asked in one sequence: 1 for AR, else N_f."""
-        return 1 if self.kind == "ar" else self.num_facts
+        """Questions asked in one sequence."""
+
+    @abstractmethod
+    def draw(self, batch_size: int, generator: torch.Generator) -> Batch:
+        """Independent sequences on the generator's device; nothing else is random."""
 
 
-class LinearSpec(Spec):
-    """Simplified Mamba, one layer (Alg. 1, `alg:mamba`) or stacked with residuals (Alg. 3, `app-alg:mamba-layers`)."""
+class ModelSpec(_Kind):
+    """Base of all architectures: fields are the model's sizes and switches; `model` names its class.
 
-    kind: Literal["linear"] = "linear"
-    embed_dim: Size = Field(description="D, width of the embedding")
-    state_dim: Size = Field(description="N, state entries per channel")
-    expand: Size = Field(2, description="D_in / D")
-    conv_width: Size = Field(2, description="D_conv, taps of the causal convolution")
-    num_layers: Size = Field(1, description="Lambda, stacked layers")
-    residual: bool = Field(description="add each layer's input to its output; on for deep models unless said otherwise")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _deep_models_have_residuals(cls, data: Any) -> Any:
-        if isinstance(data, dict) and data.get("residual") is None:
-            layers = data.get("num_layers", 1)
-            return {**data, "residual": isinstance(layers, int) and layers > 1}
-        return data
-
-    @property
-    def inner_dim(self) -> int:
-        """D_in = expand * D."""
-        return self.expand * self.embed_dim
-
-    @property
-    def effective_state(self) -> int:
-        """N_eff = Lambda N (Thm 4.6)."""
-        return self.num_layers * self.state_dim
-
-    @property
-    def state_entries(self) -> int:
-        """S of Lem 4.5: scalars that carry the context, Lambda D_in N."""
-        return self.num_layers * self.inner_dim * self.state_dim
-
-
-class MultiHeadSpec(Spec):
-    """Simplified Mamba-2 (Alg. 4, `alg:mamba-2`).
-
-    Departs: the printed algorithm splits D channels into heads, the published experiments split the expanded
-        width. `expand` says which: 1 as printed, 2 as published.
+    `model` is "package.module:Class", or just "Class" if it is in the spec's own module. The class is called with the
+    spec and the number of tokens, and is a `RecallModel`. A spec in a file without torch can be read without torch.
     """
 
-    kind: Literal["multihead"] = "multihead"
-    embed_dim: Size = Field(description="D, width of the embedding")
-    state_dim: Size = Field(description="N, state entries per channel and head")
-    num_heads: Size = Field(description="M")
-    head_pattern: HeadPattern = Field(
-        description="what the heads share (Tab. 5): MHA nothing, MQA x and B, MKA x and C, MVA B and C"
-    )
-    expand: Size = Field(2, description="channels split into heads, over D: 1 as printed, 2 as published")
-    conv_width: Size = Field(2, description="D_conv, taps of the causal convolutions")
+    model: ClassVar[str] = ""
 
-    @model_validator(mode="after")
-    def _heads_divide_the_channels(self) -> MultiHeadSpec:
-        if self.inner_dim % self.num_heads:
-            raise ValueError(
-                f"num_heads={self.num_heads} does not divide the {self.inner_dim} channels (expand={self.expand} x "
-                f"embed_dim={self.embed_dim}): every head takes P = D/M of them (Tab. 6). "
-                f"Use num_heads={math.gcd(self.num_heads, self.inner_dim)}, or another embed_dim."
-            )
-        return self
+    def blank_model(self, vocab_size: int) -> RecallModel:
+        """The model with its weights not yet drawn."""
+        module, _, name = self.model.rpartition(":")
+        made: RecallModel = getattr(importlib.import_module(module or type(self).__module__), name)(self, vocab_size)
+        return made
 
     @property
-    def inner_dim(self) -> int:
-        """Channels over all heads."""
-        return self.expand * self.embed_dim
+    def state_entries(self) -> int | None:
+        """S of Lem 4.5: numbers that carry the context past a point of the sequence; None if it is not declared."""
+        return None
 
-    @property
-    def head_dim(self) -> int:
-        """P, channels per head."""
-        return self.inner_dim // self.num_heads
-
-
-class FullSpec(Spec):
-    """Full Mamba (Eq. 1-3), with the switches of the ablation ladder (Tab. 8, `fig:mqar_ablation`)."""
-
-    kind: Literal["full"] = "full"
-    embed_dim: Size = Field(description="D, width of the embedding")
-    state_dim: Size = Field(description="N, state entries per channel")
-    expand: Size = Field(2, description="D_in / D")
-    conv_width: Size = Field(2, description="D_conv, taps of the causal convolution (mamba-ssm's default is 4)")
-    num_layers: Size = Field(1, description="Lambda, stacked layers")
-    residual: bool = Field(True, description="add each layer's input to its output")
-    norm: Literal["rms", "none"] = Field("rms", description="RMSNorm before each layer and before the head")
-    gate: bool = Field(True, description="multiply by SiLU of the second half of in_proj")
-    activation: Literal["silu", "none"] = Field("silu", description="what follows the convolution")
-    transition: Literal["selective", "identity"] = Field(
-        "selective",
-        description="selective: exp(Delta A) with Delta from the input; identity: A-bar = I, no Delta",
-    )
-    delta_rank: Literal["low", "full"] = Field("low", description="rank of the Delta projection: ceil(D/16), or D_in")
-    skip: bool = Field(True, description="the skip weight D of mamba-ssm, y += D x")
-    conv_bias: bool = Field(True, description="bias after the convolution")
-
-    @property
-    def inner_dim(self) -> int:
-        """D_in = expand * D."""
-        return self.expand * self.embed_dim
-
-    @property
-    def state_entries(self) -> int:
-        """S of Lem 4.5: scalars that carry the context, Lambda D_in N."""
-        return self.num_layers * self.inner_dim * self.state_dim
+    def work_per_token(self) -> float:
+        """Multiplications of the mixer per token, roughly: to start long runs first and to guess the time left."""
+        sizes = [getattr(self, name, 1) for name in ("embed_dim", "state_dim", "num_layers")]
+        return float(math.prod(size if isinstance(size, int) else 1 for size in sizes) * sizes[0])
 
 
-class Full2Spec(Spec):
-    """Full Mamba-2: the block of Eq. 1 with heads, gated norm and one decay per head; patterns as in Tab. 5."""
-
-    kind: Literal["full2"] = "full2"
-    embed_dim: Size = Field(description="D, width of the embedding")
-    state_dim: Size = Field(description="N, state entries per channel")
-    num_heads: Size = Field(description="M")
-    head_pattern: HeadPattern = Field("MVA", description="what the heads share (Tab. 5); MVA is mamba-ssm's default")
-    expand: Size = Field(2, description="D_in / D")
-    conv_width: Size = Field(2, description="D_conv, taps of the causal convolution (mamba-ssm's default is 4)")
-    num_layers: Size = Field(1, description="Lambda, stacked layers")
-    residual: bool = Field(True, description="add each layer's input to its output")
-    norm: Literal["rms", "none"] = Field("rms", description="RMSNorm before each layer and before the head")
-    skip: bool = Field(True, description="the skip weight D of mamba-ssm, y += D x")
-    conv_bias: bool = Field(True, description="bias after the convolution")
-
-    @model_validator(mode="after")
-    def _heads_divide_the_channels(self) -> Full2Spec:
-        if self.inner_dim % self.num_heads:
-            raise ValueError(
-                f"num_heads={self.num_heads} does not divide the {self.inner_dim} channels (expand={self.expand} x "
-                f"embed_dim={self.embed_dim}): every head takes P = D_in/M of them. "
-                f"Use num_heads={math.gcd(self.num_heads, self.inner_dim)}, or another embed_dim."
-            )
-        return self
-
-    @property
-    def inner_dim(self) -> int:
-        """D_in = expand * D."""
-        return self.expand * self.embed_dim
-
-    @property
-    def head_dim(self) -> int:
-        """P, channels per head."""
-        return self.inner_dim // self.num_heads
-
-    @property
-    def state_entries(self) -> int:
-        """S of Lem 4.5: scalars that carry the context, Lambda D_in N."""
-        return self.num_layers * self.inner_dim * self.state_dim
+TASKS: Registry[type[TaskSpec]] = Registry("task", "recallscope.tasks")
+ARCHITECTURES: Registry[type[ModelSpec]] = Registry("architecture", "recallscope.architectures")
+K = TypeVar("K", bound=_Kind)
 
 
-ModelSpec = Annotated[LinearSpec | MultiHeadSpec | FullSpec | Full2Spec, Field(discriminator="kind")]
+def task(name: str) -> Callable[[type[TaskSpec]], type[TaskSpec]]:
+    """Decorator: register a task under this name, which becomes its `kind`."""
+    return _registered(TASKS, name)
+
+
+def architecture(name: str) -> Callable[[type[ModelSpec]], type[ModelSpec]]:
+    """Decorator: register an architecture under this name, which becomes its `kind`."""
+    return _registered(ARCHITECTURES, name)
+
+
+def _registered(registry: Registry[Any], name: str) -> Callable[[type[K]], type[K]]:
+    def register(cls: type[K]) -> type[K]:
+        cls.model_fields["kind"].default = name
+        cls.model_rebuild(force=True)
+        registry.add(name, cls, module=cls.__module__)
+        return cls
+
+    return register
+
+
+def find_architecture(kind: str) -> type[ModelSpec]:
+    """The spec class of an architecture: a registered name, or `my_nets:MyModel` for a module of the user's own."""
+    if ":" in kind:
+        return importlib.import_module("recallscope.architectures.outside").OutsideSpec  # type: ignore[no-any-return]
+    return ARCHITECTURES.find(kind)
+
+
+def parse_task(fields: Mapping[str, Any]) -> TaskSpec:
+    """The task that these fields describe; "mqar" unless they say otherwise."""
+    return TASKS.find(fields.get("kind") or "mqar").model_validate(dict(fields))
+
+
+def parse_model(fields: Mapping[str, Any]) -> ModelSpec:
+    """The model spec that these fields describe; "linear" unless they say otherwise."""
+    return find_architecture(fields.get("kind") or "linear").model_validate(dict(fields))
+
+
+def _open(base: type[_Kind], parse: Callable[[Mapping[str, Any]], _Kind]) -> WrapValidator:
+    """Validate a part of a run as the registered class of its kind."""
+
+    def validate(value: Any, handler: Any) -> Any:
+        if isinstance(value, base):
+            return value
+        return parse(value) if isinstance(value, Mapping) else handler(value)
+
+    return WrapValidator(validate)
+
+
+AnyTask = Annotated[SerializeAsAny[TaskSpec], _open(TaskSpec, parse_task)]
+AnyModel = Annotated[SerializeAsAny[ModelSpec], _open(ModelSpec, parse_model)]
 
 
 class TrainSpec(Spec):
@@ -293,8 +219,8 @@ class TrainSpec(Spec):
     warmup_steps: Steps = Field(100, description="linear, from 0")
     flat_steps: Steps = Field(400, description="at the learning rate")
     decay_steps: Steps = Field(1500, description="cosine, to 0")
-    beta_1: Fraction = Field(0.9, description="AdamW")
-    beta_2: Fraction = Field(0.95, description="AdamW")
+    beta_1: Fraction = Field(0.9, description="AdamW, decay of the first moment")
+    beta_2: Fraction = Field(0.95, description="AdamW, decay of the second moment")
     weight_decay: Annotated[float, Field(ge=0, le=1e3)] = Field(0.0, description="AdamW")
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = Field(0.1, description="of the cross-entropy")
     clip_norm: Positive = Field(1.5, description="largest global gradient norm")
@@ -312,7 +238,52 @@ class TrainSpec(Spec):
 class RunSpec(Spec):
     """One training: everything its result depends on. Equal spec, equal result, bit for bit on one thread."""
 
-    task: TaskSpec
-    model: ModelSpec
+    task: AnyTask
+    model: AnyModel
     train: TrainSpec = Field(default_factory=TrainSpec)
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = Field(0, description="owner of every random stream of the run")
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = Field(0, description="random seed of the run")
+
+
+PARTS = ("task", "model", "train")
+
+
+def in_words(fields: Mapping[str, Any]) -> dict[str, Value]:
+    """The fields of a run as one flat table: the form in which runs are listed, filtered, fitted and plotted.
+
+    `fields` is a RunSpec as plain data, whoever wrote it: no class is needed to read it. A field's word is its name; the
+    kinds are `task` and `model`; a name that an earlier part has already is prefixed with its own part.
+    """
+    words: dict[str, Value] = {}
+    for part in PARTS:
+        for name, value in _plain(fields.get(part)):
+            if name == "kind":
+                if part != "train":
+                    words[part] = value
+            else:
+                words[f"{part}.{name}" if name in words else name] = value
+    words["seed"] = fields.get("seed", 0)
+    return words
+
+
+def _plain(part: Any) -> Iterator[tuple[str, Value]]:
+    """Names and plain values; lists and tables of an outsider's arguments as canonical JSON."""
+    for name, value in part.items() if isinstance(part, Mapping) else ():
+        yield str(name), value if value is None or isinstance(value, int | float | str | bool) else canonical_json(value)
+
+
+def path_of(word: str, task: type[TaskSpec], model: type[ModelSpec]) -> tuple[str, str] | None:
+    """Where a word belongs in a run of this task and this model: (part, field); None if nowhere.
+
+    A model that takes any field, as an outsider's module does, gets the words that nobody else knows.
+    """
+    if word in ("task", "model"):
+        return word, "kind"
+    if word == "seed":
+        return "", "seed"
+    prefix, _, rest = word.rpartition(".")
+    owners = {"task": task, "model": model, "train": TrainSpec}
+    for part, owner in owners.items():
+        name = rest if prefix == part else word
+        if name != "kind" and name in owner.model_fields and prefix in ("", part):
+            return part, name
+    return ("model", word) if model.model_config.get("extra") == "allow" and not prefix else None

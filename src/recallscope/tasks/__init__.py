@@ -1,8 +1,15 @@
-"""The tasks: drawing batches of associative recall, and scoring the answers."""
+"""The tasks: one file each for its spec; drawing batches of associative recall, and scoring the answers."""
 
-from recallscope.tasks.batch import NOTHING_ASKED, Batch
-from recallscope.tasks.draw import draw_batch
-from recallscope.tasks.scoring import Score, accuracy, answered, score
-from recallscope.tasks.zoology import zoology_batch
+from recallscope.lazy import lazy_names
 
-__all__ = ["NOTHING_ASKED", "Batch", "Score", "accuracy", "answered", "draw_batch", "score", "zoology_batch"]
+_HOMES = {
+    "NOTHING_ASKED": "recallscope.tasks.batch",
+    "Batch": "recallscope.tasks.batch",
+    "Score": "recallscope.tasks.scoring",
+    "accuracy": "recallscope.tasks.scoring",
+    "answered": "recallscope.tasks.scoring",
+    "draw_batch": "recallscope.tasks.drawing",
+    "score": "recallscope.tasks.scoring",
+    "zoology_batch": "recallscope.tasks.zoology",
+}
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

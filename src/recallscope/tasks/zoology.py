@@ -8,11 +8,11 @@ import torch
 from jaxtyping import Int
 from numpy import ndarray
 
-from recallscope.specs import TaskSpec
+from recallscope.tasks.associative_recall import AssociativeRecall
 from recallscope.tasks.batch import Batch
 
 
-def zoology_batch(task: TaskSpec, num_examples: int, seed: int, filler_seed: int | None = None) -> Batch:
+def zoology_batch(task: AssociativeRecall, num_examples: int, seed: int, filler_seed: int | None = None) -> Batch:
     """The sequences zoology generates from this seed, on the CPU.
 
     Paper: Sec. 2 (`par:mqar-definition`).
@@ -62,17 +62,18 @@ def _rows(
     return pick(np.arange(1, V // 2)), pick(np.arange(V // 2, V)), pick(np.arange(num_slots), weights)
 
 
-def _uncut_length(task: TaskSpec) -> int:
-    return 4 * task.num_facts if task.kind == "ar" else task.length
+def _uncut_length(task: AssociativeRecall) -> int:
+    """AR is cut from MQAR with as many slots as facts."""
+    return task.context_length + 2 * task.drawn_slots
 
 
-def _zoology_can_draw(task: TaskSpec, num_examples: int, filler_seed: int | None) -> None:
+def _zoology_can_draw(task: AssociativeRecall, num_examples: int, filler_seed: int | None) -> None:
     if num_examples < 1:
         raise ValueError(f"num_examples={num_examples}: a batch holds at least one sequence. Use num_examples >= 1.")
-    if task.kind == "repeated":
+    if task.key_repeats > 1:
         raise ValueError(
-            "kind='repeated' is not a task of zoology: its generator writes every key once, repeated "
-            "keys are the paper's own (App. I.2). Use draw_batch, or kind='mqar'."
+            f"kind={task.kind!r} is not a task of zoology: its generator writes every key once, repeated "
+            f"keys are the paper's own (App. I.2). Use draw_batch, or kind='mqar'."
         )
     if task.filler == "values":
         raise ValueError(
@@ -81,12 +82,12 @@ def _zoology_can_draw(task: TaskSpec, num_examples: int, filler_seed: int | None
         )
     V, L = task.vocab_size, _uncut_length(task)
     if L >= V:
-        uncut = f" (AR is cut from L = 4 N_f = {L})" if task.kind == "ar" else ""
+        uncut = f" (AR is cut from L = 4 N_f = {L})" if L > task.length else ""
         raise ValueError(
             f"vocab_size={V} is not above the length {L}{uncut}: zoology asserts V > L. "
             f"Use vocab_size >= {L + 2 - L % 2}, or draw_batch, which does not ask for it."
         )
-    if task.kind == "mqar" and task.filler == "random" and filler_seed is None:
+    if L == task.length and task.filler == "random" and filler_seed is None:
         raise ValueError(
             "filler='random' needs filler_seed: zoology's filler comes from torch's stream, which its seed "
             "does not set. Give the number that torch.manual_seed was given, or use filler='zero'."

@@ -1,4 +1,4 @@
-"""Draw fresh batches from a TaskSpec: exact, from one generator, without a loop over sequences.
+"""Draw fresh batches of associative recall: exact, from one generator, without a loop over sequences.
 
 Distinct tokens are drawn in one of two ways. Both give every ordered tuple the same chance:
 
@@ -13,6 +13,7 @@ from jaxtyping import Int
 from torch import Generator, Tensor
 
 from recallscope.specs import TaskSpec
+from recallscope.tasks.associative_recall import AssociativeRecall
 from recallscope.tasks.batch import Batch
 
 RANDOM_BITS = 62  # of the numbers sorted for a permutation; a tie is redrawn, so this is speed, not exactness
@@ -20,16 +21,21 @@ TABLE_CELLS = 2**24  # of one table of owners: many sequences of a large vocabul
 
 
 def draw_batch(task: TaskSpec, batch_size: int, generator: Generator) -> Batch:
-    """Independent sequences of the task, on the generator's device.
+    """Independent sequences of any task, on the generator's device.
 
-    Paper: Sec. 2 (`par:mqar-definition`), Tab. 1 (`tab:mqar_notation`); repeated keys App. I.2
-    (`app-subsec:repeated-keys-queries`).
-
-    Equal task, size and state of the generator, equal batch; no other random stream is read or moved. The law
-    of the batch is zoology's; its stream is not (`zoology_batch` has that).
+    Equal task, size and state of the generator, equal batch; no other random stream is read or moved.
     """
     if batch_size < 1:
         raise ValueError(f"batch_size={batch_size}: a batch holds at least one sequence. Use batch_size >= 1.")
+    return task.draw(batch_size, generator)
+
+
+def draw_recall(task: AssociativeRecall, batch_size: int, generator: Generator) -> Batch:
+    """A batch of AR, MQAR or repeated keys. Its law is zoology's; its stream is not (`zoology_batch` has that).
+
+    Paper: Sec. 2 (`par:mqar-definition`), Tab. 1 (`tab:mqar_notation`); repeated keys App. I.2
+    (`app-subsec:repeated-keys-queries`).
+    """
     V, N_f, N_k, L = task.vocab_size, task.num_facts, task.key_repeats, task.length
     keys, all_values = _facts(task, batch_size, generator)
     query_positions, facts = _questions(task, batch_size, generator)
@@ -51,7 +57,7 @@ def draw_batch(task: TaskSpec, batch_size: int, generator: Generator) -> Batch:
 
 
 def _facts(
-    task: TaskSpec, batch_size: int, generator: Generator
+    task: AssociativeRecall, batch_size: int, generator: Generator
 ) -> tuple[Int[Tensor, "batch N_f"], Int[Tensor, "batch N_k N_f"]]:
     """Keys from 1..V/2-1, and for every block of the context values from V/2..V-1; distinct within a row."""
     N_f, N_k, half = task.num_facts, task.key_repeats, task.vocab_size // 2
@@ -65,16 +71,16 @@ def _facts(
 
 
 def _questions(
-    task: TaskSpec, batch_size: int, generator: Generator
+    task: AssociativeRecall, batch_size: int, generator: Generator
 ) -> tuple[Int[Tensor, "batch Q"], Int[Tensor, "batch Q"]]:
     """Where queries stand, ascending, and the fact each one asks for.
 
-    AR is MQAR at L = 4 N_f cut after its first query: slot 0, and whichever fact stands there.
+    One question is MQAR at L = 4 N_f cut after its first query: slot 0, and whichever fact stands there.
     """
     N_f, Q, first, device = task.num_facts, task.num_queries, task.context_length, generator.device
-    num_slots = N_f if task.kind == "ar" else task.num_slots
+    num_slots = task.drawn_slots
     if task.power_a == 1 and num_slots == N_f:  # no slot stays free: all that is random is which fact is where
-        if task.kind == "ar":
+        if Q == 1:
             facts = torch.randint(N_f, (batch_size, 1), generator=generator, device=device)
         else:
             facts = _permutations(batch_size, N_f, generator)

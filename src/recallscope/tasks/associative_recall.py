@@ -1,0 +1,125 @@
+"""Base of the paper's tasks: associative recall as zoology generates it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from recallscope.specs import Positive, Size, TaskSpec
+
+if TYPE_CHECKING:
+    import torch
+
+    from recallscope.tasks.batch import Batch
+
+Filler = Literal["random", "zero", "values"]
+
+
+class AssociativeRecall(TaskSpec):
+    """N_f key-value pairs, then queries. `ar`, `mqar` and `repeated` differ in what is asked and how often.
+
+    Paper: Sec. 2 (`par:mqar-definition`), Tab. 1 (`tab:mqar_notation`).
+    Departs: zoology's own V > L is asked only of its bit-exact stream: what the task needs is N_f distinct keys out of
+        V/2 - 1 (token 0 is never a key).
+    """
+
+    vocab_size: Size = Field(description="V, even: tokens 1..V/2-1 are keys, V/2..V-1 values, 0 is neither")
+    num_facts: Size = Field(description="N_f, key-value pairs in the context")
+    length: Size = Field(description="L, tokens in a sequence; 4 N_f for mqar and 2 N_f + 1 for ar unless given")
+    power_a: Positive = Field(1.0, description="query slot g is drawn with weight (g+1)^(power_a-1); 1 is uniform")
+    filler: Filler = Field("random", description="what fills the gaps: any token, 0, or values only")
+    key_repeats: Size = Field(1, description="N_k, how often each key is written; the last value is the answer")
+
+    @classmethod
+    def shortest_length(cls, num_facts: int, key_repeats: int) -> int:
+        """The length that follows from the facts if none is given: every fact is asked once, in a slot of two tokens."""
+        return 2 * num_facts * (key_repeats + 1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _length_follows_from_the_facts(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("length") is None and isinstance(data.get("num_facts"), int):
+            N_k = data.get("key_repeats", 1)
+            if isinstance(N_k, int):
+                return {**data, "length": cls.shortest_length(data["num_facts"], N_k)}
+        return data
+
+    @model_validator(mode="after")
+    def _there_are_enough_keys(self) -> Self:
+        V, N_f = self.vocab_size, self.num_facts
+        if V % 2:
+            raise ValueError(
+                f"vocab_size={V} is odd: half of the tokens are keys and half are values (Sec. 2). "
+                f"Use vocab_size={V + 1}."
+            )
+        if N_f > V // 2 - 1:
+            raise ValueError(
+                f"num_facts={N_f} needs {N_f} distinct keys, but vocab_size={V} leaves {V // 2 - 1} "
+                f"(tokens 1..V/2-1; 0 is never a key). Use vocab_size >= {2 * N_f + 2}"
+                + (f", or num_facts <= {V // 2 - 1}." if V > 2 else ".")
+            )
+        self._check_repeats()
+        self._check_length()
+        return self
+
+    def _check_repeats(self) -> None:
+        if self.key_repeats != 1:
+            raise ValueError(
+                f"key_repeats={self.key_repeats} is for kind='repeated' only (App. I.2), and kind is {self.kind!r}. "
+                f"Use kind='repeated', or key_repeats=1."
+            )
+
+    def _check_length(self) -> None:
+        N_f, L, N_k = self.num_facts, self.length, self.key_repeats
+        if L % 2:
+            raise ValueError(f"length={L} is odd: facts and query slots come in pairs of tokens. Use length={L + 1}.")
+        if self.num_slots < N_f:
+            rule = "4 N_f" if N_k == 1 else f"2 N_f (N_k + 1), N_k = {N_k}"
+            least = self.shortest_length(N_f, N_k)
+            raise ValueError(
+                f"length={L} is too short for num_facts={N_f}: every fact is asked once, in a slot of two tokens "
+                f"after the context, so length >= {rule} = {least} (Tab. 1). Use length={least}"
+                + (f", or num_facts <= {L // (2 * (N_k + 1))}." if L >= 2 * (N_k + 1) else ".")
+            )
+
+    @property
+    def num_keys(self) -> int:
+        """V_k = V/2; token 0 counts as a key here, though it is never drawn as one."""
+        return self.vocab_size // 2
+
+    @property
+    def num_values(self) -> int:
+        """V_v = V/2."""
+        return self.vocab_size // 2
+
+    @property
+    def sequence_length(self) -> int:
+        """L."""
+        return self.length
+
+    @property
+    def context_length(self) -> int:
+        """Tokens of the facts section, 2 N_f N_k."""
+        return 2 * self.num_facts * self.key_repeats
+
+    @property
+    def num_slots(self) -> int:
+        """G, places where a query may stand: (L - 2 N_f N_k) / 2."""
+        return (self.length - self.context_length) // 2
+
+    @property
+    def num_queries(self) -> int:
+        """Questions asked in one sequence: every fact once."""
+        return self.num_facts
+
+    @property
+    def drawn_slots(self) -> int:
+        """Slots the queries are drawn from before a sequence is cut."""
+        return self.num_slots
+
+    def draw(self, batch_size: int, generator: torch.Generator) -> Batch:
+        """Independent sequences of the task, on the generator's device."""
+        from recallscope.tasks.drawing import draw_recall
+
+        return draw_recall(self, batch_size, generator)
