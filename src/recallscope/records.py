@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Field, NonNegativeInt, ValidationError, model_validator
 
 from recallscope.registry import UnknownNameError
-from recallscope.specs import Fraction, RunSpec, Spec, Value, canonical_json, identity_hash, in_words
+from recallscope.specs import Fraction, Frozen, RunSpec, Value, canonical_json, identity_hash, in_words
 
 SCHEMA_VERSION = 2
 RESULTS = ("test_accuracy", "val_accuracy", "test_queries", "best_step", "steps", "seconds")
@@ -24,7 +24,7 @@ MOST = 10**15  # steps or queries of a run; what is beyond is damage
 _RUN_NAME = re.compile("[0-9a-f]{24}")
 
 
-class Evaluation(Spec):
+class Evaluation(Frozen):
     """One look at the validation set while training."""
 
     step: NonNegativeInt
@@ -32,7 +32,7 @@ class Evaluation(Spec):
     accuracy: Fraction
 
 
-class RunRecord(Spec):
+class RunRecord(Frozen):
     """The result of one RunSpec, complete enough to be compared, fitted and drawn without its weights."""
 
     model_config = ConfigDict(extra="ignore")

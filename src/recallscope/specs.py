@@ -48,10 +48,15 @@ def identity_hash(kind: str, identity: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
-class Spec(BaseModel):
-    """Base of all specs: frozen and strict; an unknown field is an error."""
+class Frozen(BaseModel):
+    """Plain data: frozen and strict; an unknown field is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Spec(Frozen):
+    """Base of all specs: data with a name that follows from its content."""
+
     schema_number: ClassVar[int] = 1  # raised when a field changes its meaning, so that old and new runs differ
 
     def canonical_json(self) -> str:
