@@ -116,6 +116,20 @@ class TaskSpec(_Kind):
         chosen = TASKS.find(fields.get("kind") or "mqar") if cls is TaskSpec else cls
         return super().__new__(chosen)  # type: ignore[return-value]
 
+    @classmethod
+    def model_validate(cls, obj: Any, **options: Any) -> Self:
+        """As pydantic's; of the base class, the task of the kind that the fields name."""
+        if cls is TaskSpec and isinstance(obj, Mapping):
+            return parse_task(obj)  # type: ignore[return-value]
+        return super().model_validate(obj, **options)
+
+    @classmethod
+    def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
+        """As pydantic's; of the base class, the task of the kind that the fields name."""
+        if cls is TaskSpec:
+            return cls.model_validate(json.loads(json_data))
+        return super().model_validate_json(json_data, **options)
+
     @property
     @abstractmethod
     def sequence_length(self) -> int:
@@ -255,8 +269,8 @@ PARTS = ("task", "model", "train")
 def in_words(fields: Mapping[str, Any]) -> dict[str, Value]:
     """The fields of a run as one flat table: the form in which runs are listed, filtered, fitted and plotted.
 
-    `fields` is a RunSpec as plain data, whoever wrote it: no class is needed to read it. A field's word is its name; the
-    kinds are `task` and `model`; a name that an earlier part has already is prefixed with its own part.
+    `fields` is a RunSpec as plain data, whoever wrote it: no class is needed to read it. A field's word is its name,
+    the kinds are `task` and `model`, and a name that an earlier part has already is prefixed with its own part.
     """
     words: dict[str, Value] = {}
     for part in PARTS:
@@ -273,7 +287,10 @@ def in_words(fields: Mapping[str, Any]) -> dict[str, Value]:
 def _plain(part: Any) -> Iterator[tuple[str, Value]]:
     """Names and plain values; lists and tables of an outsider's arguments as canonical JSON."""
     for name, value in part.items() if isinstance(part, Mapping) else ():
-        yield str(name), value if value is None or isinstance(value, int | float | str | bool) else canonical_json(value)
+        yield (
+            str(name),
+            value if value is None or isinstance(value, int | float | str | bool) else canonical_json(value),
+        )
 
 
 def path_of(word: str, task: type[TaskSpec], model: type[ModelSpec]) -> tuple[str, str] | None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 
 from recallscope.cli.flags import OptionalInt, Unset, print_json
-from recallscope.specs import Filler
+from recallscope.tasks.associative_recall import Filler
 
 
 @dataclass(kw_only=True)

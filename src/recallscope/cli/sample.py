@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from recallscope.cli.flags import OptionalInt, make_task, print_json
-from recallscope.specs import Filler, TaskKind, TaskSpec
+from recallscope.specs import TaskKind, TaskSpec
+from recallscope.tasks.associative_recall import Filler
 
 if TYPE_CHECKING:
     from recallscope.tasks import Batch

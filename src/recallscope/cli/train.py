@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from recallscope.cli.flags import OptionalFloat, OptionalInt, OptionalPath, OptionalText, Unset, print_json
-from recallscope.specs import Filler, HeadPattern, RunSpec, TaskKind
+from recallscope.specs import HeadPattern, RunSpec, TaskKind
+from recallscope.tasks.associative_recall import Filler
 
 TASK_FIELDS = ("vocab_size", "num_facts", "length", "power_a", "filler", "key_repeats")
 MODEL_FIELDS = (
