@@ -91,6 +91,7 @@ class Spec(Frozen):
 class _Kind(Spec):
     """A spec that is one of several kinds; `kind` is the name it is registered under, written by the decorator."""
 
+    FOLLOWING: ClassVar[tuple[str, ...]] = ()  # required fields that follow from others if they are left out
     kind: str = Field("", description="")
 
     @field_validator("kind")
@@ -100,6 +101,16 @@ class _Kind(Spec):
         if kind != wanted:
             raise ValueError(f"kind={kind!r} is not a {cls.__name__}, whose kind is {wanted!r}.")
         return kind
+
+
+    def leaving_out(self) -> dict[str, Any]:
+        """The fields, without those that follow from the others anyway: what a variant of this spec starts from."""
+        fields = self.model_dump(mode="json")
+        for name in self.FOLLOWING:
+            without = {key: value for key, value in fields.items() if key != name}
+            if name != "kind" and type(self).model_validate(without) == self:
+                fields = without
+        return fields
 
 
 class TaskSpec(_Kind):

@@ -34,6 +34,11 @@ def _blank(weight: Tensor, generator: torch.Generator) -> Tensor:
     return torch.empty(weight.shape, dtype=weight.dtype, device=generator.device)
 
 
+def drawn_seed(generator: torch.Generator) -> int:
+    """A seed taken from a generator, for what cannot be handed the generator itself."""
+    return int(torch.randint(2**62, (), generator=generator, device=generator.device))
+
+
 @contextlib.contextmanager
 def lent_stream(seed: int, device: torch.device | str = "cpu") -> Iterator[None]:
     """Torch's global stream with a given seed, for modules that draw from it; put back as it was afterwards."""

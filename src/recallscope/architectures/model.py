@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from recallscope.architectures.initial_weights import drawn_seed, lent_stream
 from recallscope.ops.positions import at_positions
 from recallscope.specs import ModelSpec
 from recallscope.tasks.batch import Batch
@@ -35,9 +36,26 @@ class RecallModel(nn.Module, ABC):
     def forward(self, tokens: Int[Tensor, "batch L"]) -> Float[Tensor, "batch L V"]:
         """Logits after every token."""
 
-    @abstractmethod
     def draw_weights(self, generator: torch.Generator, *, embedding_std: float = 1.0) -> None:
-        """Overwrite all weights with a fresh draw from the generator and from nothing else."""
+        """Overwrite all weights with a fresh draw from the generator and from nothing else.
+
+        By default torch's own: `reset_parameters` of every part. A model with parameters beside them says how to draw
+        those by overriding this.
+        """
+        parts = [part for part in self.modules() if hasattr(part, "reset_parameters")]
+        drawn = {id(weight) for part in parts for weight in part.parameters(recurse=False)}
+        own = [name for name, weight in self.named_parameters() if id(weight) not in drawn]
+        if own:
+            raise NotImplementedError(
+                f"{type(self).__name__}.{own[0]} is a parameter that torch has no default for: override draw_weights."
+            )
+        with lent_stream(drawn_seed(generator)):
+            for part in parts:
+                part.reset_parameters()
+        with torch.no_grad():
+            for part in parts:
+                if isinstance(part, nn.Embedding):
+                    part.weight.mul_(embedding_std)
 
     def answer(self, tokens: Int[Tensor, "batch L"], positions: Int[Tensor, "batch Q"]) -> Float[Tensor, "batch Q V"]:
         """`forward` at the given positions."""

@@ -27,6 +27,7 @@ class OutsideSpec(ModelSpec):
     model_config = ConfigDict(extra="allow")
     model = "recallscope.architectures.outside_model:OutsideModel"
 
+    FOLLOWING = ("kind", "digest")
     kind: str = Field(description="where the class is: my_nets:MyModel, or path/to/my_nets.py:MyModel")
     digest: str = Field(description="of the source file; taken from the file if it is left out")
 

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from recallscope.architectures.initial_weights import lent_stream
+from recallscope.architectures.initial_weights import drawn_seed, lent_stream
 from recallscope.architectures.model import RecallModel
 from recallscope.architectures.outside import OutsideSpec, source_file
 from recallscope.registry import import_from, source_digest
@@ -37,9 +37,13 @@ class OutsideModel(RecallModel):
 
     def draw_weights(self, generator: torch.Generator, *, embedding_std: float = 1.0) -> None:
         """Construct the module anew, with torch's global stream seeded from the generator and put back afterwards."""
-        seed = torch.randint(2**62, (), generator=generator, device=generator.device)
+        if embedding_std != 1:
+            raise OutsideModelError(
+                f"embedding_std={embedding_std} cannot be applied to {self.spec.kind}: its constructor draws its weights. "
+                f"Leave embedding_std out, and scale the embedding there."
+            )
         first = next(self.module.parameters())
-        self.module = self._constructed(int(seed)).to(device=first.device, dtype=first.dtype)
+        self.module = self._constructed(drawn_seed(generator)).to(device=first.device, dtype=first.dtype)
 
     def capability(self, protocol: type[P]) -> P | None:
         """The module itself, if it can do what the protocol asks."""

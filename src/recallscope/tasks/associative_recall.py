@@ -24,6 +24,7 @@ class AssociativeRecall(TaskSpec):
         V/2 - 1 (token 0 is never a key).
     """
 
+    FOLLOWING = ("length",)
     vocab_size: Size = Field(description="V, even: tokens 1..V/2-1 are keys, V/2..V-1 values, 0 is neither")
     num_facts: Size = Field(description="N_f, key-value pairs in the context")
     length: Size = Field(description="L, tokens in a sequence; 4 N_f for mqar and 2 N_f + 1 for ar unless given")
