@@ -102,7 +102,6 @@ class _Kind(Spec):
             raise ValueError(f"kind={kind!r} is not a {cls.__name__}, whose kind is {wanted!r}.")
         return kind
 
-
     def leaving_out(self) -> dict[str, Any]:
         """The fields, without those that follow from the others anyway: what a variant of this spec starts from."""
         fields = self.model_dump(mode="json")

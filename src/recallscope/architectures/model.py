@@ -73,9 +73,9 @@ class RecallModel(nn.Module, ABC):
     def add_gradients(self, batch: Batch, label_smoothing: float) -> Float[Tensor, ""]:
         """The loss of a batch; its gradients are added to the parameters'. A part of the batch at a time."""
         total = torch.zeros((), device=batch.tokens.device)
-        rows = max(1, TOKENS_AT_ONCE // batch.tokens.shape[1])
-        for part in batch.split(rows):
-            loss = self.loss(part, label_smoothing) * (len(part) / len(batch))  # every sequence has as many queries
+        for part in batch.split(max(1, TOKENS_AT_ONCE // batch.tokens.shape[1])):
+            loss, share = self.loss(part, label_smoothing), len(part) / len(batch)  # as many queries in each sequence
+            loss = loss if share == 1 else loss * share
             loss.backward()
             total = total + loss.detach()
         return total
