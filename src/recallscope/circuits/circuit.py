@@ -6,7 +6,6 @@ own (see `recallscope.registry`); `recallscope design --circuit NAME` then write
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -59,12 +58,10 @@ def circuit(
     fixed_size: bool = False,
 ) -> Callable[[Callable[[Sizes, torch.Generator], RecallModel]], Callable[[Sizes, torch.Generator], RecallModel]]:
     """Decorator: register a function that writes a circuit down."""
-    module = sys._getframe(1).f_globals["__name__"]
-
     def register(
         build: Callable[[Sizes, torch.Generator], RecallModel],
     ) -> Callable[[Sizes, torch.Generator], RecallModel]:
-        CIRCUITS.add(name, Circuit(name, summary, build, laws, head_pattern, fixed_size), module=module)
+        CIRCUITS.add(name, Circuit(name, summary, build, laws, head_pattern, fixed_size), module=build.__module__)
         return build
 
     return register
