@@ -13,6 +13,7 @@ import hashlib
 import importlib
 import importlib.util
 import os
+import pkgutil
 import sys
 from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
@@ -30,20 +31,31 @@ class UnknownNameError(ValueError):
 
 
 class Registry(Generic[T]):
-    """Entries of one sort by name. `builtin` maps names to the modules of the package that register them."""
+    """Entries of one sort by name.
 
-    def __init__(self, noun: str, builtin: Mapping[str, str] | None = None) -> None:
+    `builtin` maps names to the modules of recallscope that register them; where one module registers many, `package`
+    names the package whose modules are all imported when a name is first asked for.
+    """
+
+    def __init__(self, noun: str, builtin: Mapping[str, str] | None = None, *, package: str | None = None) -> None:
         self.noun = noun
         self._builtin = dict(builtin or {})
+        self._package = package
+        self._package_loaded = False
         self._entries: dict[str, T] = {}
         self._origins: dict[str, str] = {}
 
     def add(self, name: str, entry: T, *, module: str) -> None:
         """Register an entry; a name has one owner, but a module that is imported again may replace its own."""
         origin = import_reference(module)
+        if self._package is not None and not module.startswith(f"{self._package}."):
+            self._load_package()
+            if self._origins.get(name, "").startswith(f"{self._package}."):
+                raise ValueError(f"{self.noun} {name!r} is one of recallscope's own. Choose another name.")
         if name in self._entries and self._origins[name] != origin:
             raise ValueError(
-                f"{self.noun} {name!r} is registered twice: by {self._origins[name]} and by {origin}. Rename one of them."
+                f"{self.noun} {name!r} is registered twice: by {self._origins[name]} and by {origin}. "
+                f"Rename one of them."
             )
         if name in self._builtin and self._builtin[name] != module:
             raise ValueError(f"{self.noun} {name!r} is one of recallscope's own. Choose another name.")
@@ -54,6 +66,8 @@ class Registry(Generic[T]):
         """The entry of that name, or an UnknownNameError that offers the nearest ones."""
         if name not in self._entries and name in self._builtin:
             importlib.import_module(self._builtin[name])
+        if name not in self._entries:
+            self._load_package()
         if name not in self._entries:
             load_plugins()
         if name not in self._entries:
@@ -70,8 +84,18 @@ class Registry(Generic[T]):
 
     def names(self) -> list[str]:
         """All names: built-in ones first, in the order of the catalogue, then those of plugins."""
+        self._load_package()
         load_plugins()
         return list(dict.fromkeys((*self._builtin, *self._entries)))
+
+    def _load_package(self) -> None:
+        """Import all modules of the package once; what its __init__ imports comes first."""
+        if self._package is None or self._package_loaded:
+            return
+        package = importlib.import_module(self._package)
+        for module in pkgutil.iter_modules(package.__path__):
+            importlib.import_module(f"{self._package}.{module.name}")
+        self._package_loaded = True
 
     def __iter__(self) -> Iterator[T]:
         return (self.find(name) for name in self.names())
