@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from recallscope.theory.catalogue import find_law
+from recallscope.theory.law import find_law
 
 REGIMES = {"i": (1024, 16, 64), "ii": (512, 32, 128), "iii": (512, 16, 64)}  # V, N_f, L of Sec. 5
 SIZES = (8, 16, 24, 32, 48, 64, 96)

@@ -160,30 +160,22 @@ class Design:
 
     def _laws(self, task: TaskSpec, D: int, N: int) -> dict[str, float]:
         from recallscope.cli.predict import law_or_nan
-        from recallscope.theory.catalogue import find_law
+        from recallscope.theory.law import find_law
+        from recallscope.theory.problem import Problem
 
-        if self.circuit == "ideal" or task.filler != "random":
+        if self.circuit in ("ideal", "depth", "MHA") or task.filler != "random":
             return {}
-        names = {"selective-soft": ["trained-t3"], "selective-hard": ["trained-t4"]}.get(self.circuit)
-        words: dict[str, Any] = {
-            "vocab_size": self.vocab_size,
-            "num_facts": self.num_facts,
-            "task": self.task,
-        }
-        words["length"] = task.length if self.task == "mqar" else None
-        dims = {"MQA": (D // self.num_heads, N), "MKA": (D // self.num_heads, N)}.get(self.circuit, (D, N))
-        if self.circuit in ("depth", "MHA"):
-            return {}
-        names = names or [
+        words = {**vars(self), "length": task.length, "embed_dim": D, "state_dim": N, "num_layers": 1}
+        heads = self.circuit if self.circuit in ("MQA", "MKA", "MVA") else None
+        problem = Problem.from_words(words | {"head_pattern": heads})
+        names = {"selective-soft": ["trained-t3"], "selective-hard": ["trained-t4"]}.get(self.circuit) or [
             "designed-improved",
             "designed-exact",
             "designed-unified-mv",
             "designed-unified",
             "designed",
         ]
-        found = {
-            name: float(law_or_nan(find_law(name), embed_dim=dims[0], state_dim=dims[1], **words)[0]) for name in names
-        }
+        found = {name: float(law_or_nan(find_law(name), problem)[0]) for name in names}
         return {name: p for name, p in found.items() if p == p}
 
     def _print(self, accuracy: float, error: float, laws: dict[str, float]) -> None:

@@ -205,7 +205,7 @@ class Train:
         from rich.console import Console
 
         from recallscope.cli.predict import law_or_nan
-        from recallscope.theory.catalogue import RECOMMENDED, find_law
+        from recallscope.theory.law import RECOMMENDED, find_law
 
         console = Console()
         console.print(

@@ -8,14 +8,16 @@ dimensions are left to the values once keys have taken theirs.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from recallscope.theory.designed_improved import SATURATED, Contest, top_probability
+from recallscope.theory.domain import Domain
 from recallscope.theory.extremes import success_integral
-from recallscope.theory.inputs import Array, LawTask, Letters, letters
+from recallscope.theory.law import law
+from recallscope.theory.laws.contest import SATURATED, Contest, top_probability
+from recallscope.theory.problem import Array, Problem
 from recallscope.theory.quadrature import exact_slot_rule
 
 Share = float | Literal["soft", "hard", "none"]
@@ -41,56 +43,68 @@ def welch_dim(dim: ArrayLike, count: ArrayLike) -> Array:
         return np.where(d < n, d * (n - 1) / np.where(d < n, n - d, 1), np.inf)
 
 
-def trained_t1_law(
-    *,
-    vocab_size: ArrayLike,
-    num_facts: ArrayLike,
-    embed_dim: ArrayLike,
-    state_dim: ArrayLike,
-    task: LawTask = "mqar",
-    length: ArrayLike | None = None,
-) -> Array:
-    """Selectivity at no cost, Gaussian noise: E[Phi(Z + x)^(V/2 - 1)], x² = N D / (n + N), mean over query slots.
+_SHORTEST: dict[str, Any] = {"holds": "L = 4 N_f", "domain": Domain("L = 4 N_f")}
 
-    Paper: Thm 4.2 (`thm:prob-scaling-law`) and Rem 4.3 (`rem:practical-scaling-law`) with the success integral of
-        Eq. label `eq:p-succ-appx-large-Nf` kept.   Holds for: L = 4 N_f; N > D counts as N = D.
-    Departs: n = N_f - 1 + g/2 noise pairs (the right one is no noise), averaged over slots g = 0 .. N_f - 1; only
-        values compete; the maximum is not approximated.
+
+@law(
+    name="trained-t3max",
+    summary="running maximum of trained-t3 over smaller states, which a larger one can imitate",
+    reference="ours",
+    status="hypothesis",
+    fewest_facts=2,
+    **_SHORTEST,
+)
+def selective_max_law(problem: Problem) -> Array:
+    """The best `selective_law` over all states n <= N: a larger state can imitate a smaller one.
+
+    Paper: builds on Rem F.3 (`app-rem:key-value-selectivity`).   Holds for: L = 4 N_f. So recall never falls with N;
+        beyond n = 128 the smaller states are tried in steps of 4 %.
     """
-    args = _selective_letters(vocab_size, num_facts, embed_dim, state_dim, task, length)
-    return _gaussian(args, task, np.minimum(args.N, args.D), args.D)
+    _check(problem)
+    own = _selective(problem, "soft", True).ravel()
+    V, N_f, D, N = (a.ravel() for a in (problem.V, problem.N_f, problem.D, problem.N))
+    N = np.minimum(N, D)
+    cells, which = np.unique(np.stack([V, N_f, D]), axis=1, return_inverse=True)
+    which = np.ravel(which)
+    for k, (V_k, N_f_k, D_k) in enumerate(cells.T):
+        here = which == k
+        states = STATES[N[here].max() >= STATES]
+        cell = Problem(task=problem.task, vocab_size=V_k, num_facts=N_f_k, embed_dim=D_k, state_dim=states)
+        best = np.maximum.accumulate(_selective(cell, "soft", True))
+        own[here] = np.maximum(own[here], best[np.searchsorted(states, N[here], side="right") - 1])
+    return own.reshape(problem.shape)
 
 
-def trained_t2_law(
-    *,
-    vocab_size: ArrayLike,
-    num_facts: ArrayLike,
-    embed_dim: ArrayLike,
-    state_dim: ArrayLike,
-    task: LawTask = "mqar",
-    length: ArrayLike | None = None,
-) -> Array:
-    """`trained_t1_law` with tight-frame codes: N and D replaced by their Welch dimensions among V/2 codes.
-
-    Paper: as `trained_t1_law` (`thm:prob-scaling-law`).   Holds for: L = 4 N_f.
-    Departs: trained codes are not random. So p = 1 once N or D reaches V/2, in line with Thm 3.1
-        (`thm:non-compressive-recall`).
-    """
-    args = _selective_letters(vocab_size, num_facts, embed_dim, state_dim, task, length)
-    return _gaussian(args, task, welch_dim(np.minimum(args.N, args.D), args.V / 2), welch_dim(args.D, args.V / 2))
-
-
-def selective_law(
-    *,
-    vocab_size: ArrayLike,
-    num_facts: ArrayLike,
-    embed_dim: ArrayLike,
-    state_dim: ArrayLike,
-    task: LawTask = "mqar",
-    length: ArrayLike | None = None,
-    share: Share = "soft",
-    welch: bool = True,
-) -> Array:
+@law(
+    name="trained-t5",
+    summary="selectivity at no cost, D_v = D (optimistic)",
+    reference="ours; Rem F.3",
+    holds="N << D",
+    status="hypothesis",
+    fewest_facts=2,
+    options={"share": "none"},
+)
+@law(
+    name="trained-t4",
+    summary="hard key-value split, D_v = D - N (pessimistic)",
+    reference="ours; Rem F.3",
+    holds="N < D",
+    domain=Domain("N < D"),
+    status="hypothesis",
+    monotone_in_state=False,
+    fewest_facts=2,
+    options={"share": "hard"},
+)
+@law(
+    name="trained-t3",
+    summary="soft key-value selectivity, D_v = D - N (1 - r), tight-frame codes",
+    reference="ours; Rem F.3",
+    status="hypothesis",
+    monotone_in_state=False,
+    fewest_facts=2,
+    **_SHORTEST,
+)
+def selective_law(problem: Problem, *, share: Share = "soft", welch: bool = True) -> Array:
     """Recall of a key-value selective model, with the noise of unit vectors; keys cost the values `share` N dimensions.
 
     `share`: D_v = D - share N. "hard" is 1: values live outside the N key dimensions. "none" is 0: selectivity for
@@ -103,81 +117,75 @@ def selective_law(
         on explicit weights only, to .03 (test_rem_f_3_selectivity); trained models do better near N = D.
     Departs: the paper's N D / N_f takes key-value orthogonality for free and drops the 1/N noise of wrong facts.
     """
-    args = _selective_letters(vocab_size, num_facts, embed_dim, state_dim, task, length)
+    _check(problem)
     if isinstance(share, str) and share not in ("soft", "hard", "none"):
         raise ValueError(f"share={share!r}: use 'soft', 'hard', 'none', or a number from 0 (none) to 1 (hard).")
     if not isinstance(share, str) and not 0 <= share <= 1:
         raise ValueError(
             f"share={share}: keys take between none (0) and all (1) of their N dimensions. Use 0 <= share <= 1."
         )
-    return _selective(args, task, share, welch)
+    return _selective(problem, share, welch)
 
 
-def selective_max_law(
-    *,
-    vocab_size: ArrayLike,
-    num_facts: ArrayLike,
-    embed_dim: ArrayLike,
-    state_dim: ArrayLike,
-    task: LawTask = "mqar",
-    length: ArrayLike | None = None,
-) -> Array:
-    """The best `selective_law` over all states n <= N: a larger state can imitate a smaller one.
+@law(
+    name="trained-t2",
+    summary="trained-t1 with the Welch dimensions of tight frames",
+    reference="ours",
+    status="hypothesis",
+    **_SHORTEST,
+)
+def trained_t2_law(problem: Problem) -> Array:
+    """`trained_t1_law` with tight-frame codes: N and D replaced by their Welch dimensions among V/2 codes.
 
-    Paper: builds on Rem F.3 (`app-rem:key-value-selectivity`).   Holds for: L = 4 N_f. So recall never falls with N;
-        beyond n = 128 the smaller states are tried in steps of 4 %.
+    Paper: as `trained_t1_law` (`thm:prob-scaling-law`).   Holds for: L = 4 N_f.
+    Departs: trained codes are not random. So p = 1 once N or D reaches V/2, in line with Thm 3.1
+        (`thm:non-compressive-recall`).
     """
-    args = _selective_letters(vocab_size, num_facts, embed_dim, state_dim, task, length)
-    own = _selective(args, task, "soft", True).ravel()
-    V, N_f, D, N, L = (a.ravel() for a in args)
-    N = np.minimum(N, D)
-    cells, which = np.unique(np.stack([V, N_f, D, L]), axis=1, return_inverse=True)
-    which = np.ravel(which)
-    for k, (V_k, N_f_k, D_k, L_k) in enumerate(cells.T):
-        here = which == k
-        states = STATES[N[here].max() >= STATES]
-        cell = Letters(*(a + 0 * states for a in (V_k, N_f_k, D_k, states, L_k)))
-        best = np.maximum.accumulate(_selective(cell, task, "soft", True))
-        own[here] = np.maximum(own[here], best[np.searchsorted(states, N[here], side="right") - 1])
-    return own.reshape(args.V.shape)
+    _check(problem)
+    V_v, D = problem.V / 2, problem.D
+    return _gaussian(problem, welch_dim(np.minimum(problem.N, D), V_v), welch_dim(D, V_v))
 
 
-def _selective_letters(
-    vocab_size: ArrayLike,
-    num_facts: ArrayLike,
-    embed_dim: ArrayLike,
-    state_dim: ArrayLike,
-    task: LawTask,
-    length: ArrayLike | None,
-) -> Letters:
-    args = letters(
-        vocab_size=vocab_size,
-        num_facts=num_facts,
-        embed_dim=embed_dim,
-        state_dim=state_dim,
-        task=task,
-        length=length,
-    )
-    if np.any(args.N_f > args.V / 2 - 1):
+@law(
+    name="trained-t1",
+    summary="exact integral, x² = N D / (n + N), mean over query slots",
+    reference="Eq. label eq:p-succ-appx-large-Nf",
+    status="approximate",
+    **_SHORTEST,
+)
+def trained_t1_law(problem: Problem) -> Array:
+    """Selectivity at no cost, Gaussian noise: E[Phi(Z + x)^(V/2 - 1)], x² = N D / (n + N), mean over query slots.
+
+    Paper: Thm 4.2 (`thm:prob-scaling-law`) and Rem 4.3 (`rem:practical-scaling-law`) with the success integral of
+        Eq. label `eq:p-succ-appx-large-Nf` kept.   Holds for: L = 4 N_f; N > D counts as N = D.
+    Departs: n = N_f - 1 + g/2 noise pairs (the right one is no noise), averaged over slots g = 0 .. N_f - 1; only
+        values compete; the maximum is not approximated.
+    """
+    _check(problem)
+    return _gaussian(problem, np.minimum(problem.N, problem.D), problem.D)
+
+
+def _check(problem: Problem) -> None:
+    """What these laws ask beyond a sound problem: enough keys, and L = 4 N_f."""
+    if np.any(problem.N_f > problem.V / 2 - 1):
         raise ValueError(
-            f"num_facts={np.max(args.N_f):g} needs as many distinct keys out of vocab_size/2 - 1 (Sec. 2), and some "
-            f"vocab_size is too small. Use vocab_size >= 2 num_facts + 2 = {np.max(2 * args.N_f + 2):g}."
+            f"num_facts={np.max(problem.N_f):g} needs as many distinct keys out of vocab_size/2 - 1 (Sec. 2), and some "
+            f"vocab_size is too small. Use vocab_size >= 2 num_facts + 2 = {np.max(2 * problem.N_f + 2):g}."
         )
-    if task == "mqar" and np.any(args.L != 4 * args.N_f):
+    if problem.task == "mqar" and np.any(problem.L != 4 * problem.N_f):
         raise ValueError(
-            f"length={length}: the selective laws count pairs for L = 4 num_facts, where every second token of the "
-            f"query section is a query (Thm 4.2). Leave it out, or use the law trained-sharing, made for any length."
+            f"length={np.max(problem.L):g}: the selective laws count pairs for L = 4 num_facts, where every second "
+            f"token of the query section is a query (Thm 4.2). Leave it out, or use the law trained-sharing, made for "
+            f"any length."
         )
-    return args
 
 
-def _gaussian(args: Letters, task: LawTask, N: Array, D: Array) -> Array:
+def _gaussian(problem: Problem, N: Array, D: Array) -> Array:
     """Mean over slots of the success integral at x² = N D / (n + N); 1 where N or D is infinite."""
-    shape = args.V.shape
-    V, N_f, G, N, D = (a.ravel() for a in (args.V, args.N_f, args.G, N, D))
+    V, N_f, G, N, D = (a.ravel() for a in (problem.V, problem.N_f, problem.G, N, D))
     p = np.empty(V.shape)
     # every slot up to 64 of them; the discrete Gauss rule has long converged above
-    g, weight = exact_slot_rule(G, 1 if task == "ar" or not V.size else int(min(G.max(), 64)))
+    g, weight = exact_slot_rule(G, 1 if problem.task == "ar" or not V.size else int(min(G.max(), 64)))
     for start in range(0, V.size, CELLS):
         part = slice(start, start + CELLS)
         p[part] = 0
@@ -186,13 +194,12 @@ def _gaussian(args: Letters, task: LawTask, N: Array, D: Array) -> Array:
             with np.errstate(invalid="ignore"):
                 x = np.sqrt(D[part] / (n / N[part] + 1))
             p[part] += weight_k * success_integral(x, V[part] / 2 - 1)
-    return np.where(np.isinf(N) | np.isinf(D), 1.0, np.clip(p, 0, 1)).reshape(shape)
+    return np.where(np.isinf(N) | np.isinf(D), 1.0, np.clip(p, 0, 1)).reshape(problem.shape)
 
 
-def _selective(args: Letters, task: LawTask, share: Share, welch: bool) -> Array:
-    shape = args.V.shape
-    V, N_f, D, N, G = (a.ravel()[:, None] for a in (args.V, args.N_f, args.D, args.N, args.G))
-    g, weight = exact_slot_rule(G[:, 0], 1 if task == "ar" else SLOT_NODES)
+def _selective(problem: Problem, share: Share, welch: bool) -> Array:
+    V, N_f, D, N, G = (a.reshape(-1, 1) for a in (problem.V, problem.N_f, problem.D, problem.N, problem.G))
+    g, weight = exact_slot_rule(G[:, 0], 1 if problem.task == "ar" else SLOT_NODES)
     V_v, N = V / 2, np.minimum(N, D)
     if isinstance(share, str):
         share_g = 1 - (N_f + g / 2) / (2 * N_f + 2 * g) if share == "soft" else np.full(g.shape, float(share == "hard"))
@@ -226,4 +233,4 @@ def _selective(args: Letters, task: LawTask, share: Share, welch: bool) -> Array
     p = np.where(room > 0, 1.0, 1 / V_v)  # no noise, or no room for values at all
     index = np.nonzero(noisy)
     p[index] = top_probability(Contest(*(np.broadcast_to(a, g.shape)[index] for a in contest)), signal=False)
-    return np.clip((weight * p).sum(-1), 1 / V_v[:, 0], 1).reshape(shape)
+    return np.clip((weight * p).sum(-1), 1 / V_v[:, 0], 1).reshape(problem.shape)
