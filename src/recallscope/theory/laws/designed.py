@@ -116,12 +116,7 @@ def designed_contest(V: Array, N_f: Array, D: Array, N: Array, G: Array, g: Arra
     return filler, Contest(D, N, D, n, once, twice, empty, spread, logit_variance)
 
 
-_EXACT: dict[str, Any] = {
-    "weights": "designed",
-    "holds": "N <= D",
-    "domain": Domain("N <= D"),
-    "status": "approximate",
-}
+_EXACT: dict[str, Any] = {"weights": "designed", "holds": "N <= D", "domain": Domain("N <= D"), "status": "approximate"}
 
 
 @law(

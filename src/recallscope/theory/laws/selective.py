@@ -220,15 +220,7 @@ def _selective(problem: Problem, share: Share, welch: bool) -> Array:
     # an asked key weighs its own fact and the filler after it at once; repeated values add a cross term
     spread = (2 * (N_star - 1) / (N_star + 2) * (N_f - 1 + 1.5 * g) + g / 4) / n_safe**2
     contest = Contest(
-        D_star,
-        N_star,
-        N_star,
-        n_safe,
-        once,
-        0 * g,
-        np.maximum(V_v - 1 - once, 0),
-        np.maximum(spread, 0),
-        1 + 0 * g,
+        D_star, N_star, N_star, n_safe, once, 0 * g, np.maximum(V_v - 1 - once, 0), np.maximum(spread, 0), 1 + 0 * g
     )
     p = np.where(room > 0, 1.0, 1 / V_v)  # no noise, or no room for values at all
     index = np.nonzero(noisy)

@@ -33,14 +33,7 @@ from recallscope.theory.laws.sharing_step import SIGN_CODE, Noise, win_probabili
 from recallscope.theory.problem import Array, Problem, takes_words
 from recallscope.theory.quadrature import Rule, golub_welsch
 
-__all__ = [
-    "PairCounts",
-    "SharingCodes",
-    "pair_counts",
-    "recall_given_variances",
-    "sharing_codes",
-    "sharing_law",
-]
+__all__ = ["PairCounts", "SharingCodes", "pair_counts", "recall_given_variances", "sharing_codes", "sharing_law"]
 
 
 @law(
