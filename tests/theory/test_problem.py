@@ -96,6 +96,8 @@ def test_take_picks_entries():
     assert part.M.tolist() == [1, 2, 3]
     assert part.replace(num_facts=2).L.tolist() == [8, 8, 8]
     assert problem.take(np.array([1, 1])).D.shape == (2, 3)
+    assert problem.take((1, 2)).shape == ()
+    assert Problem(**CELL).take(np.array(True)).shape == (1,)
 
 
 def test_functions_of_a_problem_take_words_too():

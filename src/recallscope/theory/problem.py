@@ -136,16 +136,16 @@ class Problem:
 
     def take(self, index: Any) -> Problem:
         """Some entries of the broadcast arrays: the problems at an index, as numpy understands it."""
-        taken = object.__new__(Problem)
+        taken = object.__new__(Problem)  # nothing new to check
         own = taken.__dict__
         own.update(self.__dict__)
-        for name, letter in (*((name, letter) for name, (letter, _) in _SIZES.items()), ("length", "L")):
-            array = own.get(letter)
-            if array is not None and np.shape(array):
-                own[letter] = own[name] = np.broadcast_to(array, self.shape)[index]
+        own["shape"] = np.empty(self.shape)[index].shape
+        letters = {letter: name for name, (letter, _) in _SIZES.items()} | {"L": "length"}
+        for letter, name in letters.items():
+            if letter in own and (letter in _ONE_SHAPE or np.shape(own[letter])):
+                own[letter] = own[name] = np.asarray(np.broadcast_to(own[letter], self.shape)[index])
         if self.length is None:
             own["length"] = None
-        own["shape"] = np.broadcast(*(own[letter] for letter in _ONE_SHAPE if letter in own)).shape
         return taken
 
 
