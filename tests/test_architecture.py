@@ -17,7 +17,7 @@ PACKAGE = SRC / "recallscope"
 
 # A name may import from the stages above its own; names on one line are strangers to one another.
 STAGES = (
-    ("specs", "paper", "atomic"),
+    ("specs", "paper", "atomic", "registry"),
     ("records",),
     ("theory", "tasks", "ops"),
     ("models",),
@@ -30,7 +30,7 @@ STAGES = (
     ("cli", "web"),
 )
 STAGE = {name: number for number, names in enumerate(STAGES) for name in names}
-TORCH_FREE = ("specs", "atomic", "records", "paper", "theory", "store", "report", "web")
+TORCH_FREE = ("specs", "atomic", "registry", "records", "paper", "theory", "store", "report", "web")
 BRINGS_TORCH = ("torch", "safetensors.torch", "transformers", "mambapy", "mamba_ssm")
 
 FORBIDDEN_FILES = ("utils", "common")

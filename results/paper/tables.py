@@ -17,7 +17,7 @@ from recallscope.analysis.paper_runs import PaperRuns
 from recallscope.records import RunRecord
 from recallscope.store import RunStore
 from recallscope.sweeps.paper_grids import EXAMPLE, FULL_EXAMPLE
-from recallscope.theory.catalogue import find_law
+from recallscope.theory.law import find_law
 
 HERE = Path(__file__).parent
 LAWS = ("trained-sharing", "trained-t3max", "trained-t1", "unified-mv", "unified", "trained")

@@ -698,7 +698,7 @@ CLAIMS: tuple[Claim, ...] = (
             "recallscope.circuits.single.designed_circuit",
             "recallscope.circuits.codes.sphere_code",
             "recallscope.circuits.codes.hash_matrix",
-            "recallscope.theory.designed_improved.designed_improved_law",
+            "recallscope.theory.laws.designed.designed_improved_law",
         ),
         tests=(
             "tests/claims/test_thm_3_2_compressive_circuit.py",
@@ -731,7 +731,7 @@ CLAIMS: tuple[Claim, ...] = (
         labels=("eq:G-E-tilde-stats-ii",),
         kind="equation",
         sentence="Squared norms of hashed columns have mean 1 and variance about 1/N - 1/D.",
-        functions=("recallscope.circuits.codes.hash_matrix", "recallscope.theory.laws.designed_exact_law"),
+        functions=("recallscope.circuits.codes.hash_matrix", "recallscope.theory.laws.designed.designed_exact_law"),
         tests=("tests/claims/test_thm_3_2_compressive_circuit.py", "tests/theory/test_reference_values.py"),
         status="departs",
         note=(
@@ -745,7 +745,7 @@ CLAIMS: tuple[Claim, ...] = (
         labels=("eq:G-E-tilde-stats-ij",),
         kind="equation",
         sentence="Inner products of two hashed columns have mean 0 and variance 1/N.",
-        functions=("recallscope.circuits.codes.hash_matrix", "recallscope.theory.laws.designed_exact_law"),
+        functions=("recallscope.circuits.codes.hash_matrix", "recallscope.theory.laws.designed.designed_exact_law"),
         tests=("tests/claims/test_thm_3_2_compressive_circuit.py", "tests/theory/test_reference_values.py"),
         status="departs",
         note=(
@@ -758,7 +758,7 @@ CLAIMS: tuple[Claim, ...] = (
         labels=("eqs-variance", "eqs-normal"),
         kind="equation",
         sentence="Correct, wrong and empty logits are normal with these three means and variances.",
-        functions=("recallscope.theory.laws.designed_exact_law",),
+        functions=("recallscope.theory.laws.designed.designed_exact_law",),
         tests=("tests/theory/test_reference_values.py",),
         status="departs",
         note=(
@@ -774,7 +774,7 @@ CLAIMS: tuple[Claim, ...] = (
         sentence=(
             "The chance of recall is the integral over the correct logit of the chances of all others to stay below it."
         ),
-        functions=("recallscope.theory.laws.designed_exact_law",),
+        functions=("recallscope.theory.laws.designed.designed_exact_law",),
         tests=("tests/theory/test_reference_values.py",),
         status="departs",
         note=(
@@ -826,7 +826,7 @@ CLAIMS: tuple[Claim, ...] = (
             "How recall scales with model and task: a worst case from JL bounds, a mean case "
             "from noise, extended to layers and heads."
         ),
-        functions=("recallscope.theory.laws.unified_law", "recallscope.theory.bounds.jl_condition"),
+        functions=("recallscope.theory.laws.paper.unified_law", "recallscope.theory.bounds.jl_condition"),
         tests=(
             "tests/claims/test_rem_4_3_unified_law.py",
             "tests/claims/test_lem_4_1_jl_recall.py",
@@ -880,7 +880,7 @@ CLAIMS: tuple[Claim, ...] = (
             "at AR, and with the mean of Phi(sqrt(N D / t) - sqrt(2 log V)) over queries at "
             "MQAR."
         ),
-        functions=("recallscope.theory.laws.large_context_law",),
+        functions=("recallscope.theory.laws.paper.large_context_law",),
         tests=("tests/theory/test_reference_values.py",),
         status="departs",
         note=(
@@ -899,8 +899,8 @@ CLAIMS: tuple[Claim, ...] = (
         ),
         functions=(
             "recallscope.circuits.selective.selective_circuit",
-            "recallscope.theory.sharing.sharing_law",
-            "recallscope.theory.selective.selective_law",
+            "recallscope.theory.laws.sharing.sharing_law",
+            "recallscope.theory.laws.selective.selective_law",
         ),
         tests=(
             "tests/claims/test_rem_f_3_selectivity.py",
@@ -928,7 +928,7 @@ CLAIMS: tuple[Claim, ...] = (
             "A trained model recalls with probability Phi(sqrt(N D / N_f) - sqrt(2 log V)) at "
             "AR, and at MQAR with the mean over queries, with N_f/2 + t/4 noisy pairs."
         ),
-        functions=("recallscope.theory.laws.large_context_law",),
+        functions=("recallscope.theory.laws.paper.large_context_law",),
         tests=("tests/claims/test_thm_4_2_trained_law.py",),
         status="departs",
         note=(
@@ -954,7 +954,7 @@ CLAIMS: tuple[Claim, ...] = (
             "trained, 2 and 3 designed, for AR and MQAR."
         ),
         functions=(
-            "recallscope.theory.laws.unified_law",
+            "recallscope.theory.laws.paper.unified_law",
             "recallscope.theory.noise.noise_coeff",
             "recallscope.theory.noise.refined_denominator",
         ),
@@ -1040,7 +1040,7 @@ CLAIMS: tuple[Claim, ...] = (
         functions=(
             "recallscope.circuits.depth.depth_circuit",
             "recallscope.circuits.depth.designed_depth",
-            "recallscope.theory.noise.effective_state",
+            "recallscope.theory.reduction.effective_state",
         ),
         tests=(
             "tests/claims/test_thm_4_6_layers_law.py",
@@ -1067,8 +1067,8 @@ CLAIMS: tuple[Claim, ...] = (
         sentence="MQA and MKA recall no better than one head, MVA just as well, MHA no worse.",
         functions=(
             "recallscope.circuits.heads.head_circuit",
-            "recallscope.theory.heads.head_bounds",
-            "recallscope.theory.sharing_heads.sharing_heads_law",
+            "recallscope.theory.reduction.head_bounds",
+            "recallscope.theory.laws.heads.sharing_heads_law",
         ),
         tests=(
             "tests/claims/test_thm_4_7_heads_law.py",
@@ -1089,7 +1089,7 @@ CLAIMS: tuple[Claim, ...] = (
         labels=("lem:mva-recall",),
         kind="lemma",
         sentence="MVA is the single head itself: splitting the values into heads changes nothing.",
-        functions=("recallscope.circuits.heads.head_circuit", "recallscope.theory.heads.head_bounds"),
+        functions=("recallscope.circuits.heads.head_circuit", "recallscope.theory.reduction.head_bounds"),
         tests=("tests/claims/test_lem_h_2_to_h_5_head_circuits.py", "tests/claims/test_alg_4_multi_head_mamba.py"),
         status="exact",
     ),
@@ -1099,7 +1099,7 @@ CLAIMS: tuple[Claim, ...] = (
         labels=("lem:mqa-recall", "eq:mqa-prob"),
         kind="lemma",
         sentence="MQA recalls like one head with D/M channels.",
-        functions=("recallscope.circuits.heads.head_circuit", "recallscope.theory.heads.head_bounds"),
+        functions=("recallscope.circuits.heads.head_circuit", "recallscope.theory.reduction.head_bounds"),
         tests=(
             "tests/claims/test_lem_h_2_to_h_5_head_circuits.py",
             "tests/claims/test_thm_4_7_heads_law.py",
@@ -1113,7 +1113,7 @@ CLAIMS: tuple[Claim, ...] = (
         labels=("lem:mka-recall", "eq:mka-prob"),
         kind="lemma",
         sentence="MKA recalls like one head with D/M channels.",
-        functions=("recallscope.circuits.heads.head_circuit", "recallscope.theory.heads.head_bounds"),
+        functions=("recallscope.circuits.heads.head_circuit", "recallscope.theory.reduction.head_bounds"),
         tests=(
             "tests/claims/test_lem_h_2_to_h_5_head_circuits.py",
             "tests/claims/test_thm_4_7_heads_law.py",
@@ -1129,8 +1129,8 @@ CLAIMS: tuple[Claim, ...] = (
         sentence="MHA recalls at least like one head with state N, and at most like one with state M N.",
         functions=(
             "recallscope.circuits.heads.head_circuit",
-            "recallscope.theory.heads.head_bounds",
-            "recallscope.theory.laws.designed_exact_law",
+            "recallscope.theory.reduction.head_bounds",
+            "recallscope.theory.laws.designed.designed_exact_law",
         ),
         tests=(
             "tests/claims/test_lem_h_2_to_h_5_head_circuits.py",
@@ -1193,7 +1193,7 @@ CLAIMS: tuple[Claim, ...] = (
             "Accuracy collapses onto Phi(x - b) with x = 1/sigma, and the full model follows "
             "with half the noise coefficient."
         ),
-        functions=("recallscope.theory.laws.unified_law",),
+        functions=("recallscope.theory.laws.paper.unified_law",),
         tests=("tests/claims/test_rem_4_3_unified_law.py",),
         status="approximate",
         note="The half is a heuristic of the paper.",

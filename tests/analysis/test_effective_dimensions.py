@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from recallscope.analysis.effective_dimensions import effective_dimensions, scaled_errors
-from recallscope.theory.sharing import sharing_law
+from recallscope.theory.laws.sharing import sharing_law
 
 
 def cells(in_D: float, in_N: float) -> list[dict[str, Any]]:

@@ -14,8 +14,8 @@ from recallscope.analysis.planned import law_grid, planned_grid, planned_rows
 from recallscope.analysis.vocabulary_slopes import vocabulary_slopes
 from recallscope.paper import claim
 from recallscope.sweeps.paper_grids import EXPERIMENTS
-from recallscope.theory.catalogue import find_law
 from recallscope.theory.extremes import sqrt_two_log, typical_max
+from recallscope.theory.law import find_law
 
 PART = next(part for part in EXPERIMENTS["dn-grid"].parts["small"] if part.label == "linear MQAR (i)")
 

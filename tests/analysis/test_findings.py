@@ -28,8 +28,8 @@ from recallscope.paper import claim
 from recallscope.store import RunStore
 from recallscope.store.words import in_words
 from recallscope.sweeps.paper_grids import EXPERIMENTS, Scale
-from recallscope.theory.catalogue import find_law
 from recallscope.theory.extremes import sqrt_two_log
+from recallscope.theory.law import find_law
 
 Answer = Callable[[list[Row]], list[float]]
 

@@ -16,7 +16,7 @@ from recallscope.analysis.law_table import counted
 from recallscope.analysis.paper_runs import PaperRuns, Row
 from recallscope.store import RunStore
 from recallscope.sweeps.paper_grids import PATTERNS
-from recallscope.theory.sharing import sharing_law
+from recallscope.theory.laws.sharing import sharing_law
 
 STORE = Path(__file__).resolve().parents[2] / "results" / "paper"
 

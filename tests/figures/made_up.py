@@ -9,7 +9,7 @@ from recallscope.analysis.predicted import law_on_cells
 from recallscope.records import RunRecord
 from recallscope.store import RunStore
 from recallscope.store.words import in_words
-from recallscope.theory.catalogue import find_law
+from recallscope.theory.law import find_law
 
 
 def rule(spec):

@@ -193,7 +193,7 @@ def test_early_stop_and_best_state():
 
 def test_it_learns_what_the_law_predicts():
     """(D, N) = (16, 8) at V=64, N_f=4 for 600 steps: within .04 of `trained-sharing`."""
-    from recallscope.theory.catalogue import find_law
+    from recallscope.theory.law import find_law
 
     run = RunSpec(
         task=TaskSpec(vocab_size=64, num_facts=4),

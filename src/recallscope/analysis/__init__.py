@@ -1,7 +1,7 @@
 """Numbers from runs: grids of accuracy, fits of the collapse, comparisons with every law, and the luck of seeds."""
 
 from recallscope.analysis.accuracy_grid import AccuracyGrid, Reduce
-from recallscope.analysis.collapse import Fit, collapsed, fit_collapse, fit_with_draws, inverse_sigma
+from recallscope.analysis.collapse import Fit, collapsed, fit_collapse, fit_with_draws
 from recallscope.analysis.collapse_curve import CollapseCurve, collapse_curve
 from recallscope.analysis.compare import CellError, Comparison, compare_law, compare_laws
 from recallscope.analysis.designed import designed_rows
@@ -9,7 +9,7 @@ from recallscope.analysis.experiments import Experiment, experiments
 from recallscope.analysis.ladder import Rung, ladder, rung_of
 from recallscope.analysis.law_points import LawPoints, law_points
 from recallscope.analysis.planned import law_grid, planned_grid
-from recallscope.analysis.predicted import Dimensions, dimensions, law_on_cells
+from recallscope.analysis.predicted import dimensions, law_on_cells
 from recallscope.analysis.seeds import SeedBin, convergence_by_best, convergence_grid
 from recallscope.analysis.vocabulary_slopes import VocabularySlope, vocabulary_slopes
 
@@ -18,7 +18,6 @@ __all__ = [
     "CellError",
     "CollapseCurve",
     "Comparison",
-    "Dimensions",
     "Experiment",
     "Fit",
     "LawPoints",
@@ -37,7 +36,6 @@ __all__ = [
     "experiments",
     "fit_collapse",
     "fit_with_draws",
-    "inverse_sigma",
     "ladder",
     "law_grid",
     "law_on_cells",

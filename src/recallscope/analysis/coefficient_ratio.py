@@ -14,9 +14,11 @@ from scipy.optimize import least_squares
 from scipy.special import ndtr
 
 from recallscope.analysis.accuracy_grid import Row, group_cells
-from recallscope.analysis.collapse import FEWEST_CELLS, inverse_sigma
-from recallscope.analysis.predicted import Dimensions, dimensions
+from recallscope.analysis.collapse import FEWEST_CELLS
+from recallscope.analysis.predicted import dimensions
 from recallscope.theory.extremes import typical_max
+from recallscope.theory.laws.paper import inv_sigma
+from recallscope.theory.problem import Problem
 
 _CELL = ("task", "vocab_size", "num_facts", "length", "embed_dim", "state_dim")
 Ends = tuple[float, float]
@@ -41,27 +43,26 @@ def coefficient_ratio(
     shared = [cell for cell in ours if cell in theirs]
     if len(shared) < FEWEST_CELLS:
         raise ValueError(f"{len(shared)} cells in common: at least {FEWEST_CELLS} are needed.")
-    letters = dimensions([ours[cell][0] for cell in shared])
+    problem = dimensions([ours[cell][0] for cell in shared])
     best = [
         np.array([max(row["test_accuracy"] for row in group[cell]) for cell in shared], float)
         for group in (ours, theirs)
     ]
-    value, one_b = _ratios(letters, best)
+    value, one_b = _ratios(problem, best)
     draws = []
     for _ in range(bootstrap):
         chosen = generator.integers(len(shared), size=len(shared))
-        again = Dimensions(*(array[chosen] for array in letters))
-        draws.append(_ratios(again, [accuracy[chosen] for accuracy in best]))
+        draws.append(_ratios(problem.take(chosen), [accuracy[chosen] for accuracy in best]))
     low, high = np.quantile(np.array(draws), (0.025, 0.975), axis=0)
     return Ratio(value, (float(low[0]), float(high[0])), one_b, (float(low[1]), float(high[1])), len(shared))
 
 
-def _ratios(letters: Dimensions, accuracies: Sequence[NDArray[np.float64]]) -> tuple[float, float]:
+def _ratios(problem: Problem, accuracies: Sequence[NDArray[np.float64]]) -> tuple[float, float]:
     """Ratio of the a's with a b each, and with one b."""
-    b = float(typical_max(letters.V[0]))
+    b = float(typical_max(problem.V[0]))
 
     def miss(log_a: float, level: float, measured: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.asarray(ndtr(inverse_sigma(letters, float(np.exp(np.clip(log_a, -7, 5)))) - level)) - measured
+        return np.asarray(ndtr(inv_sigma(problem, a=float(np.exp(np.clip(log_a, -7, 5)))) - level)) - measured
 
     apart = [least_squares(lambda v, y=y: miss(v[0], v[1], y), (0.0, b), method="lm").x[0] for y in accuracies]
     first, second = accuracies

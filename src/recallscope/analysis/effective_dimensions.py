@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 from recallscope.analysis.accuracy_grid import Row
-from recallscope.theory.sharing import sharing_law
+from recallscope.theory.laws.sharing import sharing_law
 
 Array = NDArray[np.float64]
 RULES = {  # what one factor c may do to (D, N)

@@ -16,9 +16,9 @@ from recallscope.analysis.collapse import collapsed, fit_collapse
 from recallscope.analysis.paper_runs import PaperRuns
 from recallscope.analysis.predicted import dimensions, law_on_cells
 from recallscope.sweeps.paper_grids import EXAMPLE, FULL_EXAMPLE, LARGE_BATCH, PATTERNS, REGIMES, part_label
-from recallscope.theory.catalogue import find_law
-from recallscope.theory.selective import selective_law
-from recallscope.theory.sharing_heads import sharing_heads_law
+from recallscope.theory.law import find_law
+from recallscope.theory.laws.heads import sharing_heads_law
+from recallscope.theory.laws.selective import selective_law
 
 LAWS = (
     "unified", "unified-mv", "trained", "trained-t1", "trained-t2", "trained-t3", "trained-t3max", "trained-sharing",

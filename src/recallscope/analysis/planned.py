@@ -12,7 +12,7 @@ from recallscope.analysis.accuracy_grid import AccuracyGrid, Reduce, Row
 from recallscope.analysis.predicted import law_on_cells
 from recallscope.store.words import in_words
 from recallscope.sweeps.paper_grids import Part
-from recallscope.theory.catalogue import Law
+from recallscope.theory.law import Law
 
 
 def planned_rows(part: Part) -> list[dict[str, Any]]:

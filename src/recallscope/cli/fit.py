@@ -48,7 +48,7 @@ class FitStore:
             raise ValueError("--seed and --reduce seed go together: which seed of each cell is to be taken?")
         from recallscope.analysis import AccuracyGrid, compare_laws, convergence_by_best, experiments
         from recallscope.store import RunStore, find_runs, parse_conditions
-        from recallscope.theory.catalogue import LAWS, find_law
+        from recallscope.theory.law import LAWS, find_law
 
         laws = [find_law(name) for name in self.law] or list(LAWS)
         conditions = parse_conditions(

@@ -9,7 +9,7 @@ from recallscope.analysis.accuracy_grid import AccuracyGrid
 from recallscope.analysis.findings.curves import fit_part
 from recallscope.analysis.paper_runs import PaperRuns
 from recallscope.sweeps.paper_grids import EXAMPLE, part_label
-from recallscope.theory.catalogue import find_law
+from recallscope.theory.law import find_law
 
 
 def print_grids(runs: PaperRuns, console: Console | None = None) -> None:

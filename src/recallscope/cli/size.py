@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from recallscope.cli.flags import OptionalInt, OptionalText, make_task, print_json
@@ -50,25 +50,18 @@ class Size:
 
     def run(self) -> int:
         """Find the unknown, or the frontier, and print it."""
-        from recallscope.theory.catalogue import RECOMMENDED, find_law
-        from recallscope.theory.inputs import probability
+        from recallscope.theory.law import RECOMMENDED, find_law
+        from recallscope.theory.problem import probability
         from recallscope.theory.solve import Question, solve
 
         probability("target", self.target)
         law = find_law(self.law or RECOMMENDED[self.model][0])
         unknown = self._unknown()
         self._check(unknown)
-        question = Question(
-            law=law,
-            target=self.target,
-            task=self.task,
-            vocab_size=self.vocab_size,
-            num_facts=self.num_facts,
-            embed_dim=self.embed_dim,
-            state_dim=self.state_dim,
-            num_layers=None if unknown == "num_layers" else self.num_layers,
-            length=self.length if self.task == "mqar" else None,
-        )
+        known = {field.name: getattr(self, field.name) for field in fields(Question)} | {"law": law}
+        if unknown == "num_layers":
+            known["num_layers"] = None
+        question = Question(**known)
         answer: dict[str, Any] | None
         points: list[FrontierPoint] = []
         if unknown == "frontier":

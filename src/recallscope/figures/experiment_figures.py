@@ -21,7 +21,7 @@ from recallscope.figures.curve_panels import (
 from recallscope.figures.sources import source_line, write_source
 from recallscope.figures.style import BLUE, COLUMN, GREEN, PAGE, VERMILION, figure_style
 from recallscope.sweeps.paper_grids import EXAMPLE, LADDER, REGIMES, REPEATS, VOCABULARIES, part_label
-from recallscope.theory.catalogue import find_law
+from recallscope.theory.law import find_law
 
 COLOURS = dict(zip(REGIMES, (BLUE, VERMILION, GREEN), strict=True))
 SHOWN_LAWS = {

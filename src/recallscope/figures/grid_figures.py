@@ -16,7 +16,7 @@ from recallscope.figures.curve_panels import draw_convergence
 from recallscope.figures.sources import regime_part, regime_words, regimes_here, source_line, why_empty, write_source
 from recallscope.figures.style import PAGE, figure_style
 from recallscope.sweeps.paper_grids import FULL_EXAMPLE, PATTERNS, REGIMES, Part, part_label
-from recallscope.theory.catalogue import find_law
+from recallscope.theory.law import find_law
 
 
 def dims_figure(runs: PaperRuns) -> Figure:

@@ -29,8 +29,8 @@ from recallscope.interp.vocabulary import one_hot_tokens
 from recallscope.ops import at_positions
 from recallscope.specs import TaskSpec
 from recallscope.tasks import Batch, answered, draw_batch
-from recallscope.theory.laws import unified_law
-from recallscope.theory.sharing import recall_given_variances, sharing_law
+from recallscope.theory.laws.paper import unified_law
+from recallscope.theory.laws.sharing import recall_given_variances, sharing_law
 
 TABLE_ENTRIES = 2**23  # of all decoded tables alive at a time
 ATTENTION_SEQUENCES = 32  # of full Mamba, which has a map per channel

@@ -15,7 +15,7 @@ from recallscope.interp.scale import strength
 from recallscope.interp.selectivity import measure_codes
 from recallscope.interp.states import states_at
 from recallscope.interp.vocabulary import key_tokens, value_tokens
-from recallscope.theory.sharing import recall_given_variances
+from recallscope.theory.laws.sharing import recall_given_variances
 
 FOUND = 0.5  # a stored fact reads 1, an absent one 0
 FULL_AT = 0.01  # predicted error at which the table counts as full

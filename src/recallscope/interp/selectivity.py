@@ -14,7 +14,7 @@ from recallscope.interp.closeness import gram_code, nearest_circuit
 from recallscope.interp.operators import Operators, mean_diagonals
 from recallscope.interp.vocabulary import key_tokens, value_tokens
 from recallscope.specs import TaskSpec
-from recallscope.theory.sharing import sharing_codes
+from recallscope.theory.laws.sharing import sharing_codes
 
 SILENT = 1e-9  # squared norm of all words together below which a class is not in a code at all
 

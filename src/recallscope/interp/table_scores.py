@@ -16,7 +16,7 @@ from recallscope.interp.states import context_end, states_at
 from recallscope.interp.vocabulary import key_tokens, value_tokens
 from recallscope.specs import TaskSpec
 from recallscope.tasks import draw_batch
-from recallscope.theory.sharing import recall_given_variances
+from recallscope.theory.laws.sharing import recall_given_variances
 
 
 @dataclass(frozen=True)

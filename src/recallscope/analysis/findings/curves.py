@@ -17,7 +17,7 @@ from recallscope.analysis.findings.words import full_and_linear, inside, interva
 from recallscope.analysis.paper_runs import PaperRuns, Row
 from recallscope.analysis.predicted import law_on_cells
 from recallscope.sweeps.paper_grids import EXAMPLE, REGIMES, part_label
-from recallscope.theory.catalogue import find_law
+from recallscope.theory.law import find_law
 
 PRINTED_A = {"ar": 1.0, "mqar": 1.25}
 BOOTSTRAP = 400

@@ -13,7 +13,7 @@ from recallscope.analysis.findings.finding import Finding, Verdict, untested
 from recallscope.analysis.findings.words import full_and_linear, interval, verdict_of
 from recallscope.analysis.paper_runs import PaperRuns
 from recallscope.sweeps.paper_grids import EXAMPLE, REGIMES, part_label
-from recallscope.theory.catalogue import find_law
+from recallscope.theory.law import find_law
 
 # Published with the paper's code: the small linear grid, V=512, L=64, N_f=16, batch 32; (D, N) to accuracy
 PUBLISHED_EXAMPLE = {

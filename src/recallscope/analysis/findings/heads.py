@@ -19,8 +19,8 @@ from recallscope.analysis.law_table import counted
 from recallscope.analysis.paper_runs import PaperRuns
 from recallscope.analysis.predicted import law_on_cells
 from recallscope.sweeps.paper_grids import PATTERNS
-from recallscope.theory.catalogue import find_law
-from recallscope.theory.heads import head_bounds
+from recallscope.theory.law import find_law
+from recallscope.theory.reduction import head_bounds
 
 Cells = Mapping[tuple[str, int, int], NDArray[np.float64]]  # (pattern, N, M) to the accuracies of its seeds
 BOOTSTRAP = 1000

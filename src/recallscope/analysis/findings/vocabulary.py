@@ -15,7 +15,7 @@ from recallscope.analysis.paper_runs import PaperRuns, Row
 from recallscope.analysis.predicted import law_on_cells
 from recallscope.analysis.vocabulary_slopes import vocabulary_slopes
 from recallscope.sweeps.paper_grids import VOCABULARIES
-from recallscope.theory.catalogue import find_law
+from recallscope.theory.law import find_law
 
 
 def vocabulary_findings(runs: PaperRuns) -> list[Finding]:

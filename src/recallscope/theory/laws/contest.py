@@ -1,4 +1,4 @@
-"""The designed model's recall from the exact geometry of its weights: unit vectors instead of Gaussians.
+"""The chance that the right logit is the largest, from the exact geometry of unit vectors instead of Gaussians.
 
 A query reads u = A E_v + w out of the state: the right value, weighted by its own key's match A, and n other pairs.
 The logits are inner products of u with unit vectors, so
@@ -9,7 +9,7 @@ The logits are inner products of u with unit vectors, so
 * every token read before the query on the value side (values, later keys, earlier queries, filler) carries a weight
   of its own and competes more strongly than the rest; some stand there twice.
 
-No constant is fitted. `top_probability` is shared with the laws of the trained model (`selective.py`).
+No constant is fitted. The laws of designed weights (`designed.py`) and of selective models (`selective.py`) share it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
-from recallscope.theory.inputs import Array, LawTask, letters
+from recallscope.theory.problem import Array
 from recallscope.theory.quadrature import (
     beta_rule,
-    exact_slot_rule,
     gamma_rule,
     gamma_tail_rule,
     normal_rule,
@@ -72,117 +70,6 @@ class Contest(NamedTuple):
     empty: Array  # all other tokens
     spread: Array  # variance of R = s² over its mean
     logit_variance: Array
-
-
-def designed_improved_law(
-    *,
-    vocab_size: ArrayLike,
-    num_facts: ArrayLike,
-    embed_dim: ArrayLike,
-    state_dim: ArrayLike,
-    task: LawTask = "mqar",
-    length: ArrayLike | None = None,
-) -> Array:
-    """Mean chance that the designed model answers a query rightly; nan where N > D, which cannot be designed.
-
-    Paper: weights of App. E.1 (`app-subsec:designed-weights`); takes the place of Thm F.2
-        (`app-thm:designed-scaling-law`) and of Eq. label `eq:p-succ-exact`.
-    Holds for: random filler, spherical E, N <= D, D >= 8. Against Monte Carlo on the paper's three regimes the mean
-        error is .004 and the largest .015, with a bias of -.004; for N_f <= 3 it grows to .02. Below D = 8 recall is
-        a few times chance and the law falls short of it (by up to .005 for N_f = 16, .05 for N_f = 4, .08 for N_f = 2).
-        L > 4 N_f is checked to .015 up to L = 2 V, and refused beyond.
-    Departs: logits of tokens are not independent given the right one (they share u), nor are they Gaussian; the
-        self-noise 1/D scales with the signal and sets no ceiling; competitors are all tokens on the value side, not
-        N_f - 1; Var(A) = 2 (D - N) / (N (D + 2)), twice the printed one; the mean is over query slots. A filler token
-        that equals the queried key makes a second fact of it, so MQAR stays below 1 however large the model is.
-    """
-    return _designed(vocab_size, num_facts, embed_dim, state_dim, task, length, lite=False)
-
-
-def designed_lite_law(
-    *,
-    vocab_size: ArrayLike,
-    num_facts: ArrayLike,
-    embed_dim: ArrayLike,
-    state_dim: ArrayLike,
-    task: LawTask = "mqar",
-    length: ArrayLike | None = None,
-) -> Array:
-    """`designed_improved_law` with a Gaussian signal and the noise norm at its mean: nine times faster.
-
-    Paper: as `designed_improved_law` (`app-thm:designed-scaling-law`).
-    Holds for: D >= 16, N_f >= 4; mean error .011 against Monte Carlo on the paper's three regimes, at most .06.
-    """
-    return _designed(vocab_size, num_facts, embed_dim, state_dim, task, length, lite=True)
-
-
-def _designed(
-    vocab_size: ArrayLike,
-    num_facts: ArrayLike,
-    embed_dim: ArrayLike,
-    state_dim: ArrayLike,
-    task: LawTask,
-    length: ArrayLike | None,
-    *,
-    lite: bool,
-) -> Array:
-    args = letters(
-        vocab_size=vocab_size,
-        num_facts=num_facts,
-        embed_dim=embed_dim,
-        state_dim=state_dim,
-        task=task,
-        length=length,
-    )
-    if np.any(args.V < 2 * args.N_f + 2):
-        raise ValueError(
-            f"num_facts={np.max(args.N_f):g} needs as many distinct keys out of vocab_size/2 - 1 (Sec. 2), and some "
-            f"vocab_size is too small. Use vocab_size >= 2 num_facts + 2 = {np.max(2 * args.N_f + 2):g}."
-        )
-    if np.any(args.L > 2 * args.V):
-        raise ValueError(
-            f"length={np.max(args.L):g} is more than twice some vocab_size: random filler then rewrites the facts more "
-            f"often than this law was checked for. Use length <= 2 vocab_size = {np.min(2 * args.V):g}."
-        )
-    shape = args.V.shape
-    V, N_f, D, N = (a.ravel() for a in args[:4])
-    result = np.where(N > D, np.nan, 1 / V)  # a line (D < 2) only guesses
-    real = np.flatnonzero((N <= D) & (D >= 2))
-    if real.size:
-        V, N_f, D, N, G = (a.ravel()[real][:, None] for a in (*args[:4], args.G))
-        g, slot_weight = exact_slot_rule(G[:, 0], 1 if task == "ar" else NODES.slots)
-        filler, contest = designed_contest(V, N_f, D, N, G, g)
-        flat = Contest(*(np.broadcast_to(a, g.shape).ravel() for a in contest))
-        p = top_probability(flat, signal=True, lite=lite).reshape(g.shape)
-        # k filler tokens equal to the queried key make k more right answers: E (1 - (1-p)^(k+1)) / (k+1), k binomial
-        p = -np.expm1((filler + 1) * np.log1p(-p / V)) * V / (filler + 1)
-        result[real] = np.clip((slot_weight * p).sum(-1), 1 / V[:, 0], 1)
-    return result.reshape(shape)
-
-
-def designed_contest(V: Array, N_f: Array, D: Array, N: Array, G: Array, g: Array) -> tuple[Array, Contest]:
-    """Expected counts of everything in the state when the query of slot g is read; and the number of filler tokens.
-
-    The state then holds 2 N_f + 2 g pairs, one of them the right fact. Of the g slots before, a share
-    (N_f - 1) / (G - 1) holds queries, the rest and all odd positions hold filler.
-    """
-    n = 2 * N_f - 1 + 2 * g
-    D = np.maximum(np.minimum(D, SATURATED * n), N)
-    asked = g * (N_f - 1) / np.maximum(G - 1, 1)  # earlier queries
-    filler = 2 * g - asked
-    on_value_side = asked + 1  # keys that stand there as a query, this one included
-    key_twice = on_value_side * (N_f - 1) / N_f  # all but the first key stand there in the context, too
-    key_once = (N_f - 1) * (1 - on_value_side / N_f) + on_value_side / N_f
-    # filler equal to a token of the facts or to other filler, to first order in filler/V; where that is not small it
-    # counts too many tokens as standing twice, which about makes up for the noise of repeated keys, left out here
-    hits = filler * (2 * N_f + np.maximum(filler - 1, 0) / 2) / V
-    once = np.maximum(N_f - 1 + key_once + filler - 2 * hits, 0)
-    twice = key_twice + hits
-    # squares of sphere coordinates; an asked key weighs two pairs at once, a token standing twice adds a cross term
-    spread = (2 * (D - 1) / (D + 2) * (n + 2 * asked) + 4 * key_twice) / n**2
-    logit_variance = 1 + filler / V * D / n  # filler may be the right value, too
-    empty = np.maximum(V - 1 - once - twice, 0)
-    return filler, Contest(D, N, D, n, once, twice, empty, spread, logit_variance)
 
 
 def top_probability(contest: Contest, *, signal: bool, lite: bool = False) -> Array:

@@ -16,12 +16,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from recallscope.theory.inputs import Array, LawTask
-from recallscope.theory.quadrature import Rule, golub_welsch
-from recallscope.theory.sharing_frames import (
+from recallscope.theory.domain import Domain
+from recallscope.theory.law import law
+from recallscope.theory.laws.sharing_frames import (
     PairCounts,
     SharingCodes,
-    checked_letters,
+    check,
     counts,
     dimensions,
     key_chance,
@@ -29,80 +29,54 @@ from recallscope.theory.sharing_frames import (
     pair_counts,
     sharing_codes,
 )
-from recallscope.theory.sharing_step import SIGN_CODE, Noise, win_probability
+from recallscope.theory.laws.sharing_step import SIGN_CODE, Noise, win_probability
+from recallscope.theory.problem import Array, Problem, takes_words
+from recallscope.theory.quadrature import Rule, golub_welsch
 
-__all__ = [
-    "PairCounts",
-    "SharingCodes",
-    "pair_counts",
-    "recall_given_variances",
-    "sharing_codes",
-    "sharing_law",
-]
+__all__ = ["PairCounts", "SharingCodes", "pair_counts", "recall_given_variances", "sharing_codes", "sharing_law"]
 
 
-def sharing_law(
-    *,
-    vocab_size: ArrayLike,
-    num_facts: ArrayLike,
-    embed_dim: ArrayLike,
-    state_dim: ArrayLike,
-    task: LawTask = "mqar",
-    length: ArrayLike | None = None,
-    value_rank: ArrayLike | None = None,
-) -> Array:
+@law(
+    name="trained-sharing",
+    summary="keys and values share the D dimensions: SNR² = N (D - N/2) / n; no fitted constant",
+    reference="ours; builds on Rem F.3",
+    holds="one linear layer, D >= 8; compared with trained models in docs/REPRODUCTION.md",
+    domain=Domain("Lambda = 1", "D >= 8"),
+    status="approximate",
+)
+def sharing_law(problem: Problem, *, value_rank: ArrayLike | None = None) -> Array:
     """Chance that a trained linear layer answers a query rightly (expand 2, convolution of width 2, tied).
 
-    The codes of `sharing_codes`, then the chance that the right logit tops those of all other values,
-    averaged over the query slots. Arguments broadcast; `length` is 4 N_f unless given, and AR has one slot.
-    State dimensions beyond D are allowed, but the rank of the keys is capped. The result lies in [1/V_v, 1],
-    V_v = V/2, and is 1 where no noise is left. It grows with D and N and falls with N_f and V, for V >= 4 D
-    and V >= 8 N_f; outside of that, steps of up to 1e-3 the wrong way have been seen.
+    The codes of `sharing_codes`, then the chance that the right logit tops those of all other values, averaged
+    over the query slots. State dimensions beyond D are allowed, but the rank of the keys is capped. The result
+    lies in [1/V_v, 1], V_v = V/2, and is 1 where no noise is left. It grows with D and N and falls with N_f and
+    V, for V >= 4 D and V >= 8 N_f; outside of that, steps of up to 1e-3 the wrong way have been seen.
 
     Paper: Thm 4.2 (`thm:prob-scaling-law`) asks the question, Rem F.3 (`app-rem:key-value-selectivity`) has
         the mechanism.
     Holds for: one linear layer; compared with trained ones for D from 8 to 64, N_f from 8 to 32, V from 128
         to 2048. There the quadrature is good to 1e-4; for N_f < 4, D < 4 or D near V/2, to 1e-2.
     Departs: Rem F.3 lets keys and values span orthogonal subspaces free of charge, and SNR² = N D / N_kv.
-        Without D >= N + V_v dimensions they cannot; the price is N/2 out of D. Codes are tight frames,
-        not random ones, and the logits of competitors are neither normal nor independent, so Phi(x - b) is
-        replaced.
+        Without D >= N + V_v dimensions they cannot; the price is N/2 out of D. Codes are tight frames, not random
+        ones, and the logits of competitors are neither normal nor independent, so Phi(x - b) is replaced.
     """
-    codes = sharing_codes(
-        vocab_size=vocab_size,
-        num_facts=num_facts,
-        embed_dim=embed_dim,
-        state_dim=state_dim,
-        task=task,
-        length=length,
-        value_rank=value_rank,
-    )
-    return recall_given_variances(
-        key_variance=codes.key_variance,
-        value_variance=codes.value_variance,
-        leak=codes.leak,
-        vocab_size=vocab_size,
-        num_facts=num_facts,
-        task=task,
-        length=length,
-    )
+    codes = sharing_codes(problem, value_rank=value_rank)
+    return _recall(problem, codes.key_variance, codes.value_variance, codes.leak)
 
 
+@takes_words
 def recall_given_variances(
+    problem: Problem,
     *,
     key_variance: ArrayLike,
     value_variance: ArrayLike,
     leak: ArrayLike,
-    vocab_size: ArrayLike,
-    num_facts: ArrayLike,
-    task: LawTask = "mqar",
-    length: ArrayLike | None = None,
     weight_variance: ArrayLike | None = None,
 ) -> Array:
     """The law for given variances and leak (see `SharingCodes`), say those measured in a trained model.
 
     `weight_variance` is that of the weight a wrong fact gives to its own value: the key variance, unless slices of the
-    value are matched apart and err apart (see `sharing_heads`).
+    value are matched apart and err apart (see `laws/heads.py`).
 
     Paper: Thm 4.2 (`thm:prob-scaling-law`), the mean over the queries.
     Departs: each slot has its own numbers of noise pairs and of competitors. Random filler repeats values of
@@ -113,34 +87,28 @@ def recall_given_variances(
     for name, given in means.items():
         if not np.all(np.isfinite(given) & (np.asarray(given) >= 0)):
             raise ValueError(f"{name}={np.asarray(given)}: a mean square is needed, finite and at least 0.")
-    return _recall(key_variance, value_variance, leak, vocab_size, num_facts, task, length, weight_variance=own)
+    return _recall(problem, key_variance, value_variance, leak, weight_variance=own)
 
 
 def _recall(
+    problem: Problem,
     key_variance: ArrayLike,
     value_variance: ArrayLike,
     leak: ArrayLike,
-    vocab_size: ArrayLike,
-    num_facts: ArrayLike,
-    task: LawTask,
-    length: ArrayLike | None,
     *,
     weight_variance: ArrayLike | None = None,
     slot_nodes: int | None = None,
-    norm_nodes: int | None = None,
-    signal_nodes: int = 40,
-    residual_nodes: int | None = None,
-    weight_nodes: int | None = None,
+    **nodes: int,
 ) -> Array:
-    """`recall_given_variances`, with numbers of nodes for tests of the quadrature (None: chosen by case)."""
-    args = checked_letters(vocab_size=vocab_size, num_facts=num_facts, task=task, length=length)
+    """`recall_given_variances`, with numbers of nodes for tests of the quadrature (see `win_probability`)."""
+    check(problem)
     cells = np.broadcast_arrays(
         *(np.asarray(a, float) for a in (key_variance, value_variance, leak)),
         np.asarray(key_variance if weight_variance is None else weight_variance, float),
-        args.V - num_keys(args.V),
-        args.N_f,
-        args.G,
-        key_chance(args, task),
+        problem.V - num_keys(problem.V),
+        problem.N_f,
+        problem.G,
+        key_chance(problem),
     )
     # axes: cell, query slot
     v_N, v_D, l, v_own, V_v, N_f, G, kappa = (a.reshape(-1, 1) for a in cells)
@@ -158,21 +126,14 @@ def _recall(
     noisy = (n > 0) & ~((v_D == 0) & (l == 0))
     spread = (h * (N_f - 1 + 3 * extra + vk * lam**2) + extra / 2) / np.where(noisy, n, 1) ** 2
 
-    # orthogonal values hear only their own weight, below 1 for every wrong key; but one dimension has two keys, +
-    # and -,
+    # orthogonal values see only their own weight, below 1 for every wrong key; but one dimension has two keys, + and -,
     # and the values of one sign draw lots: E 1/(1 + K), K binomial
     lots = 2 * -np.expm1(-(once + 1) * np.log(2)) / (once + 1)
     p = np.where((N_star < SIGN_CODE) & ~noisy & (n > 0), lots, 1.0)
     asked = noisy & (weights > 0)
     scaled = n * (N_star / N_all)  # so that the noise of all pairs stays n / N_all
     fields = np.broadcast_arrays(N_star, D_star, scaled, spread, extra / V_v, once, twice, never)
-    p[asked] = win_probability(
-        Noise(*(field[asked] for field in fields)),
-        norm_nodes=norm_nodes,
-        signal_nodes=signal_nodes,
-        residual_nodes=residual_nodes,
-        weight_nodes=weight_nodes,
-    )
+    p[asked] = win_probability(Noise(*(field[asked] for field in fields)), **nodes)
     mean = 1 - np.sum(weights * (1 - p), axis=-1)  # exactly 1 where every slot is
     return np.asarray(np.clip(mean, 1 / V_v[:, 0], 1.0).reshape(cells[0].shape))
 

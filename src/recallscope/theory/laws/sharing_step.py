@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-from recallscope.theory.inputs import Array
+from recallscope.theory.problem import Array
 from recallscope.theory.quadrature import Rule, beta_rule, gamma_rule, normal_rule
 
 LARGEST_PART = 0.995  # of the noise that one competitor may be: its posterior degenerates at 1

@@ -1,7 +1,6 @@
-"""What training makes of keys and values that share D dimensions: pair counts, ranks, variances, and the
-leak.
+"""What training makes of keys and values that share D dimensions: pair counts, ranks, variances, and the leak.
 
-Re-exported by `recallscope.theory.sharing`, where the law is told.
+Re-exported by `recallscope.theory.laws.sharing`, where the law is.
 """
 
 from __future__ import annotations
@@ -11,14 +10,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from recallscope.theory.inputs import Array, LawTask, Letters, letters
+from recallscope.theory.problem import Array, Problem, takes_words
 
 SMALLEST_VARIANCE, LARGEST_VALUE_VARIANCE = 1e-6, 0.8  # so that N* and D* stay finite, and D* above 1
 
 
 class PairCounts(NamedTuple):
-    """Mean number of neighbouring tokens (previous, current) of each kind that the state holds when a query
-    comes."""
+    """Mean number of pairs of neighbouring tokens, by kind, that the state holds when a query comes."""
 
     kv: Array
     vk: Array
@@ -39,23 +37,15 @@ class SharingCodes(NamedTuple):
     leak_ratio: Array  # lambda = l / (v_N v_D), noise power of a (value, key) pair over that of a fact
 
 
-def sharing_codes(
-    *,
-    vocab_size: ArrayLike,
-    num_facts: ArrayLike,
-    embed_dim: ArrayLike,
-    state_dim: ArrayLike,
-    task: LawTask = "mqar",
-    length: ArrayLike | None = None,
-    value_rank: ArrayLike | None = None,
-) -> SharingCodes:
+@takes_words
+def sharing_codes(problem: Problem, *, value_rank: ArrayLike | None = None) -> SharingCodes:
     """Rank, variances, leak and share of the codes that answer best, to be held against trained weights.
 
     Equal-norm tight frames have the least mean square off the diagonal: about 1/N_e - 1/V_k for V_k keys of
     rank N_e. The value code puts a share y into the key dimensions. There a (value, key) pair leaks at least
     (y/N_e)², by Cauchy-Schwarz over the ratio of key and value norms; y minimises self-noise, interference
     and leak together. With D >= N_e + V_v nothing needs to be shared: y, leak and value variance are 0.
-    `value_rank` is the number of channels that carry values, if those are fewer than D (see `sharing_heads`): values
+    `value_rank` is the number of channels that carry values, if those are fewer than D (see `laws/heads.py`): values
     then keep clear of the keys as far as they can.
 
     Paper: Rem F.3 (`app-rem:key-value-selectivity`), where y = 0 costs nothing.
@@ -64,19 +54,12 @@ def sharing_codes(
         values still have equal norms, as early in training: assumed; trained MQAR models bear it out, AR
         models stay below it.
     """
-    args = checked_letters(
-        vocab_size=vocab_size,
-        num_facts=num_facts,
-        embed_dim=embed_dim,
-        state_dim=state_dim,
-        task=task,
-        length=length,
-    )
-    D, V_k = args.D, num_keys(args.V)
-    V_v = args.V - V_k
-    kv, vk, kk, vv = counts((args.G - 1) / 2, args.N_f, key_chance(args, task))
+    check(problem)
+    D, V_k = problem.D, num_keys(problem.V)
+    V_v = problem.V - V_k
+    kv, vk, kk, vv = counts((problem.G - 1) / 2, problem.N_f, key_chance(problem))
     facts = kv / (kv + vk + kk + vv)
-    N_e = np.maximum(1, np.minimum(np.minimum(args.N, V_k), np.minimum(D, D / (2 * (1 - facts)))))
+    N_e = np.maximum(1, np.minimum(np.minimum(problem.N, V_k), np.minimum(D, D / (2 * (1 - facts)))))
     v_N = _tight_variance(1 / N_e, V_k)
 
     carried = D if value_rank is None else np.minimum(D, np.asarray(value_rank, float))
@@ -101,24 +84,20 @@ def dimensions(key_variance: Array, value_variance: Array, leak: Array) -> tuple
 
 
 def _tight_variance(concentration: Array, size: Array) -> Array:
-    """Mean square off the diagonal for `size` words of norm 1 whose normalised spectrum has this squared
-    norm."""
+    """Mean square off the diagonal for `size` words of norm 1 whose normalised spectrum has this squared norm."""
     return np.maximum(0, (concentration - 1 / size) * size / (size - 1))
 
 
-def pair_counts(
-    *, num_facts: ArrayLike, slot: ArrayLike, task: LawTask = "mqar", length: ArrayLike | None = None
-) -> PairCounts:
-    """Mean number of (key, value), (value, key), (key, key) and (value, value) pairs before the query of slot
-    g.
+@takes_words
+def pair_counts(problem: Problem, *, slot: ArrayLike) -> PairCounts:
+    """Mean number of (key, value), (value, key), (key, key) and (value, value) pairs before the query of slot g.
 
     Slots count from 0 to G - 1 and may be real numbers. Gaps are filled with any token.
 
     Paper: proof of Thm 4.2 (`thm:prob-scaling-law`), where N_kv = N_f + (t - 2 N_f) / 4 for L = 4 N_f.
     Departs: means for any L. With L > 4 N_f some slots hold no query, and (value, value) pairs appear.
     """
-    args = letters(vocab_size=2, num_facts=num_facts, embed_dim=1, state_dim=1, task=task, length=length)
-    N_f, G, kappa, g = np.broadcast_arrays(args.N_f, args.G, key_chance(args, task), np.asarray(slot, float))
+    N_f, G, kappa, g = np.broadcast_arrays(problem.N_f, problem.G, key_chance(problem), np.asarray(slot, float))
     if not np.all((g >= 0) & (g <= G - 1)):
         raise ValueError(
             f"slot={np.asarray(slot)}: the query section has slots 0 to G - 1, "
@@ -142,10 +121,9 @@ def counts(g: Array, N_f: Array, kappa: Array) -> PairCounts:
     )
 
 
-def key_chance(args: Letters, task: LawTask) -> Array:
-    """kappa, how likely the first token of a slot is a key: surely if a query stands there, else half the
-    time."""
-    return np.ones_like(args.G) if task == "ar" else (1 + args.N_f / args.G) / 2
+def key_chance(problem: Problem) -> Array:
+    """kappa, how likely the first token of a slot is a key: surely if a query stands there, else half the time."""
+    return np.ones_like(problem.G) if problem.task == "ar" else (1 + problem.N_f / problem.G) / 2
 
 
 def num_keys(vocab_size: Array) -> Array:
@@ -153,45 +131,29 @@ def num_keys(vocab_size: Array) -> Array:
     return np.floor(vocab_size / 2)
 
 
-def checked_letters(
-    *,
-    vocab_size: ArrayLike,
-    num_facts: ArrayLike,
-    embed_dim: ArrayLike = 2,
-    state_dim: ArrayLike = 1,
-    task: LawTask,
-    length: ArrayLike | None,
-) -> Letters:
-    """`letters`, and what this law asks beyond: whole tokens, V >= 8, D >= 2, N_f <= V/2 - 1."""
-    args = letters(
-        vocab_size=vocab_size,
-        num_facts=num_facts,
-        embed_dim=embed_dim,
-        state_dim=state_dim,
-        task=task,
-        length=length,
-    )
-    for name, count in (("vocab_size", args.V), ("num_facts", args.N_f), ("length", args.L)):
+def check(problem: Problem) -> None:
+    """What this law asks beyond a sound problem: whole tokens, V >= 8, D >= 2, N_f <= V/2 - 1."""
+    V, N_f = problem.V, problem.N_f
+    for name, count in (("vocab_size", V), ("num_facts", N_f), ("length", problem.L)):
         if np.any(broken := count != np.floor(count)):
             value = count[broken].flat[0]
             raise ValueError(
                 f"{name}={value:g} is not whole, but tokens are counted. "
                 f"Use {name}={np.floor(value):g} or {np.ceil(value):g}."
             )
-    if np.any(args.V < 8):
+    if np.any(V < 8):
         raise ValueError(
-            f"vocab_size={np.min(args.V):g} is below 8: the law treats V/2 keys and V/2 values as "
+            f"vocab_size={np.min(V):g} is below 8: the law treats V/2 keys and V/2 values as "
             f"frames, and fewer than 4 words make none. Use vocab_size >= 8."
         )
-    if np.any(args.D < 2):
+    if problem.embed_dim is not None and np.any(problem.D < 2):
         raise ValueError(
-            f"embed_dim={np.min(args.D):g} is below 2: keys and values need a dimension each. Use embed_dim >= 2."
+            f"embed_dim={np.min(problem.D):g} is below 2: keys and values need a dimension each. Use embed_dim >= 2."
         )
-    if np.any(crowded := args.N_f > num_keys(args.V) - 1):
-        N_f, V = args.N_f[crowded].flat[0], args.V[crowded].flat[0]
+    if np.any(crowded := N_f > num_keys(V) - 1):
+        facts, words = N_f[crowded].flat[0], V[crowded].flat[0]
         raise ValueError(
-            f"num_facts={N_f:g} needs as many distinct keys, but vocab_size={V:g} leaves {V // 2 - 1:g} "
+            f"num_facts={facts:g} needs as many distinct keys, but vocab_size={words:g} leaves {words // 2 - 1:g} "
             f"(tokens 1..V/2-1; 0 is never a key). "
-            f"Use vocab_size >= {2 * N_f + 2:g}, or num_facts <= {V // 2 - 1:g}."
+            f"Use vocab_size >= {2 * facts + 2:g}, or num_facts <= {words // 2 - 1:g}."
         )
-    return args
