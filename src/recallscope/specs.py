@@ -163,6 +163,7 @@ class ModelSpec(_Kind):
     """
 
     model: ClassVar[str] = ""
+    law: ClassVar[str | None] = None  # the law of the catalogue that predicts its recall, if one does
 
     def blank_model(self, vocab_size: int) -> RecallModel:
         """The model with its weights not yet drawn."""

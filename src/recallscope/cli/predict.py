@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
-from recallscope.cli.flags import TaskFlags, Unset, print_json
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.multihead import MultiHeadSpec
+from recallscope.cli.flags import TaskFlags, Unset, print_json
 from recallscope.specs import HeadPattern
 
 if TYPE_CHECKING:
+    from recallscope.specs import RunSpec
     from recallscope.theory.law import Law
     from recallscope.theory.problem import Problem
 
@@ -35,8 +36,8 @@ class Predict(TaskFlags):
     """M, heads of Mamba-2 (with --head-pattern)."""
     head_pattern: Annotated[HeadPattern | None, Unset] = None
     """What the heads share; MHA is answered by a lower and an upper bound (Thm 4.7)."""
-    model: Literal["trained", "designed", "full"] = "trained"
-    """Whose laws come first: trained linear Mamba, designed weights, trained full Mamba."""
+    model: str = "trained"
+    """Whose laws come first: an architecture (linear, full, ...), trained (linear), or designed (weights written down)."""
     law: tuple[str, ...] = ()
     """Only these laws (see: recallscope laws)."""
     json: bool = False
@@ -74,15 +75,16 @@ class Predict(TaskFlags):
                 )
         all_D, all_N = (grid.ravel() for grid in np.meshgrid(self.embed_dim, self.state_dim, indexing="ij"))
         problem = Problem.from_words({**vars(self), "embed_dim": all_D, "state_dim": all_N})
+        first, why = recommended_law(self.model)
         laws = [find_law(name) for name in self.law]
         if not laws:
-            ordered = dict.fromkeys([*laws_for(self.model), *LAWS])
+            ordered = dict.fromkeys([first, *laws_for(first.weights), *LAWS])
             laws = [law for law in ordered if not law.missing(problem)]
         rows = self._rows(laws, problem)
         if self.json:
             print_json({"task": task.model_dump(mode="json"), "rows": rows})
         elif len(rows) == 1:
-            self._print_cell(task.length, rows[0], laws)
+            self._print_cell(task.sequence_length, rows[0], laws, first.name, why)
         else:
             self._print_grid(rows, laws if self.law else laws[:1])
         return 0
@@ -108,15 +110,12 @@ class Predict(TaskFlags):
                 row["channels_counted"] = float(p)
         return rows
 
-    def _print_cell(self, length: int, row: dict[str, Any], laws: list[Law]) -> None:
+    def _print_cell(self, length: int, row: dict[str, Any], laws: list[Law], name: str, why: str) -> None:
         from rich.console import Console
         from rich.table import Table
 
-        from recallscope.theory.law import RECOMMENDED
-
         console = Console()
         V, N_f, D, N = self.vocab_size, self.num_facts, row["embed_dim"], row["state_dim"]
-        name, why = RECOMMENDED[self.model]
         title = f"{self.task.upper()}  V={V}  N_f={N_f}  L={length}  D={D}  N={N}"
         title += f"  layers={self.num_layers}" if self.num_layers > 1 else ""
         title += f"  {self.head_pattern} x {self.num_heads}" if self.head_pattern else ""
@@ -156,6 +155,37 @@ class Predict(TaskFlags):
             for D in self.embed_dim:
                 table.add_row(str(D), *(_interval(values[D, N], law.name) for N in self.state_dim))
             console.print(table, highlight=False)
+
+
+def recommended_law(model: str) -> tuple[Law, str]:
+    """The law for an architecture or a kind of weights, and what it rests on."""
+    from recallscope.specs import find_architecture
+    from recallscope.theory.law import RECOMMENDED, find_law
+
+    if model in RECOMMENDED:
+        name, why = RECOMMENDED[model]
+        return find_law(name), why
+    name = find_architecture(model).law
+    if name is None:
+        raise ValueError(f"no law of the catalogue predicts the recall of {model}. Name one with --law, or train it.")
+    law = find_law(name)
+    return law, dict(RECOMMENDED.values()).get(name, law.holds)
+
+
+def predictions(run: RunSpec) -> list[tuple[str, float]]:
+    """What the law of the run's architecture, and the paper's own, say about it; none where they do not apply."""
+    from recallscope.specs import in_words
+    from recallscope.theory.law import find_law
+    from recallscope.theory.problem import Problem
+
+    own = run.model.law
+    names = dict.fromkeys(filter(None, (own, "unified" if own and not find_law(own).heads else None)))
+    try:
+        problem = Problem.from_words(in_words(run.model_dump(mode="json")))
+    except ValueError:  # a task that the laws do not speak about
+        return []
+    found = [(name, float(law_or_nan(find_law(name), problem)[0])) for name in names]
+    return [(name, p) for name, p in found if p == p]
 
 
 def law_or_nan(law: Law, problem: Problem | None = None, /, **words: Any) -> Any:
