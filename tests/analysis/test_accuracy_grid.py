@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from recallscope.analysis import AccuracyGrid, designed_rows, law_on_cells
+from recallscope.analysis import AccuracyGrid, law_on_cells
+from recallscope.paper.designed import designed_rows
 from recallscope.records import RunRecord
 from recallscope.specs import LinearSpec, MultiHeadSpec, RunSpec, TaskSpec
 from recallscope.store import in_words

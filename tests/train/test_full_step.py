@@ -6,11 +6,11 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from recallscope.models import FullMamba, RecallModel, build_model
+from recallscope.presets import PRESETS
 from recallscope.specs import FullSpec, LinearSpec, TaskSpec
 from recallscope.tasks import Batch, draw_batch
 from recallscope.train.full_step import can_full_step, full_step
 from recallscope.train.loop import add_gradients
-from recallscope.train.presets import LADDER
 
 SMOOTHING = 0.1
 D_N = {"embed_dim": 20, "state_dim": 3}
@@ -21,7 +21,7 @@ SPECS = {
     "no gate, no activation": FullSpec(**D_N, gate=False, activation="none", conv_width=3),
     "full-rank delta, one tap": FullSpec(**D_N, delta_rank="full", conv_width=1),
     "identity with skip and norm": FullSpec(**D_N, transition="identity"),
-    **{f"ladder {rung}": FullSpec(**(fields | D_N)) for rung, fields in LADDER.items()},
+    **{name: FullSpec(**(PRESETS[name].model | D_N)) for name in PRESETS if name.startswith("minimality")},
 }
 TASKS = {
     "mqar": TaskSpec(vocab_size=64, num_facts=4),

@@ -11,11 +11,11 @@ import time
 import pytest
 import torch
 
+from recallscope.presets import PRESETS, preset_run
 from recallscope.records import parse_record
 from recallscope.specs import FullSpec, LinearSpec, MultiHeadSpec, RunSpec, TaskSpec, TrainSpec
 from recallscope.train.checkpoint import read_checkpoint
 from recallscope.train.loop import train_run
-from recallscope.train.presets import PRESETS, preset_run
 from recallscope.train.schedule import learning_rate
 from recallscope.train.streams import stream
 from recallscope.train.weights import read_weights, write_weights

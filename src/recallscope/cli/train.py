@@ -170,7 +170,7 @@ class Train:
 
     def spec(self) -> RunSpec:
         """Preset, then flags on top."""
-        from recallscope.train.presets import PRESETS, preset_run
+        from recallscope.presets import PRESETS, preset_run
 
         def given(names: tuple[str, ...]) -> dict[str, Any]:
             values = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
