@@ -8,6 +8,7 @@ Paper: Tab. 9 (`tab:hyperparams`); where the text is silent, the settings releas
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -60,13 +61,20 @@ class _Presets(Mapping[str, Preset]):
 PRESETS: Mapping[str, Preset] = _Presets()
 
 
+def find_preset(name: str) -> Preset:
+    """The preset of that name, or a ValueError that offers the nearest ones."""
+    if name not in PRESETS:
+        near = difflib.get_close_matches(name, PRESETS, n=2, cutoff=0.4)
+        hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(PRESETS)}."
+        raise ValueError(f"preset={name!r} is not one of the published experiments. {hint}")
+    return PRESETS[name]
+
+
 def preset_run(
     name: str, *, task: Fields | None = None, model: Fields | None = None, train: Fields | None = None, seed: int = 0
 ) -> RunSpec:
     """The preset's run with some fields changed; a task whose facts change gets the length that follows from them."""
-    if name not in PRESETS:
-        raise ValueError(f"preset={name!r} is not one of {', '.join(PRESETS)}.")
-    return RunSpec.model_validate(PRESETS[name].fields(task=task, model=model, train=train, seed=seed))
+    return RunSpec.model_validate(find_preset(name).fields(task=task, model=model, train=train, seed=seed))
 
 
 def merged(base: Fields, changes: Fields) -> Fields:

@@ -76,11 +76,12 @@ def save_figure(figure: Figure, stem: Path) -> list[Path]:
 
 def small_picture(figure: Figure, most_bytes: int = 300_000) -> bytes:
     """PNG or SVG, whichever is smaller; if that is too large, a PNG of 256 colours with as many dots as fit."""
-    picture = min(_png(figure), _svg(figure), key=len)
+    png = _png(figure)
+    picture = min(png, _svg(figure), key=len)
     for dots in (DOTS_PER_INCH, 120, 100, 80, 60):
         if len(picture) <= most_bytes:
             break
-        picture = _few_colours(_png(figure, dots))
+        picture = _few_colours(png if dots == DOTS_PER_INCH else _png(figure, dots))
     return picture
 
 
