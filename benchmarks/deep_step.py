@@ -26,9 +26,9 @@ import torch
 from recallscope.architectures.model import build_model
 from recallscope.ops import at_positions
 from recallscope.ops.query_loss import query_loss
+from recallscope.presets import preset_run
 from recallscope.tasks import draw_batch
 from recallscope.train.flat import FlatWeights
-from recallscope.train.presets import preset_run
 
 SIZES = {  # preset, fields changed, and the ratio wanted
     "layers, 2": ("layers", {"state_dim": 6, "num_layers": 2}, {"batch_size": 32}, 4.0),

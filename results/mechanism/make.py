@@ -16,9 +16,9 @@ import torch
 from recallscope.cli.pictures import draw_pictures
 from recallscope.cli.training import keep, train_with_bar
 from recallscope.interp import inspect_model
+from recallscope.presets import preset_run
 from recallscope.specs import RunSpec
 from recallscope.train.evaluate import evaluate
-from recallscope.train.presets import preset_run
 from recallscope.train.weights import read_weights
 
 HERE = Path(__file__).parent

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from recallscope.analysis import AccuracyGrid, designed_rows, law_on_cells
+from recallscope.analysis import AccuracyGrid, law_on_cells
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.multihead import MultiHeadSpec
+from recallscope.paper.designed import designed_rows
 from recallscope.records import RunRecord
 from recallscope.specs import RunSpec, TaskSpec
 from recallscope.store import in_words

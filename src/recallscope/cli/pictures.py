@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 
-from recallscope.figures.mechanism import attention_figure, inside_figures
-from recallscope.figures.style import save_figure
+from recallscope.figures import attention_figure, inside_figures, save_figure
 from recallscope.interp.attention import ideal_attention
 from recallscope.interp.full2_probe import head_attention_strength
 from recallscope.interp.full_probe import attention_strength

@@ -37,7 +37,7 @@ class Predict(TaskFlags):
     head_pattern: Annotated[HeadPattern | None, Unset] = None
     """What the heads share; MHA is answered by a lower and an upper bound (Thm 4.7)."""
     model: str = "trained"
-    """Whose laws come first: an architecture (linear, full ...), trained (linear), or designed (written-down weights)."""
+    """Whose laws come first: an architecture (linear, full ...), trained (that is linear), or designed (circuits)."""
     law: tuple[str, ...] = ()
     """Only these laws (see: recallscope laws)."""
     json: bool = False

@@ -10,7 +10,7 @@ from tyro.conf import arg
 
 from recallscope.cli.flags import OptionalText, SpecFlags, json_table, typed_value, with_spec_flags
 from recallscope.presets import find_preset, preset_run
-from recallscope.specs import TASKS, RunSpec, TrainSpec, find_architecture
+from recallscope.specs import RunSpec, TASKS, TrainSpec, find_architecture
 
 
 @dataclass(kw_only=True)

@@ -42,7 +42,7 @@ class Size:
     length: OptionalInt = None
     """L; 4 N_f for mqar, 2 N_f + 1 for ar."""
     model: str = "trained"
-    """Whose law is inverted: an architecture (linear, full ...), trained (linear), or designed (written-down weights)."""
+    """Whose law is inverted: an architecture (linear, full ...), trained (that is linear), or designed (circuits)."""
     law: OptionalText = None
     """Invert this law instead (see: recallscope laws)."""
     json: bool = False

@@ -22,7 +22,7 @@ from recallscope.figures.panels import (
     draw_table,
     mark_classes,
 )
-from recallscope.figures.style import BLACK, COLUMN, PAGE, figure_style
+from recallscope.figures.style import BLACK, COLUMN, PAGE, figure_style, new_figure
 from recallscope.specs import TaskSpec
 
 # what the line under each figure explains
@@ -66,7 +66,7 @@ def hash_table_figure(
     Paper: Fig. 3 (`fig:reversing-hidden`), Fig. 13 (`app-fig:reversing-hidden`).
     """
     with figure_style():
-        figure = Figure(figsize=(1.6 * PAGE, 3.1), layout="constrained")
+        figure = new_figure(1.6 * PAGE, 3.1)
         draw_tables(figure, ideal, hashed, decoded, facts)
         _label(figure, label, RINGS)
     return figure
@@ -93,7 +93,7 @@ def attention_figure(
 ) -> Figure:
     """α and α' of one sequence; `actual` in units of one match.   Paper: Fig. 14 (`fig:reversing-attn`)."""
     with figure_style():
-        figure = Figure(figsize=(PAGE, 3.5), layout="constrained")
+        figure = new_figure(PAGE, 3.5)
         draw_attention_pair(figure, ideal, actual, context_length=context_length, symbol=symbol)
         _label(figure, label, DOTTED)
     return figure
@@ -116,7 +116,7 @@ def draw_attention_pair(
 def copy_shift_figure(copied: ArrayLike, shifted: ArrayLike, *, context_length: int, label: str = "") -> Figure:
     """x_tᵀ G_vv ξ_τ and ξ_tᵀ G_kqᵀ ξ_τ of one sequence, diagonals near 1.   Paper: Fig. 15 (`fig:reversing-conv`)."""
     with figure_style():
-        figure = Figure(figsize=(PAGE, 3.5), layout="constrained")
+        figure = new_figure(PAGE, 3.5)
         draw_copy_and_shift(figure, copied, shifted, context_length=context_length)
         _label(figure, label, DIAGONALS)
     return figure
@@ -140,7 +140,7 @@ def operators_figure(
     Paper: Fig. 16 (`app-fig:reversing-operators`).
     """
     with figure_style():
-        figure = Figure(figsize=(PAGE * 1.25, 4.1), layout="constrained")
+        figure = new_figure(PAGE * 1.25, 4.1)
         draw_operators(figure, value_operator, match_operator, delay=delay)
         _label(figure, label, FRAMED)
     return figure
@@ -173,7 +173,7 @@ def fill_figure(
 ) -> Figure:
     """Facts decoded rightly against facts written, beside the law.   Paper: Thm 4.2 (`thm:prob-scaling-law`)."""
     with figure_style():
-        figure = Figure(figsize=(COLUMN * 1.1, 2.6), layout="constrained")
+        figure = new_figure(COLUMN * 1.1, 2.6)
         ax = figure.subplots()
         draw_curve(
             facts_written,

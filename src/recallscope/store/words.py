@@ -8,7 +8,11 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
-from recallscope.specs import Full2Spec, FullSpec, LinearSpec, MultiHeadSpec, RunSpec, TaskSpec, TrainSpec
+from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.mamba import FullSpec
+from recallscope.architectures.mamba2 import Full2Spec
+from recallscope.architectures.multihead import MultiHeadSpec
+from recallscope.specs import RunSpec, TaskSpec, TrainSpec
 
 
 def _words() -> dict[str, tuple[str, ...]]:

@@ -6,9 +6,9 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from recallscope.presets import PRESETS, merged
 from recallscope.store.words import unknown_word
 from recallscope.sweeps.grids import MOST_CELLS, Grid
-from recallscope.train.presets import PRESETS, merged
 
 KEYS = ("name", "preset", "seed", "skip", "task", "model", "train", "axes", "zip", "derived")
 

@@ -10,7 +10,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from recallscope.specs import Full2Spec, FullSpec, LinearSpec, MultiHeadSpec, RunSpec, Spec, TaskSpec, TrainSpec
+from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.mamba import FullSpec
+from recallscope.architectures.mamba2 import Full2Spec
+from recallscope.architectures.multihead import MultiHeadSpec
+from recallscope.specs import RunSpec, Spec, TaskSpec, TrainSpec
 from recallscope.store.words import WORDS, in_words, unknown_word
 from recallscope.sweeps.arithmetic import calculate, names_in
 
