@@ -10,69 +10,83 @@ import sqlite3
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from recallscope.records import RecordError
-from recallscope.store.attempts import read_failure
-from recallscope.store.claims import CLOCK, claim_files, is_live
-from recallscope.store.columns import Row, row_of
-from recallscope.store.damaged import Fault, all_set_aside, set_aside
-from recallscope.store.index import INDEX, find_runs, rebuild_index
-from recallscope.store.reading import NewerRecordError
-from recallscope.store.run_store import CHECKPOINT, FAILURE, RECORD, WEIGHTS, RunStore
+from recallscope.records import NewerRecordError, RecordError, record_from
+from recallscope.runs.attempts import read_failure
+from recallscope.runs.index import INDEX, Entry, entry_of, open_index, rebuild_index
+from recallscope.runs.leases import CLOCK, is_leased, lease_files
+from recallscope.runs.store import (
+    CHECKPOINT,
+    FAILURE,
+    HALF_WRITTEN,
+    RECORD,
+    VERSION,
+    WEIGHTS,
+    Fault,
+    RunStore,
+    all_set_aside,
+    half_written,
+    read_record,
+    set_aside,
+)
 
 
 @dataclass
 class Health:
     """What `verify` found."""
 
-    done: int = 0
+    done: int = 0  # with a record that this installation understands
     failed: int = 0
     running: int = 0
-    begun: int = 0  # started, neither finished nor running: a sweep goes on with them
+    begun: int = 0  # started, neither finished nor running: a sweep resumes them
     faults: list[Fault] = field(default_factory=list)
-    newer: list[str] = field(default_factory=list)  # records only a later version can read
+    newer: list[str] = field(default_factory=list)  # sound records that need another version, or code that is not here
+    former: int = 0  # records under names of the first rule, which `store migrate` renames
     index_was_wrong: bool = False
     set_aside_before: int = 0
 
     @property
     def clean(self) -> bool:
-        """Every file is whole and readable. Runs not yet finished are no fault."""
-        return not self.faults and not self.newer
+        """No file is damaged. Runs not yet finished, and records that need another version, are no fault."""
+        return not self.faults
 
 
 def verify(store: RunStore, *, move: bool = True) -> Health:
-    """Read every file of the store; what is damaged or half written is named and, with `move`, set aside."""
+    """Read every file of the store; what is damaged or half written is named and, with `move`, moved aside."""
     health = Health(set_aside_before=len(all_set_aside(store.root)))
-    rows: dict[str, Row] = {}
-    for run in store.names():
-        folder = store.folder(run)
+    entries: list[Entry] = []
+    for name in store.folders():
+        folder = store.runs / name
         if not folder.is_dir():
             _fault(store, health, folder, "a file where the folder of a run should be", move)
             continue
-        live = any(is_live(path) for path in claim_files(folder))
-        state = "running" if live else "begun"
+        leased = is_leased(folder)
+        state = "running" if leased else "begun"
         try:
-            record = store.get(run)
-            if record is not None:
-                state, rows[run] = "done", row_of(record)
+            facts = read_record(folder)
+            if facts is not None:
+                entries.append(entry_of(facts))
+                health.former += facts["schema_version"] == 1
+                state = "done"
+                record_from(facts)
         except NewerRecordError as error:
             health.newer.append(str(error))
-            continue
+            state = ""
         except (RecordError, OSError) as error:
             _fault(store, health, folder / RECORD, str(error), move)
-        if state != "done" and (folder / FAILURE).exists():
+        if state in ("running", "begun") and (folder / FAILURE).exists():
             try:
-                rows[run] = row_of(read_failure(folder / FAILURE))
+                read_failure(folder / FAILURE)
                 state = "failed"
             except (ValueError, OSError) as error:
                 _fault(store, health, folder / FAILURE, str(error), move)
-        for name in (WEIGHTS, CHECKPOINT):
-            if (folder / name).exists() and (wrong := safetensors_fault(folder / name)):
-                _fault(store, health, folder / name, wrong, move)
-        if not live:
-            for path in store.half_written(run):
-                _fault(store, health, path, "half written: its writer was killed", move)
-        setattr(health, state, getattr(health, state) + 1)
-    health.index_was_wrong = _index_differs(store, rows)
+        for tensors in (WEIGHTS, CHECKPOINT):
+            if (folder / tensors).exists() and (wrong := safetensors_fault(folder / tensors)):
+                _fault(store, health, folder / tensors, wrong, move)
+        for path in half_written(folder) if not leased else ():
+            _fault(store, health, path, HALF_WRITTEN, move)
+        if state:
+            setattr(health, state, getattr(health, state) + 1)
+    health.index_was_wrong = _index_differs(store, entries)
     if health.index_was_wrong and move:
         rebuild_index(store)
     return health
@@ -95,30 +109,29 @@ def safetensors_fault(path: Path) -> str | None:
 
 
 def collect_garbage(store: RunStore, *, damaged: bool = False, dry_run: bool = False) -> list[tuple[str, int]]:
-    """Remove what finished runs left over and, if asked, what was set aside; returns names and bytes.
+    """Remove leftovers of finished runs and, if asked, what was moved aside; returns names and bytes.
 
     Records, weights, logs and the checkpoints of unfinished runs are never touched.
     """
     found: list[Path] = []
-    for run in store.names():
-        folder = store.folder(run)
+    for name in store.folders():
+        folder = store.runs / name
         if (folder / RECORD).exists():
             found += [path for path in (folder / CHECKPOINT, folder / FAILURE, folder / CLOCK) if path.exists()]
-            found += claim_files(folder)
+            found += lease_files(folder)
         elif folder.is_dir() and not os.listdir(folder):
             found.append(folder)
     if damaged:
         found += all_set_aside(store.root)
     sizes = [(str(path.relative_to(store.root)), _size(path)) for path in found]
-    if not dry_run:
-        for path in found:
-            if path.parent == store.runs:
-                with contextlib.suppress(OSError):  # no longer empty: someone claims the run this moment
-                    path.rmdir()
-            elif path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
+    for path in found if not dry_run else ():
+        if path.parent == store.runs:
+            with contextlib.suppress(OSError):  # no longer empty: someone leases the run this moment
+                path.rmdir()
+        elif path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
     return sizes
 
 
@@ -128,15 +141,21 @@ def _fault(store: RunStore, health: Health, path: Path, reason: str, move: bool)
         health.faults.append(fault)
 
 
-def _index_differs(store: RunStore, rows: dict[str, Row]) -> bool:
+def _index_differs(store: RunStore, entries: list[Entry]) -> bool:
     """Whether the index says anything else than the files just read; an index that is not there is not wrong."""
     if not (store.root / INDEX).exists():
         return False
     try:
-        indexed = {row["run"]: tuple(row.values()) for row in find_runs(store)}
+        with open_index(store) as table:
+            query = "SELECT folder, row FROM now"
+            indexed = {folder: table.decode(row) for folder, row in table.connection.execute(query)}
     except (sqlite3.DatabaseError, ValueError):
         return True
-    return indexed != rows
+    files = {entry.folder: {word: v for word, v in entry.row.items() if v is not None} for entry in entries}
+    done = {folder: row for folder, row in indexed.items() if row.get("status") == "done"}
+    if store.marker["version"] < VERSION:  # a run that is there under two names is listed once
+        files = {folder: row for folder, row in files.items() if folder in done}
+    return files != done
 
 
 def _size(path: Path) -> int:

@@ -1,6 +1,6 @@
-"""A pocket calculator for grids: `4 * num_facts`, `60 / num_layers`, `state_dim > embed_dim`. Numbers and words only.
+"""Formulas of grids: `4 * num_facts`, `60 / num_layers`, `state_dim > embed_dim`. Numbers and words only.
 
-The text is parsed, never run: a syntax tree is walked, and whatever is not on the lists below is refused by name.
+The text is parsed, never run: the syntax tree is walked, and whatever is not on the lists below is refused by name.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import ast
 import math
 import operator
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 Value = int | float | str | bool
@@ -43,6 +44,7 @@ def calculate(text: str, words: Mapping[str, Any]) -> Value:
         raise ValueError(f"{text!r} cannot be calculated{' for ' + shown if shown else ''}: {error}.") from error
 
 
+@lru_cache(maxsize=1000)
 def parsed(text: str) -> ast.Expression:
     """The syntax tree of a formula, checked for length and grammar."""
     if len(text) > LONGEST:
@@ -60,17 +62,31 @@ def parsed(text: str) -> ast.Expression:
 
 def names_in(text: str) -> list[str]:
     """The words a formula uses, in order, without the functions."""
-    nodes = [node for node in ast.walk(parsed(text)) if isinstance(node, ast.Name)]
-    return list(dict.fromkeys(node.id for node in nodes if node.id not in _CALL))
+    nodes = list(ast.walk(parsed(text)))
+    prefixes = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
+    names = [_name(node) for node in nodes if id(node) not in prefixes]
+    return list(dict.fromkeys(name for name in names if name and name not in _CALL))
+
+
+def _name(node: ast.AST) -> str | None:
+    """A word, `state_dim`, or one with its part, `model.width`."""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=ast.Name(id=part), attr=name):
+            return f"{part}.{name}"
+    return None
 
 
 def _walk(node: ast.AST, words: Mapping[str, Any]) -> Any:
     match node:
         case ast.Constant(value=bool() | int() | float() | str() as value):
             return _checked(value)
-        case ast.Name(id=name):
+        case ast.Name() | ast.Attribute(value=ast.Name()):
+            name = str(_name(node))
             if name not in words:
-                raise ValueError(f"{name!r} has no value here (known: {', '.join(sorted(words))})")
+                known = sorted(word for word in words if "." not in word)
+                raise ValueError(f"{name!r} has no value here (known: {', '.join(known)})")
             return words[name]
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
             a, b = _number(_walk(left, words)), _number(_walk(right, words))

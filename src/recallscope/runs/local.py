@@ -1,4 +1,4 @@
-"""The local engine: one process per slot, one torch thread each, watched. They speak JSON lines and share no memory."""
+"""The local engine: one worker process per slot, with one torch thread each. They exchange JSON lines."""
 
 from __future__ import annotations
 
@@ -12,20 +12,60 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, Any
 
-from recallscope.store import RunStore
-from recallscope.sweeps.engines import WORKER_ENVIRONMENT, Died, EngineError, Event, Finished, Job, Moved
-from recallscope.sweeps.slots import Slot
+from recallscope.runs.engine import WORKER_ENVIRONMENT, Died, EngineError, Event, Finished, Job, Moved, Refused
+from recallscope.runs.store import RunStore
 
 STDERR_READ = 8_000  # bytes from the end
 DEAD_STARTS = 3  # workers that die before their first run, one after another: then none will live
-PATIENCE = 5.0  # seconds for a worker to go before it is killed
+PATIENCE = 5.0  # seconds for a worker to exit before it is killed
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A place for one worker: its torch device, and the GPUs its environment shows."""
+
+    device: str = "cpu"
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+def local_slots(workers: int | None = None, slots_per_gpu: int | None = None, device: str = "auto") -> list[Slot]:
+    """Slots for the local engine: on the GPUs if there are any and `device` allows, else one per core.
+
+    `workers` sets how many there are; on GPUs it is a limit, as `slots_per_gpu` sets the number.
+    """
+    for name, value in (("workers", workers), ("slots_per_gpu", slots_per_gpu)):
+        if value is not None and not 1 <= value <= 1024:
+            raise ValueError(f"{name}={value} is outside 1..1024.")
+    if device not in ("auto", "cpu", "cuda"):
+        raise ValueError(f"device={device!r} is none of auto, cpu and cuda.")
+    found = _gpus() if device != "cpu" else []
+    if device == "cuda" and not found:
+        raise ValueError("device=cuda, and this machine shows no GPU. Use --device cpu.")
+    if not found:
+        if slots_per_gpu is not None:
+            raise ValueError("slots_per_gpu is for GPUs, and this machine shows none. Use --workers.")
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return [Slot()] * (workers or cores)
+    # round robin over the GPUs, so that a limit on the workers still uses all of them
+    places = [Slot("cuda:0", {"CUDA_VISIBLE_DEVICES": name}) for _ in range(slots_per_gpu or 1) for name in found]
+    return places[: workers or len(places)]
+
+
+def _gpus() -> list[str]:
+    """GPUs this process may use, as CUDA_VISIBLE_DEVICES spells them; found without loading torch."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return [name for name in visible.split(",") if name.strip() not in ("", "-1")]
+    found = Path("/proc/driver/nvidia/gpus")
+    return [str(index) for index in range(len(list(found.iterdir())))] if found.is_dir() else []
 
 
 @dataclass
 class _Worker:
-    """A process and what it is at."""
+    """A process and the job it has."""
 
     process: subprocess.Popen[bytes]
     stderr: IO[bytes]
@@ -57,16 +97,13 @@ class LocalEngine:
         worker = self._workers.get(index) or self._spawn(index)
         worker.job, worker.begun = job, False
         worker.stderr_from = os.fstat(worker.stderr.fileno()).st_size
-        line = json.dumps({"spec": job.spec.canonical_json(), "weights": job.weights}) + "\n"
         assert worker.process.stdin is not None
-        try:
-            worker.process.stdin.write(line.encode())
+        with contextlib.suppress(OSError):  # it died while idle; the next wait notices, and the job is started anew
+            worker.process.stdin.write(json.dumps(job.message()).encode() + b"\n")
             worker.process.stdin.flush()
-        except OSError:  # it died while idle; the next wait notices, and the job begins anew
-            pass
 
     def wait(self, seconds: float) -> list[Event]:
-        """Read what the workers say, and notice those that say nothing any more."""
+        """Read the workers' messages, and notice those that died."""
         events: list[Event] = []
         if not self._workers:
             time.sleep(min(seconds, 0.05))
@@ -76,11 +113,11 @@ class LocalEngine:
             worker = self._workers[index]
             data = os.read(key.fd, 2**16)
             if not data:
-                events += self._bury(index)
+                events += self._reap(index)
                 continue
             *lines, worker.unread = (worker.unread + data).split(b"\n")
             for line in lines:
-                events += self._understand(worker, json.loads(line))
+                events += self._on_message(worker, json.loads(line))
         return events
 
     def cancel(self, run: str) -> None:
@@ -89,10 +126,10 @@ class LocalEngine:
             if worker.job and worker.job.run == run:
                 worker.job = None
                 worker.process.kill()
-                self._bury(index)
+                self._reap(index)
 
     def close(self) -> None:
-        """End all workers: they go when their stdin closes, and are killed if they do not."""
+        """End all workers: they exit when their stdin closes, and are killed if they do not."""
         for worker in self._workers.values():
             worker.job = None
             assert worker.process.stdin is not None
@@ -104,7 +141,7 @@ class LocalEngine:
                 worker.process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 worker.process.kill()
-            self._bury(index)
+            self._reap(index)
         self._selector.close()
 
     def pids(self) -> list[int]:
@@ -113,9 +150,9 @@ class LocalEngine:
 
     def _spawn(self, index: int) -> _Worker:
         place = self.places[index]
-        stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed when the worker is buried)
+        stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed when the worker is reaped)
         process = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-m", "recallscope.sweeps.worker", str(self.store.root.absolute()), place.device],
+            [sys.executable, "-m", "recallscope.runs.worker", str(self.store.root.absolute()), place.device],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,
@@ -127,7 +164,7 @@ class LocalEngine:
         self._selector.register(process.stdout, selectors.EVENT_READ, index)
         return worker
 
-    def _understand(self, worker: _Worker, message: dict[str, Any]) -> list[Event]:
+    def _on_message(self, worker: _Worker, message: dict[str, Any]) -> list[Event]:
         self._dead_starts = 0
         if worker.job is None or message["run"] != worker.job.run:
             return []
@@ -135,19 +172,22 @@ class LocalEngine:
         if message["event"] == "finished":
             worker.job = None
             return [Finished(message["run"])]
+        if message["event"] == "refused":
+            worker.job = None
+            return [Refused(message["run"], message["reason"])]
         if message["event"] == "moved":
             return [Moved(message["run"], message["step"], message["total_steps"])]
         return []
 
-    def _bury(self, index: int) -> list[Event]:
-        """Take a dead worker's place away; its job, if it had one, is reported with how it ended."""
+    def _reap(self, index: int) -> list[Event]:
+        """Remove a dead worker; its job, if it had one, is reported with how it ended."""
         worker = self._workers.pop(index)
         assert worker.process.stdout is not None
         assert worker.process.stdin is not None
         self._selector.unregister(worker.process.stdout)
         try:
             code = worker.process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:  # it closed its stdout and lives: of no use to anyone
+        except subprocess.TimeoutExpired:  # it closed its stdout and lives: of no use
             worker.process.kill()
             code = worker.process.wait()
         worker.process.stdout.close()

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from recallscope.store import Fault, RunStore
-from recallscope.store.run_store import WEIGHTS
-from recallscope.sweeps.cost import estimated_cost
-from recallscope.sweeps.grids import Cell
+from recallscope.runs.grid import Cell
+from recallscope.runs.store import WEIGHTS, Fault, RunStore
+from recallscope.specs import RunSpec
+
+STEP_OVERHEAD = 2e7  # multiplications' worth of fixed work per step: some tens of small tensor operations
 
 
 @dataclass
@@ -18,7 +19,7 @@ class Plan:
     missing: list[Cell] = field(default_factory=list)  # long ones first
     done: list[Cell] = field(default_factory=list)
     failed: list[Cell] = field(default_factory=list)  # failed for good before; left alone unless asked for
-    faults: list[Fault] = field(default_factory=list)  # damaged records, now set aside and missing
+    faults: list[Fault] = field(default_factory=list)  # damaged records, now moved aside and missing
     accuracy: dict[str, float] = field(default_factory=dict)  # of those done
 
     @property
@@ -37,8 +38,8 @@ def make_plan(
 ) -> Plan:
     """Look every cell up in the store's files; without a store everything is missing.
 
-    Records that cannot be trusted are set aside (not with `look_only`) and count as missing. One of a newer schema
-    stops the sweep with a NewerRecordError: we cannot know what it holds, and do not run over it.
+    Damaged records are moved aside (not with `look_only`) and count as missing. One of a newer schema stops the sweep
+    with a NewerRecordError: we cannot know what it holds, and do not run over it.
     """
     plan = Plan()
     for cell in cells:
@@ -55,3 +56,16 @@ def make_plan(
             plan.missing.append(cell)
     plan.missing.sort(key=lambda cell: estimated_cost(cell.spec), reverse=True)
     return plan
+
+
+def estimated_cost(run: RunSpec) -> float:
+    """Work of a run in multiplications, roughly: to start long cells first and to guess the time left.
+
+    The mixer at every token, scores of V tokens at every query, and the evaluations at their share.
+    """
+    task, model, train = run.task, run.model, run.train
+    head = task.num_queries * task.vocab_size * getattr(model, "embed_dim", 1)
+    per_sequence = task.sequence_length * model.work_per_token() + head
+    trained = 3 * train.total_steps * (train.batch_size * train.accumulate * per_sequence + STEP_OVERHEAD)
+    evaluations = 1 + -(-train.total_steps // train.eval_every)
+    return float(trained + evaluations * train.eval_size * per_sequence)

@@ -1,4 +1,4 @@
-"""Curves of finished runs for a tracker one already uses. Thin, optional, and never in the way of the sweep."""
+"""Write the curves of finished runs for TensorBoard or Weights & Biases. Optional."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from recallscope.records import RunRecord
-from recallscope.store.words import in_words
-from recallscope.sweeps.grids import Cell
-from recallscope.sweeps.view import View
+from recallscope.runs.grid import Cell
+from recallscope.runs.views import View
+from recallscope.specs import in_words
 
 
 def tracked(view: View, tracker: str | None, root: Path) -> View:
@@ -40,7 +40,8 @@ def _tensorboard(folder: Path) -> Callable[[RunRecord], None]:
     def write(record: RunRecord) -> None:
         with SummaryWriter(str(folder / record.run)) as writer:
             for seen in record.history:
-                writer.add_scalar("loss", seen.loss, seen.step)
+                if seen.loss is not None:
+                    writer.add_scalar("loss", seen.loss, seen.step)
                 writer.add_scalar("val_accuracy", seen.accuracy, seen.step)
             writer.add_scalar("test_accuracy", record.test_accuracy, record.steps)
 
@@ -53,7 +54,7 @@ def _wandb(folder: Path) -> Callable[[RunRecord], None]:
     folder.mkdir(parents=True, exist_ok=True)
 
     def write(record: RunRecord) -> None:
-        config: dict[str, Any] = in_words(record.spec)
+        config: dict[str, Any] = in_words(record.spec.model_dump(mode="json"))
         with wandb.init(mode="offline", dir=str(folder), project="recallscope", name=record.run, config=config) as run:
             for seen in record.history:
                 run.log({"loss": seen.loss, "val_accuracy": seen.accuracy}, step=seen.step)

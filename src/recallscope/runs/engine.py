@@ -1,13 +1,13 @@
-"""What a driver asks of an engine, and what an engine tells it. Local processes and Ray are two of them."""
+"""What a driver asks of the machinery that runs jobs. Local processes and Ray are two of them."""
 
 from __future__ import annotations
 
+import os
+import sys
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from recallscope.specs import RunSpec
-from recallscope.store import RunStore
+from recallscope.specs import ARCHITECTURES, TASKS, RunSpec
 
 # Large temporaries are kept instead of being given back to the system after every operation: page faults otherwise
 # take half of a worker's time (glibc).
@@ -28,10 +28,25 @@ class Job:
     spec: RunSpec
     weights: bool = False  # keep them beside the record
 
+    def message(self) -> dict[str, Any]:
+        """The job as plain data, with what another process must import before it can parse the spec.
+
+        Modules are looked for where this process finds them: its folder, and its search path.
+        """
+        origins = (TASKS.origin(self.spec.task.kind), ARCHITECTURES.origin(self.spec.model.kind))
+        return {
+            "run": self.run,
+            "spec": self.spec.model_dump(mode="json"),
+            "weights": self.weights,
+            "imports": [origin for origin in dict.fromkeys(origins) if origin],
+            "folder": os.getcwd(),
+            "path": [entry for entry in sys.path if entry],
+        }
+
 
 @dataclass(frozen=True)
 class Moved:
-    """A run is on its way."""
+    """A run has made progress."""
 
     run: str
     step: int
@@ -52,14 +67,22 @@ class Died:
     run: str
     reason: str
     stderr: str
-    begun: bool = True  # False if the worker died before it came to the run, which then is not to blame
+    begun: bool = True  # False if the worker died before it began the run, which then is not to blame
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A worker cannot begin the run: its code cannot be imported there. Another try would end alike."""
+
+    run: str
+    reason: str
+
+
+Event = Moved | Finished | Died | Refused
 
 
 class EngineError(ValueError):
-    """No worker can be brought to work at all; the message says what they died of."""
-
-
-Event = Moved | Finished | Died
+    """No worker can work at all; the message says why."""
 
 
 class Engine(Protocol):
@@ -80,11 +103,3 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Stop everything at once. What is on disk stays as it is, and is never half a file."""
-
-
-def store_is_here(root: Path, store_id: str) -> bool:
-    """Whether a path on this host is the very store the driver means: on a cluster it need not be."""
-    try:
-        return RunStore(root).facts.get("id") == store_id
-    except (ValueError, OSError):
-        return False

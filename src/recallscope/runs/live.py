@@ -11,21 +11,20 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from recallscope.records import RunRecord
-from recallscope.sweeps.grids import Cell
-from recallscope.sweeps.plan import Plan
-from recallscope.sweeps.tally import Tally, clock
+from recallscope.runs.grid import Cell
+from recallscope.runs.plan import Plan
+from recallscope.runs.views import TallyView, clock
 
 REFRESH = 0.25  # seconds
 STYLES = {"missing": "dim", "running": "yellow", "done": "green", "failed": "bold red"}
 
 
-class LiveView:
+class LiveView(TallyView):
     """A grid of cells on a terminal; seeds and further axes share a cell, which shows the best of them."""
 
     def __init__(self, cells: Sequence[Cell], console: Console, title: str = "") -> None:
+        super().__init__()
         self.console, self.title = console, title
-        self.tally = Tally()
         self.notes: list[str] = []
         self.rows, self.columns, self.places = _places(cells)
         self.live = Live(console=console, auto_refresh=False, transient=False)
@@ -33,31 +32,18 @@ class LiveView:
 
     def begin(self, plan: Plan) -> None:
         """Start drawing."""
-        self.tally = Tally.of(plan)
+        super().begin(plan)
         self.notes += [f"damaged: {fault.path} ({fault.reason}); set aside, to be run again" for fault in plan.faults]
         self.live.start()
 
-    def started(self, cell: Cell) -> None:
-        """A cell turns yellow."""
-        self.tally.move(cell, "running")
-
-    def moved(self, cell: Cell, step: int, total_steps: int) -> None:
-        """A running cell shows how far it is."""
-        self.tally.shares[cell.run] = step / max(total_steps, 1)
-
-    def finished(self, cell: Cell, record: RunRecord, *, by_another: bool = False) -> None:
-        """A cell turns into its accuracy."""
-        self.tally.accuracy[cell.run] = record.test_accuracy
-        self.tally.move(cell, "done", here=not by_another)
-
     def retried(self, cell: Cell, reason: str) -> None:
-        """A note."""
-        self.tally.move(cell, "missing")
+        """Add a note."""
+        super().retried(cell, reason)
         self.notes.append(f"retry {cell.run[:8]}: its worker {reason}")
 
     def failed(self, cell: Cell, reason: str) -> None:
-        """A note, and a red cell."""
-        self.tally.move(cell, "failed")
+        """Add a note; the cell turns red."""
+        super().failed(cell, reason)
         self.notes.append(f"FAILED {cell.run[:8]}: its worker {reason}")
 
     def tick(self) -> None:
@@ -67,13 +53,13 @@ class LiveView:
             self.live.update(self.picture(), refresh=True)
 
     def close(self) -> None:
-        """The last state stays on the screen."""
+        """Leave the last state on the screen."""
         if self.live.is_started:
             self.live.update(self.picture(), refresh=True)
             self.live.stop()
 
     def picture(self) -> Group:
-        """What is on the screen now."""
+        """What is to be on the screen."""
         counts = self.tally.counts()
         shown = {"done": "done", "running": "running", "failed": "failed", "missing": "to do"}
         line = " · ".join(f"{counts[state]} {word}" for state, word in shown.items())
@@ -116,7 +102,7 @@ def _places(
     """The two words with the most values, seeds aside, as rows and columns; and which runs fall where."""
     words = list(cells[0].words) if cells else []
     values = {
-        word: sorted({cell.words[word] for cell in cells}, key=lambda v: (str(type(v)), v))
+        word: sorted({cell.words.get(word) for cell in cells}, key=lambda value: (str(type(value)), value))
         for word in words
         if word != "seed"
     }
@@ -129,5 +115,5 @@ def _places(
     row, column = (name for name in words if name in names)
     places: dict[tuple[Any, Any], list[str]] = {}
     for cell in cells:
-        places.setdefault((cell.words[row], cell.words[column]), []).append(cell.run)
+        places.setdefault((cell.words.get(row), cell.words.get(column)), []).append(cell.run)
     return (row, values[row]), (column, values[column]), places

@@ -1,4 +1,4 @@
-"""The Ray engine: the same jobs on a cluster. Results come back to the driver, who writes the store; nodes may die."""
+"""The Ray engine: the same jobs on a cluster. Results come back to the driver, which stores them; nodes may die."""
 
 from __future__ import annotations
 
@@ -8,24 +8,41 @@ import os
 import socket
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from recallscope.records import parse_record
-from recallscope.store import RunStore, note_attempt
-from recallscope.sweeps.engines import WORKER_ENVIRONMENT, Died, EngineError, Event, Finished, Job, store_is_here
+from recallscope.registry import PLUGINS
+from recallscope.runs.attempts import note_attempt
+from recallscope.runs.engine import WORKER_ENVIRONMENT, Died, EngineError, Event, Finished, Job, Refused
+from recallscope.runs.store import RunStore
 
 COUNT_EVERY = 2.0  # seconds between looks at the size of the cluster
 
 
-def ray_job(spec: str, root: str, store_id: str, device: str, weights: bool) -> tuple[str, bytes | None]:
-    """What a node does: text in, text and bytes out. If it sees the store, its checkpoints go there and outlive it."""
-    from recallscope.specs import RunSpec
-    from recallscope.sweeps.work import do_run
+def ray_job(job: dict[str, Any], root: str, store_id: str, device: str) -> tuple[str | None, bytes | None, str | None]:
+    """What a node does: plain data in; the record, weights, and why it could not begin out.
 
-    store = Path(root) if store_is_here(Path(root), store_id) else None
-    record, tensors = do_run(RunSpec.model_validate_json(spec), store=store, device=device, weights=weights)
-    return record.model_dump_json(), tensors
+    It works in the driver's folder if the node has it. If it sees the store, checkpoints go there and outlive the node.
+    """
+    from recallscope.runs.worker import CannotBeginError, do_run, spec_of
+
+    if os.path.isdir(job["folder"]):
+        os.chdir(job["folder"])
+    try:
+        spec = spec_of(job)
+    except CannotBeginError as error:
+        return None, None, str(error)
+    record, tensors = do_run(spec, store=_store_at(root, store_id), device=device, weights=job["weights"])
+    return record.model_dump_json(), tensors, None
+
+
+def _store_at(root: str, store_id: str) -> RunStore | None:
+    """The driver's store if the path is that very store on this host, too: on a cluster it need not be."""
+    try:
+        store = RunStore(root)
+    except (ValueError, OSError):
+        return None
+    return store if store.marker.get("id") == store_id else None
 
 
 def answers(address: str) -> None:
@@ -49,6 +66,9 @@ class RayEngine:
     _ours: bool = False
 
     def __post_init__(self) -> None:
+        for name, value in (("workers", self.workers), ("slots_per_gpu", self.slots_per_gpu)):
+            if value is not None and not 1 <= value <= 10**6:
+                raise ValueError(f"{name}={value} is outside 1..1000000.")
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         try:
             import ray
@@ -70,8 +90,12 @@ class RayEngine:
                 ) from error
             self._ours = True
         gpu = 1 / self.slots_per_gpu if self.slots_per_gpu else 0
+        plugins = {PLUGINS: os.environ[PLUGINS]} if PLUGINS in os.environ else {}
         self._task = ray.remote(ray_job).options(
-            num_cpus=1 if not gpu else 0, num_gpus=gpu, max_retries=0, runtime_env={"env_vars": WORKER_ENVIRONMENT}
+            num_cpus=1 if not gpu else 0,
+            num_gpus=gpu,
+            max_retries=0,
+            runtime_env={"env_vars": WORKER_ENVIRONMENT | plugins},
         )
         self._device = "cuda:0" if gpu else "cpu"
 
@@ -87,10 +111,9 @@ class RayEngine:
 
     def start(self, job: Job) -> None:
         """Hand a job to the cluster."""
-        note_attempt(self.store.folder(job.run), "started", engine="ray")
-        root, identity = str(self.store.root.absolute()), str(self.store.facts.get("id"))
-        reference = self._task.remote(job.spec.canonical_json(), root, identity, self._device, job.weights)
-        self._running[reference] = job
+        note_attempt(self.store.home(job.run), "started", engine="ray")
+        root, store_id = str(self.store.root.absolute()), str(self.store.marker.get("id"))
+        self._running[self._task.remote(job.message(), root, store_id, self._device)] = job
 
     def wait(self, seconds: float) -> list[Event]:
         """Fetch what is finished and keep it; what was lost is reported."""
@@ -122,12 +145,14 @@ class RayEngine:
         job = self._running.pop(reference)
         lost = (self._ray.exceptions.NodeDiedError, self._ray.exceptions.ObjectLostError)
         try:
-            text, weights = self._ray.get(reference)
+            text, weights, refused = self._ray.get(reference)
         except lost as error:
             return Died(job.run, "was lost with its node", str(error), begun=False)
         except self._ray.exceptions.RayError as error:
             kind = type(error).__name__
             return Died(job.run, f"died on the cluster ({kind})", str(error))
+        if refused is not None:
+            return Refused(job.run, refused)
         first = self.store.put(parse_record(text), weights)
-        note_attempt(self.store.folder(job.run), "finished" if first else "finished again")
+        note_attempt(self.store.home(job.run), "finished" if first else "finished again")
         return Finished(job.run)
