@@ -23,7 +23,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 
-from recallscope.models import build_model
+from recallscope.architectures.model import build_model
 from recallscope.ops import at_positions
 from recallscope.ops.query_loss import query_loss
 from recallscope.tasks import draw_batch

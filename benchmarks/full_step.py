@@ -21,8 +21,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 from torch.nn.functional import cross_entropy
 
-from recallscope.models import RecallModel, build_model
-from recallscope.specs import FullSpec, TaskSpec, TrainSpec
+from recallscope.architectures.mamba import FullSpec
+from recallscope.architectures.model import RecallModel, build_model
+from recallscope.specs import TaskSpec, TrainSpec
 from recallscope.tasks import Batch, draw_batch
 from recallscope.train.flat import FlatWeights
 from recallscope.train.loop import add_gradients

@@ -13,12 +13,13 @@ import time
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
+from recallscope.train.linear_step import linear_step
 
-from recallscope.models import build_model
-from recallscope.specs import LinearSpec, TaskSpec, TrainSpec
+from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.model import build_model
+from recallscope.specs import TaskSpec, TrainSpec
 from recallscope.tasks import draw_batch
 from recallscope.train.flat import FlatWeights
-from recallscope.train.linear_step import linear_step
 
 LIMIT = 3e9
 

@@ -20,9 +20,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 
-from recallscope.models import FullLayer
+from recallscope.architectures.blocks import BlockLayer
+from recallscope.architectures.mamba import FullSpec
+from recallscope.architectures.mamba_model import FullMixer
 from recallscope.ops import selective_scan
-from recallscope.specs import FullSpec
 
 D_IN, N, L = 128, 16, 64
 SCANS = ("compiled", "torch", "loop", "pscan")
@@ -59,7 +60,7 @@ def mixer_pass(name: str, batch: int, length: int = L) -> Callable[[], None]:
     """One forward and backward pass of a whole mixer, weights and input."""
     g = torch.Generator().manual_seed(0)
     spec = FullSpec(embed_dim=D_IN // 2, state_dim=N, conv_width=4, norm="none", residual=False)
-    layer = FullLayer(spec)
+    layer = BlockLayer(spec, FullMixer(spec))
     layer.draw_weights(g)
     x = torch.randn(batch, length, spec.embed_dim, generator=g).requires_grad_()
     weight = torch.randn(x.shape, generator=g)

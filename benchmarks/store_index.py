@@ -13,8 +13,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from recallscope.architectures.linear import LinearSpec
 from recallscope.records import Evaluation, RunRecord
-from recallscope.specs import LinearSpec, RunSpec, TaskSpec
+from recallscope.specs import RunSpec, TaskSpec
 from recallscope.store import RunStore, find_runs, parse_conditions, rebuild_index
 
 FILTER = ("embed_dim=64", "state_dim<=8")

@@ -19,7 +19,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from recallscope.specs import LinearSpec, RunSpec, TaskSpec, TrainSpec
+from recallscope.architectures.linear import LinearSpec
+from recallscope.specs import RunSpec, TaskSpec, TrainSpec
 from recallscope.store import RunStore, read_attempts
 from recallscope.sweeps import Grid, run_sweep
 

@@ -25,13 +25,14 @@ from statistics import median
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
+from recallscope.train.linear_step import linear_step
 from torch.nn.functional import cross_entropy
 
-from recallscope.models import build_model
-from recallscope.specs import LinearSpec, TaskSpec, TrainSpec
+from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.model import build_model
+from recallscope.specs import TaskSpec, TrainSpec
 from recallscope.tasks import draw_batch
 from recallscope.train.flat import FlatWeights
-from recallscope.train.linear_step import linear_step
 
 SIZES = {
     "large": (TaskSpec(vocab_size=1024, num_facts=16), LinearSpec(embed_dim=64, state_dim=32), 128, 8.0, 2.5),

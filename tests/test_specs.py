@@ -9,8 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.mamba import FullSpec
+from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.records import RecordError, RunRecord, parse_record
-from recallscope.specs import FullSpec, LinearSpec, MultiHeadSpec, RunSpec, TaskSpec, TrainSpec
+from recallscope.specs import ARCHITECTURES, TASKS, RunSpec, TaskSpec, TrainSpec, in_words
 
 
 def run_spec(**changes):
@@ -109,15 +112,82 @@ def test_the_hash_is_the_content_not_the_order_of_fields():
 def test_the_hash_is_stable_across_processes_and_versions_of_this_file():
     """A literal: if it changes, every store out there forgets its runs. Change it only with a migration."""
     spec = run_spec()
-    assert spec.content_hash() == "1d44947afd67f589125d462e"
+    assert spec.content_hash() == "7dcd81274af31c23ef5fe930"
     code = (
-        "from recallscope.specs import *; print(RunSpec(seed=3, model=LinearSpec(state_dim=16, embed_dim=32), "
+        "from recallscope import *; print(RunSpec(seed=3, model=LinearSpec(state_dim=16, embed_dim=32), "
         "task=TaskSpec(num_facts=16, vocab_size=512)).content_hash())"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONHASHSEED": "7"}, check=True
     )
     assert done.stdout.strip() == spec.content_hash()
+
+
+REQUIRED = {  # by kind: every field without a default
+    "ar": ("vocab_size", "num_facts", "length"),
+    "mqar": ("vocab_size", "num_facts", "length"),
+    "repeated": ("vocab_size", "num_facts", "length"),
+    "linear": ("embed_dim", "state_dim", "residual"),
+    "multihead": ("embed_dim", "state_dim", "num_heads", "head_pattern"),
+    "full": ("embed_dim", "state_dim"),
+    "full2": ("embed_dim", "state_dim", "num_heads"),
+}
+RECALL = {"power_a": 1.0, "filler": "random", "key_repeats": 1}
+BLOCK = {
+    "expand": 2, "conv_width": 2, "num_layers": 1, "residual": True, "norm": "rms", "skip": True, "conv_bias": True,
+}  # fmt: skip
+DEFAULTS = {
+    "ar": RECALL,
+    "mqar": RECALL,
+    "repeated": RECALL,
+    "linear": {"expand": 2, "conv_width": 2, "num_layers": 1},
+    "multihead": {"expand": 2, "conv_width": 2},
+    "full": BLOCK | {"gate": True, "activation": "silu", "transition": "selective", "delta_rank": "low"},
+    "full2": BLOCK | {"head_pattern": "MVA"},
+    "train": {
+        "batch_size": 128, "accumulate": 1, "learning_rate": 0.01, "warmup_steps": 100, "flat_steps": 400,
+        "decay_steps": 1500, "beta_1": 0.9, "beta_2": 0.95, "weight_decay": 0.0, "label_smoothing": 0.1,
+        "clip_norm": 1.5, "stop_accuracy": 1.0, "eval_every": 250, "eval_size": 10_000, "embedding_std": 1.0,
+    },
+}  # fmt: skip
+
+
+def test_defaults_never_change_their_meaning():
+    """A run's name leaves defaults out, so a changed default would give old names to new runs. New fields may come."""
+    specs = {name: TASKS.find(name) for name in ("ar", "mqar", "repeated")}
+    specs |= {name: ARCHITECTURES.find(name) for name in ("linear", "multihead", "full", "full2")}
+    for name, spec in (specs | {"train": TrainSpec}).items():
+        fields = {field: info for field, info in spec.model_fields.items() if field != "kind"}
+        assert tuple(field for field in REQUIRED.get(name, ()) if not fields[field].is_required()) == ()
+        assert {field: fields[field].default for field in DEFAULTS[name]} == DEFAULTS[name], name
+        known = {*REQUIRED.get(name, ()), *DEFAULTS[name]}
+        assert set(fields) == known, f"{name}: pin the defaults of {set(fields) - known} here"
+
+
+def test_a_new_field_with_a_default_renames_nothing():
+    class Wider(LinearSpec):
+        noise: float = 0.0
+
+    plain = LinearSpec(embed_dim=32, state_dim=16)
+    fields = plain.model_dump()
+    assert Wider(**fields).identity() == plain.identity()
+    assert Wider(**fields, noise=0.5).identity() != plain.identity()
+
+
+def test_the_identity_leaves_defaults_out():
+    assert run_spec().identity() == {
+        "task": {"kind": "mqar", "vocab_size": 512, "num_facts": 16, "length": 64},
+        "model": {"kind": "linear", "embed_dim": 32, "state_dim": 16, "residual": False},
+        "train": {"kind": "train"},
+        "seed": 3,
+    }
+
+
+def test_words_are_flat_and_need_no_class():
+    words = in_words(run_spec().model_dump(mode="json"))
+    assert (words["task"], words["model"], words["embed_dim"], words["batch_size"]) == ("mqar", "linear", 32, 128)
+    odd = {"task": {"kind": "x", "size": 3}, "model": {"kind": "y", "size": 4, "blocks": [1, 2]}, "seed": 1}
+    assert in_words(odd) == {"task": "x", "size": 3, "model": "y", "model.size": 4, "blocks": "[1,2]", "seed": 1}
 
 
 def test_every_field_changes_the_hash():
@@ -170,8 +240,9 @@ def test_records_survive_json():
         ("[]", "list"),
         ("{}", "schema_version"),
         ('{"schema_version": true}', "schema_version"),
-        ('{"schema_version": 999}', "newer"),
-        ('{"schema_version": 1}', "fault"),
+        ('{"schema_version": 999, "run": "0123456789abcdef01234567"}', "newer"),
+        ('{"schema_version": 1}', "name of a run"),
+        ('{"schema_version": 2, "run": "0123456789abcdef01234567", "spec": {}}', "identity"),
         (b"\xff\xfe", "not JSON"),
     ],
 )
@@ -183,5 +254,5 @@ def test_what_is_no_record_is_named_as_such(text, words):
 def test_a_record_of_another_spec_is_refused():
     data = json.loads(record().model_dump_json())
     data["spec"]["seed"] = 99
-    with pytest.raises(RecordError, match="content hash"):
+    with pytest.raises(RecordError, match="edited"):
         parse_record(json.dumps(data))

@@ -15,7 +15,7 @@ from recallscope.analysis.findings.grids import PUBLISHED_EXAMPLE
 from recallscope.analysis.ladder import ladder, rung_of
 from recallscope.analysis.paper_runs import PaperRuns
 from recallscope.records import RunRecord
-from recallscope.store import RunStore
+from recallscope.runs import RunStore
 from recallscope.sweeps.paper_grids import EXAMPLE, FULL_EXAMPLE
 from recallscope.theory.catalogue import find_law
 

@@ -3,42 +3,42 @@
 The public names, loaded when first used: looking at a law does not import torch.
 """
 
-from importlib import import_module
-from typing import Any
+from recallscope.lazy import lazy_names
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "TaskSpec": "recallscope.specs",
-    "LinearSpec": "recallscope.specs",
-    "MultiHeadSpec": "recallscope.specs",
-    "FullSpec": "recallscope.specs",
-    "TrainSpec": "recallscope.specs",
-    "RunSpec": "recallscope.specs",
-    "RunRecord": "recallscope.records",
+    "ARSpec": "recallscope.tasks.ar",
+    "Full2Spec": "recallscope.architectures.mamba2",
+    "FullSpec": "recallscope.architectures.mamba",
     "LAWS": "recallscope.theory.catalogue",
-    "find_law": "recallscope.theory.catalogue",
+    "LinearSpec": "recallscope.architectures.linear",
+    "MQARSpec": "recallscope.tasks.mqar",
+    "ModelSpec": "recallscope.specs",
+    "MultiHeadSpec": "recallscope.architectures.multihead",
     "Question": "recallscope.theory.solve",
-    "solve": "recallscope.theory.solve",
-    "frontier": "recallscope.theory.solve",
-    "draw_batch": "recallscope.tasks",
-    "zoology_batch": "recallscope.tasks",
-    "build_model": "recallscope.models",
+    "RecallModel": "recallscope.architectures.model",
+    "RepeatedSpec": "recallscope.tasks.repeated",
+    "RunRecord": "recallscope.records",
+    "RunSpec": "recallscope.specs",
+    "TaskSpec": "recallscope.specs",
+    "TrainSpec": "recallscope.specs",
+    "architecture": "recallscope.specs",
+    "build_model": "recallscope.architectures.model",
     "compressive_circuit": "recallscope.circuits",
     "designed_circuit": "recallscope.circuits",
-    "ideal_circuit": "recallscope.circuits",
-    "train_run": "recallscope.train.loop",
+    "draw_batch": "recallscope.tasks.drawing",
     "evaluate": "recallscope.train.evaluate",
+    "find_law": "recallscope.theory.catalogue",
+    "from_pretrained": "recallscope.architectures.pretrained",
+    "frontier": "recallscope.theory.solve",
+    "ideal_circuit": "recallscope.circuits",
+    "outside": "recallscope.architectures.outside",
     "read_weights": "recallscope.train.weights",
+    "solve": "recallscope.theory.solve",
+    "task": "recallscope.specs",
+    "train_run": "recallscope.train.loop",
+    "zoology_batch": "recallscope.tasks.zoology",
 }
 __all__ = [*_HOMES, "__version__"]  # noqa: PLE0604 (the keys are strings)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'recallscope' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

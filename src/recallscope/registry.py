@@ -54,7 +54,7 @@ class Registry(Generic[T]):
         origin = import_reference(module)
         if name in self._entries and self._origins[name] != origin:
             raise ValueError(
-                f"{self.noun} {name!r} is registered twice: by {self._origins[name]} and by {origin}. Rename one of them."
+                f"{self.noun} {name!r} is registered twice: by {self._origins[name]} and by {origin}. Rename one."
             )
         if name in self._builtin and self._builtin[name] != module:
             raise ValueError(f"{self.noun} {name!r} is one of recallscope's own. Choose another name.")

@@ -91,6 +91,7 @@ class Spec(Frozen):
 class _Kind(Spec):
     """A spec that is one of several kinds; `kind` is the name it is registered under, written by the decorator."""
 
+    FOLLOWING: ClassVar[tuple[str, ...]] = ()  # required fields that follow from others if they are left out
     kind: str = Field("", description="")
 
     @field_validator("kind")
@@ -100,6 +101,15 @@ class _Kind(Spec):
         if kind != wanted:
             raise ValueError(f"kind={kind!r} is not a {cls.__name__}, whose kind is {wanted!r}.")
         return kind
+
+    def leaving_out(self) -> dict[str, Any]:
+        """The fields, without those that follow from the others anyway: what a variant of this spec starts from."""
+        fields = self.model_dump(mode="json")
+        for name in self.FOLLOWING:
+            without = {key: value for key, value in fields.items() if key != name}
+            if name != "kind" and type(self).model_validate(without) == self:
+                fields = without
+        return fields
 
 
 class TaskSpec(_Kind):
@@ -115,6 +125,20 @@ class TaskSpec(_Kind):
         """The class of the kind that is asked for."""
         chosen = TASKS.find(fields.get("kind") or "mqar") if cls is TaskSpec else cls
         return super().__new__(chosen)  # type: ignore[return-value]
+
+    @classmethod
+    def model_validate(cls, obj: Any, **options: Any) -> Self:
+        """As pydantic's; of the base class, the task of the kind that the fields name."""
+        if cls is TaskSpec and isinstance(obj, Mapping):
+            return parse_task(obj)  # type: ignore[return-value]
+        return super().model_validate(obj, **options)
+
+    @classmethod
+    def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
+        """As pydantic's; of the base class, the task of the kind that the fields name."""
+        if cls is TaskSpec:
+            return cls.model_validate(json.loads(json_data))
+        return super().model_validate_json(json_data, **options)
 
     @property
     @abstractmethod
@@ -254,13 +278,14 @@ RESULTS = ("test_accuracy", "val_accuracy", "test_queries", "best_step", "steps"
 COLUMNS = frozenset(("run", "status", "schema_version", "needs", "task", "model", "seed", *RESULTS))  # no field's word
 
 
-def in_words(fields: Mapping[str, Any]) -> dict[str, Value]:
+def in_words(fields: Mapping[str, Any] | RunSpec) -> dict[str, Value]:
     """The fields of a run as one flat table: the form in which runs are listed, filtered, fitted and plotted.
 
-    `fields` is a RunSpec as plain data, whoever wrote it: no class is needed to read it. A field's word is its name,
-    and the kinds are `task` and `model`. A name that a column, the training or an earlier part has already is prefixed
-    with its own part.
+    `fields` is a RunSpec, or its plain data, whoever wrote it: no class is needed to read that. A field's word is its
+    name, and the kinds are `task` and `model`. A name that a column, the training or an earlier part has already is
+    prefixed with its own part.
     """
+    fields = fields.model_dump(mode="json") if isinstance(fields, RunSpec) else fields
     words: dict[str, Value] = {}
     for part in PARTS:
         for name, value in _plain(fields.get(part)):

@@ -4,9 +4,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from recallscope.models import RecallModel, build_model
+from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.mamba import FullSpec
+from recallscope.architectures.model import RecallModel, build_model
+from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.ops import at_positions
-from recallscope.specs import FullSpec, LinearSpec, MultiHeadSpec
 
 D_N = {"embed_dim": 6, "state_dim": 3}
 PLAIN = {"norm": "none", "skip": False}

@@ -3,9 +3,12 @@
 import pytest
 import torch
 
-from recallscope.models import FullMamba, LinearMamba, RecallModel, blank_model, build_model
+from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.linear_model import LinearMamba
+from recallscope.architectures.mamba import FullSpec
+from recallscope.architectures.mamba_model import FullMamba
+from recallscope.architectures.model import RecallModel, build_model
 from recallscope.ops import at_positions
-from recallscope.specs import FullSpec, LinearSpec
 
 V = 10
 OFF = {
@@ -42,7 +45,7 @@ def test_linear_is_full_with_parts_off(layers: int, residual: bool, conv_width: 
         "conv_width": conv_width,
     }
     full = build_model(FullSpec(**size, **OFF), V, torch.Generator().manual_seed(0), dtype=torch.float64)
-    linear = blank_model(LinearSpec(**size), V, dtype=torch.float64)
+    linear = LinearSpec(**size).blank_model(V).double()
     assert isinstance(full, FullMamba)
     assert isinstance(linear, LinearMamba)
     same_weights(full, linear)
@@ -55,7 +58,7 @@ def test_linear_is_full_with_parts_off(layers: int, residual: bool, conv_width: 
 def test_traces_tell_the_same_story() -> None:
     size = {"embed_dim": 5, "state_dim": 3, "num_layers": 2, "residual": True}
     full = build_model(FullSpec(**size, **OFF), V, torch.Generator().manual_seed(0), dtype=torch.float64)
-    linear = blank_model(LinearSpec(**size), V, dtype=torch.float64)
+    linear = LinearSpec(**size).blank_model(V).double()
     assert isinstance(full, FullMamba)
     assert isinstance(linear, LinearMamba)
     same_weights(full, linear)

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from recallscope.analysis import AccuracyGrid, designed_rows, law_on_cells
+from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.records import RunRecord
-from recallscope.specs import LinearSpec, MultiHeadSpec, RunSpec, TaskSpec
+from recallscope.specs import RunSpec, TaskSpec
 from recallscope.store import in_words
 from recallscope.theory.catalogue import BY_NAME
 from recallscope.theory.heads import head_bounds

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from recallscope.models import LinearMamba, build_model
-from recallscope.specs import LinearSpec
+from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.linear_model import LinearMamba
+from recallscope.architectures.model import build_model
 
 V = 11
 

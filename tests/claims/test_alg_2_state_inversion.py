@@ -3,6 +3,9 @@
 import pytest
 import torch
 
+from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.model import build_model
+from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.circuits import compressive_circuit, designed_circuit, hash_matrix, ideal_circuit, sphere_code
 from recallscope.interp import (
     effective_operators,
@@ -17,8 +20,7 @@ from recallscope.interp import (
     token_operators,
 )
 from recallscope.interp.vocabulary import one_hot_tokens, windows
-from recallscope.models import build_model
-from recallscope.specs import LinearSpec, MultiHeadSpec, TaskSpec
+from recallscope.specs import TaskSpec
 from recallscope.tasks import draw_batch
 
 MODELS = [

@@ -9,9 +9,13 @@ from test_alg_1_3_linear_mamba import conv1d, ssm
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from recallscope.models import LinearMamba, MultiHeadMamba, blank_model, build_model
+from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.linear_model import LinearMamba
+from recallscope.architectures.model import build_model
+from recallscope.architectures.multihead import MultiHeadSpec
+from recallscope.architectures.multihead_model import MultiHeadMamba
 from recallscope.ops import dealing_weight, stacking_weight
-from recallscope.specs import HeadPattern, LinearSpec, MultiHeadSpec
+from recallscope.specs import HeadPattern
 
 V = 7
 PATTERNS: tuple[HeadPattern, ...] = ("MHA", "MQA", "MKA", "MVA")
@@ -106,7 +110,7 @@ def test_one_head_with_equal_projections_is_algorithm_1() -> None:
     single = build_model(LinearSpec(embed_dim=6, state_dim=3), V, torch.Generator().manual_seed(0), dtype=torch.float64)
     assert isinstance(single, LinearMamba)
     spec = MultiHeadSpec(embed_dim=6, state_dim=3, num_heads=1, head_pattern="MVA")
-    model = blank_model(spec, V, dtype=torch.float64)
+    model = spec.blank_model(V).double()
     assert isinstance(model, MultiHeadMamba)
     source, target = single.layers[0], model.layers[0]
     model.E.copy_(single.E)

@@ -5,6 +5,9 @@ import math
 import pytest
 import torch
 
+from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.mamba import FullSpec
+from recallscope.architectures.model import build_model
 from recallscope.circuits import designed_circuit, ideal_circuit
 from recallscope.interp import (
     attention_map,
@@ -21,8 +24,7 @@ from recallscope.interp import (
     token_operators,
 )
 from recallscope.interp.vocabulary import one_hot_tokens, windows
-from recallscope.models import build_model
-from recallscope.specs import FullSpec, LinearSpec, TaskSpec
+from recallscope.specs import TaskSpec
 from recallscope.tasks import draw_batch
 
 TASK = TaskSpec.model_validate({"vocab_size": 32, "num_facts": 4, "filler": "zero"})

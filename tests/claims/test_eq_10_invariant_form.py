@@ -3,6 +3,10 @@
 import pytest
 import torch
 
+from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.mamba import FullSpec
+from recallscope.architectures.model import build_model
+from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.circuits import (
     compressive_circuit,
     depth_circuit,
@@ -24,8 +28,6 @@ from recallscope.interp import (
     strength,
     token_operators,
 )
-from recallscope.models import build_model
-from recallscope.specs import FullSpec, LinearSpec, MultiHeadSpec
 
 V = 12
 LINEAR = [

@@ -16,8 +16,10 @@ from torch import Tensor, nn
 from transformers import MambaConfig, MambaForCausalLM
 from transformers.models.mamba.modeling_mamba import MambaMixer
 
-from recallscope.models import FullLayer, FullMamba, build_model
-from recallscope.specs import FullSpec
+from recallscope.architectures.blocks import BlockLayer
+from recallscope.architectures.mamba import FullSpec
+from recallscope.architectures.mamba_model import FullMamba, FullMixer
+from recallscope.architectures.model import build_model
 
 TOLERANCE = 1e-5  # float32 against float32, relative to the largest entry
 
@@ -57,9 +59,9 @@ def mambapy_mixer(spec: FullSpec) -> nn.Module:
     )
 
 
-def our_layer(spec: FullSpec, generator: torch.Generator) -> FullLayer:
+def our_layer(spec: FullSpec, generator: torch.Generator) -> BlockLayer:
     """Only the mixer: no norm, no residual. Weights that start at constants are moved off them."""
-    layer = FullLayer(spec)
+    layer = BlockLayer(spec, FullMixer(spec))
     layer.draw_weights(generator)
     mixer = layer.mixer
     with torch.no_grad():

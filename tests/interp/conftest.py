@@ -3,29 +3,29 @@
 import pytest
 from subjects import quickly_trained, quickly_trained_full
 
-from recallscope.models import RecallModel
+from recallscope.architectures.layered import LayeredModel
 
 
 @pytest.fixture(scope="session")
-def trained() -> RecallModel:
+def trained() -> LayeredModel:
     return quickly_trained(kind="linear")
 
 
 @pytest.fixture(scope="session")
-def trained_wide() -> RecallModel:
+def trained_wide() -> LayeredModel:
     return quickly_trained(kind="linear", conv_width=4)
 
 
 @pytest.fixture(scope="session")
-def trained_heads() -> RecallModel:
+def trained_heads() -> LayeredModel:
     return quickly_trained(kind="multihead", state_dim=8, num_heads=2, head_pattern="MHA")
 
 
 @pytest.fixture(scope="session")
-def trained_deep() -> RecallModel:
+def trained_deep() -> LayeredModel:
     return quickly_trained(kind="linear", state_dim=8, num_layers=2)
 
 
 @pytest.fixture(scope="session")
-def trained_full() -> RecallModel:
+def trained_full() -> LayeredModel:
     return quickly_trained_full()

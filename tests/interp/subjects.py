@@ -2,7 +2,7 @@
 
 import torch
 
-from recallscope.models import RecallModel
+from recallscope.architectures.layered import LayeredModel
 from recallscope.specs import RunSpec, TaskSpec
 from recallscope.train.loop import train_run
 
@@ -13,7 +13,7 @@ def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def quickly_trained(**model: object) -> RecallModel:
+def quickly_trained(**model: object) -> LayeredModel:
     """A small model that recalls, a second or two after it was drawn."""
     run = RunSpec.model_validate(
         {
@@ -36,7 +36,7 @@ def quickly_trained(**model: object) -> RecallModel:
 FULL_TASK = TaskSpec.model_validate({"kind": "mqar", "vocab_size": 32, "num_facts": 3})
 
 
-def quickly_trained_full() -> RecallModel:
+def quickly_trained_full() -> LayeredModel:
     """A small full Mamba that recalls, with all its nonlinearities."""
     run = RunSpec.model_validate(
         {

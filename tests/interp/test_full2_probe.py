@@ -6,12 +6,16 @@ import pytest
 import torch
 from transformers import Mamba2Config, Mamba2ForCausalLM, MambaConfig, MambaForCausalLM
 
+from recallscope.architectures.mamba2 import Full2Spec
+from recallscope.architectures.mamba2_model import Full2Mamba
+from recallscope.architectures.mamba_model import FullMamba
+from recallscope.architectures.model import build_model
+from recallscope.architectures.pretrained import from_pretrained
 from recallscope.interp.attention import attention_map
 from recallscope.interp.full2_probe import head_attention, head_attention_strength, head_attribution
 from recallscope.interp.full_probe import implicit_attention
 from recallscope.interp.states import states_at
-from recallscope.models import Full2Mamba, FullMamba, build_model, from_pretrained
-from recallscope.specs import Full2Spec, HeadPattern, TaskSpec
+from recallscope.specs import HeadPattern, TaskSpec
 from recallscope.tasks import draw_batch
 
 V = 20

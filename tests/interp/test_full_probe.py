@@ -4,6 +4,8 @@ import pytest
 import torch
 from subjects import FULL_TASK, SMALL, seeded
 
+from recallscope.architectures.mamba import FullSpec
+from recallscope.architectures.model import build_model
 from recallscope.circuits import ideal_circuit
 from recallscope.interp import (
     answer_attribution,
@@ -13,8 +15,7 @@ from recallscope.interp import (
     probe_facts,
     shift_test,
 )
-from recallscope.models import build_model
-from recallscope.specs import FullSpec, TaskSpec
+from recallscope.specs import TaskSpec
 from recallscope.tasks import draw_batch
 
 

@@ -7,11 +7,12 @@ import re
 import pytest
 from subjects import FULL_TASK, SMALL, seeded
 
+from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.model import build_model
 from recallscope.circuits import designed_circuit, ideal_circuit
 from recallscope.interp import FillCurve, fill_curve, inspect_model, rotate_model
 from recallscope.interp.inspection import fill_counts
-from recallscope.models import build_model
-from recallscope.specs import LinearSpec, TaskSpec
+from recallscope.specs import TaskSpec
 
 
 def test_every_score_of_the_ideal_circuit_is_the_exact_one():

@@ -4,10 +4,12 @@ import pytest
 import torch
 from subjects import SMALL, seeded
 
+from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.mamba import FullSpec
+from recallscope.architectures.model import build_model
+from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.circuits import designed_circuit, ideal_circuit
 from recallscope.interp import HashMemory
-from recallscope.models import build_model
-from recallscope.specs import FullSpec, LinearSpec, MultiHeadSpec
 from recallscope.tasks import draw_batch
 
 V = 64

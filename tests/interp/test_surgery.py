@@ -4,6 +4,8 @@ import pytest
 import torch
 from subjects import SMALL, seeded
 
+from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.model import build_model
 from recallscope.circuits import designed_circuit, designed_depth, ideal_circuit
 from recallscope.interp import (
     ablate_blocks,
@@ -15,8 +17,7 @@ from recallscope.interp import (
     states_at,
     token_operators,
 )
-from recallscope.models import build_model
-from recallscope.specs import LinearSpec, TaskSpec
+from recallscope.specs import TaskSpec
 from recallscope.tasks import draw_batch
 
 CLEAN = TaskSpec.model_validate({"vocab_size": 32, "num_facts": 4, "filler": "values"})

@@ -1,7 +1,8 @@
 """Records without training, as many as a test wants."""
 
+from recallscope.architectures.linear import LinearSpec
 from recallscope.records import Evaluation, RunRecord
-from recallscope.specs import LinearSpec, RunSpec, TaskSpec
+from recallscope.specs import RunSpec, TaskSpec
 from recallscope.store import RunStore
 
 

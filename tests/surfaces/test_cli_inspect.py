@@ -9,6 +9,10 @@ import numpy as np
 import pytest
 import torch
 
+from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.mamba import FullSpec
+from recallscope.architectures.mamba2 import Full2Spec
+from recallscope.architectures.model import build_model
 from recallscope.circuits import designed_circuit, ideal_circuit
 from recallscope.cli.verdict import verdict
 from recallscope.figures import (
@@ -21,8 +25,7 @@ from recallscope.figures import (
 )
 from recallscope.interp import hash_tables
 from recallscope.interp.picture_arrays import MOST_TOKENS, tokens_to_show
-from recallscope.models import build_model
-from recallscope.specs import Full2Spec, FullSpec, LinearSpec, TaskSpec
+from recallscope.specs import TaskSpec
 from recallscope.tasks import draw_batch
 from recallscope.train.weights import write_weights
 

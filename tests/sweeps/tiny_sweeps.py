@@ -6,7 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from recallscope.specs import LinearSpec, RunSpec, TaskSpec, TrainSpec
+from recallscope.architectures.linear import LinearSpec
+from recallscope.specs import RunSpec, TaskSpec, TrainSpec
 from recallscope.store import RunStore
 from recallscope.sweeps import Grid
 

@@ -12,7 +12,7 @@ import torch
 from scipy.stats import binomtest, chisquare
 
 from recallscope.specs import TaskSpec
-from recallscope.tasks import Batch, draw, draw_batch
+from recallscope.tasks import Batch, draw_batch, drawing
 
 P_MIN = 1e-6
 
@@ -71,20 +71,20 @@ def test_every_ordered_tuple_of_keys_and_of_values_is_equally_likely(vocab_size,
 
 
 def test_drawing_in_parts_changes_nothing_about_the_chances(monkeypatch):
-    monkeypatch.setattr(draw, "TABLE_CELLS", 1000)
-    numbers = draw._redrawn(10_003, 2, 6, generator(), nonzero=5_000)
+    monkeypatch.setattr(drawing, "TABLE_CELLS", 1000)
+    numbers = drawing._redrawn(10_003, 2, 6, generator(), nonzero=5_000)
     assert follows(numbers[:5_000], list(permutations(range(1, 6), 2)))
     assert follows(numbers[5_000:], list(permutations(range(6), 2)))
 
 
 def test_permutations_stay_uniform_where_every_other_row_has_a_tie():
     """Three random bits for four numbers: ties in 59 % of rows. Kept, they would favour some orders."""
-    order = draw._permutations(100_000, 4, generator(), bits=3)
+    order = drawing._permutations(100_000, 4, generator(), bits=3)
     assert follows(order, list(permutations(range(4))))
 
 
 def test_more_numbers_than_a_short_integer_counts():
-    numbers = draw._redrawn(2, 2**15 + 1, 2**17, generator())
+    numbers = drawing._redrawn(2, 2**15 + 1, 2**17, generator())
     assert (numbers.sort(dim=1).values.diff(dim=1) > 0).all()
     assert numbers.min() >= 0
     assert numbers.max() < 2**17

@@ -3,8 +3,10 @@
 import pytest
 import torch
 
-from recallscope.models import build_model
-from recallscope.specs import FullSpec, LinearSpec, TrainSpec
+from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.mamba import FullSpec
+from recallscope.architectures.model import build_model
+from recallscope.specs import TrainSpec
 from recallscope.train.flat import FlatWeights
 
 

@@ -5,11 +5,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from recallscope.models import FullMamba, RecallModel, build_model
-from recallscope.specs import FullSpec, LinearSpec, TaskSpec
+from recallscope.architectures.mamba import FullSpec
+from recallscope.architectures.mamba_model import FullMamba
+from recallscope.architectures.mamba_step import full_step
+from recallscope.architectures.model import RecallModel, build_model
+from recallscope.specs import TaskSpec
 from recallscope.tasks import Batch, draw_batch
-from recallscope.train.full_step import can_full_step, full_step
-from recallscope.train.loop import add_gradients
 from recallscope.train.presets import LADDER
 
 SMOOTHING = 0.1
@@ -117,15 +118,14 @@ def test_gradients_are_added_not_written() -> None:
 def test_it_is_taken_where_it_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
     """One full layer, C kernels at hand; never against the environment's word."""
 
-    def build(spec: FullSpec | LinearSpec, **options: torch.dtype) -> RecallModel:
+    def build(spec: FullSpec, **options: torch.dtype) -> RecallModel:
         return build_model(spec, 64, torch.Generator().manual_seed(0), **options)
 
-    assert can_full_step(build(FullSpec(**D_N)))
-    assert not can_full_step(build(FullSpec(**D_N, num_layers=2)))
-    assert not can_full_step(build(LinearSpec(**D_N)))
-    assert not can_full_step(build(FullSpec(**D_N), dtype=torch.bfloat16))
+    assert build(FullSpec(**D_N)).has_fast_step
+    assert not build(FullSpec(**D_N, num_layers=2)).has_fast_step
+    assert not build(FullSpec(**D_N), dtype=torch.bfloat16).has_fast_step
     monkeypatch.setenv("RECALLSCOPE_SCAN", "torch")
-    assert not can_full_step(build(FullSpec(**D_N)))
+    assert not build(FullSpec(**D_N)).has_fast_step
 
 
 @pytest.mark.parametrize("form", ["auto", "torch"])
@@ -133,7 +133,7 @@ def test_the_training_loop_takes_either_way_to_the_same_gradients(form: str, mon
     monkeypatch.setenv("RECALLSCOPE_SCAN", form)
     model = draw_model(SPECS["full"])
     batch = draw_batch(TASKS["mqar"], 9, torch.Generator().manual_seed(5))
-    loss = add_gradients(model, batch, SMOOTHING)
+    loss = model.add_gradients(batch, SMOOTHING)
     ours = taken_gradients(model)
     full_loss = full_step(model, batch, SMOOTHING)
     torch.testing.assert_close(loss, full_loss)

@@ -11,9 +11,12 @@ import time
 import pytest
 import torch
 
+from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.mamba import FullSpec
+from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.records import parse_record
-from recallscope.specs import FullSpec, LinearSpec, MultiHeadSpec, RunSpec, TaskSpec, TrainSpec
-from recallscope.train.checkpoint import read_checkpoint
+from recallscope.specs import RunSpec, TaskSpec, TrainSpec
+from recallscope.train.checkpoint import OtherRunError, read_checkpoint
 from recallscope.train.loop import train_run
 from recallscope.train.presets import PRESETS, preset_run
 from recallscope.train.schedule import learning_rate
@@ -133,7 +136,7 @@ def test_kill_nine_ten_times_then_resume_is_bit_equal(tmp_path):
             os.kill(process.pid, signal.SIGKILL)
         process.wait()
         kills += 1
-    progress = read_checkpoint(tmp_path / "checkpoint.safetensors", run.content_hash())
+    progress = read_checkpoint(tmp_path / "checkpoint.safetensors", run)
     assert progress is not None
     subprocess.run(command, check=True, timeout=120)
     record = parse_record((tmp_path / "record.json").read_bytes())
@@ -144,13 +147,18 @@ def test_kill_nine_ten_times_then_resume_is_bit_equal(tmp_path):
     assert_same(whole, (again, dict(model.state_dict())))
 
 
-def test_a_damaged_or_foreign_checkpoint_is_not_used(tmp_path):
+def test_a_damaged_checkpoint_is_not_used_and_that_of_another_run_is_refused(tmp_path):
     path = tmp_path / "checkpoint.safetensors"
     whole = facts(train_run(tiny()))
     path.write_bytes(b"\x10\x00\x00 nonsense")
-    assert read_checkpoint(path, tiny().content_hash()) is None
+    assert read_checkpoint(path, tiny()) is None
     assert_same(whole, facts(train_run(tiny(), checkpoint=path)))
-    assert read_checkpoint(path, tiny(seed=1).content_hash()) is None
+    with pytest.raises(OtherRunError, match=r"in seed \(default there, 1 here\)"):
+        read_checkpoint(path, tiny(seed=1))
+    before = path.read_bytes()
+    with pytest.raises(OtherRunError, match="another run"):
+        train_run(tiny(seed=1), checkpoint=path)
+    assert path.read_bytes() == before
 
 
 def test_learning_rate_follows_the_schedule():
@@ -233,4 +241,4 @@ def test_weights_survive_the_disk_and_strangers_are_refused(tmp_path):
         read_weights(path)
     with pytest.raises(FileNotFoundError):
         read_weights(tmp_path / "none.safetensors")
-    assert json.loads(trained.record.model_dump_json())["schema_version"] == 1
+    assert json.loads(trained.record.model_dump_json())["schema_version"] == 2

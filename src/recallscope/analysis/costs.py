@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from recallscope.records import RunRecord
+from recallscope.runs.plan import estimated_cost
 from recallscope.specs import RunSpec
-from recallscope.sweeps.cost import estimated_cost
 from recallscope.sweeps.paper_grids import EXPERIMENTS, SCALES, PaperExperiment, Scale
 
 

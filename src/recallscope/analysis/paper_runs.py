@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from recallscope.analysis.accuracy_grid import row_of
 from recallscope.atomic import write_atomically
 from recallscope.records import RunRecord
-from recallscope.store import RunStore
+from recallscope.runs.store import RunStore
 from recallscope.sweeps.paper_grids import EXPERIMENTS, INSIDE, DesignedPart, Part, Scale
 
 Row = dict[str, Any]
@@ -96,7 +96,8 @@ def designed_path(store: RunStore, label: str, scale: Scale) -> Path:
 
 def inside_paths(store: RunStore, run: str) -> tuple[Path, Path]:
     """Where arrays and scores of a run are kept."""
-    return store.root / "inside" / f"{run}.npz", store.root / "inside" / f"{run}.json"
+    name = store.folder(run).name  # a former one in stores that were not migrated
+    return store.root / "inside" / f"{name}.npz", store.root / "inside" / f"{name}.json"
 
 
 def measure_designed(store: RunStore, part: DesignedPart, scale: Scale) -> list[Row]:
@@ -149,7 +150,7 @@ def look_inside(store: RunStore, record: RunRecord, *, num_sequences: int = INSI
 
     from recallscope.interp import inspect_model
     from recallscope.interp.picture_arrays import picture_arrays
-    from recallscope.store.run_store import WEIGHTS
+    from recallscope.runs.store import WEIGHTS
     from recallscope.tasks import draw_batch
     from recallscope.train.weights import read_weights
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from recallscope.analysis.accuracy_grid import AccuracyGrid, Reduce, Row
 from recallscope.analysis.predicted import law_on_cells
-from recallscope.store.words import in_words
+from recallscope.specs import in_words
 from recallscope.sweeps.paper_grids import Part
 from recallscope.theory.catalogue import Law
 

@@ -7,5 +7,27 @@ from recallscope.lazy import lazy_names
 
 _HOMES = {
     "Details": "recallscope.architectures.details",
-    "Full2Layer": "recallscope.architectures.mamba2_model",
+    "Full2Mamba": "recallscope.architectures.mamba2_model",
+    "Full2Mixer": "recallscope.architectures.mamba2_model",
+    "Full2Spec": "recallscope.architectures.mamba2",
+    "FullMamba": "recallscope.architectures.mamba_model",
+    "FullMixer": "recallscope.architectures.mamba_model",
+    "FullSpec": "recallscope.architectures.mamba",
+    "LayerTrace": "recallscope.architectures.layered",
+    "LayeredModel": "recallscope.architectures.layered",
+    "LinearLayer": "recallscope.architectures.linear_model",
+    "LinearMamba": "recallscope.architectures.linear_model",
+    "LinearSpec": "recallscope.architectures.linear",
+    "MultiHeadLayer": "recallscope.architectures.multihead_model",
+    "MultiHeadMamba": "recallscope.architectures.multihead_model",
+    "MultiHeadSpec": "recallscope.architectures.multihead",
+    "OutsideModel": "recallscope.architectures.outside_model",
+    "OutsideSpec": "recallscope.architectures.outside",
+    "RecallLayer": "recallscope.architectures.layered",
+    "RecallModel": "recallscope.architectures.model",
+    "Trace": "recallscope.architectures.layered",
+    "build_model": "recallscope.architectures.model",
+    "from_pretrained": "recallscope.architectures.pretrained",
+    "outside": "recallscope.architectures.outside",
 }
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

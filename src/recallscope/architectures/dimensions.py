@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Self
 
 from pydantic import Field, model_validator
 
@@ -44,7 +43,7 @@ class Heads(MambaDimensions):
     num_heads: Size = Field(description="M")
 
     @model_validator(mode="after")
-    def _heads_divide_the_channels(self) -> Self:
+    def _heads_divide_the_channels(self) -> Heads:
         if self.inner_dim % self.num_heads:
             raise ValueError(
                 f"num_heads={self.num_heads} does not divide the {self.inner_dim} channels (expand={self.expand} x "

@@ -4,9 +4,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.linear_model import LinearMamba
 from recallscope.circuits.codes import orthonormal_rows, sphere_code
-from recallscope.models import LinearMamba
-from recallscope.specs import LinearSpec
 
 
 @torch.no_grad()

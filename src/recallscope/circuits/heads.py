@@ -4,9 +4,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from recallscope.models import MultiHeadMamba
+from recallscope.architectures.multihead import MultiHeadSpec
+from recallscope.architectures.multihead_model import MultiHeadMamba
 from recallscope.ops import dealing_weight, stacking_weight
-from recallscope.specs import HeadPattern, MultiHeadSpec
+from recallscope.specs import HeadPattern
 
 
 @torch.no_grad()

@@ -8,9 +8,9 @@ from typing import Literal
 
 import torch
 
+from recallscope.architectures.linear_model import LinearMamba
 from recallscope.circuits.codes import sphere_code, tight_frame
 from recallscope.circuits.single import compressive_circuit
-from recallscope.models import LinearMamba
 
 
 def selective_circuit(

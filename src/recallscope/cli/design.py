@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from recallscope.cli.flags import OptionalInt, OptionalPath, make_task, print_json
-from recallscope.specs import Filler, TaskSpec
+from recallscope.specs import TaskSpec
+from recallscope.tasks.associative_recall import Filler
 
 if TYPE_CHECKING:
     import torch
 
-    from recallscope.models import RecallModel
+    from recallscope.architectures.model import RecallModel
 
 Circuit = Literal["ideal", "compressive", "selective-soft", "selective-hard", "depth", "MVA", "MQA", "MKA", "MHA"]
 

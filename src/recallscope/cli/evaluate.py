@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from recallscope.cli.flags import OptionalInt, Unset, print_json
-from recallscope.specs import Filler
+from recallscope.cli.flags import SpecFlags, print_json, with_spec_flags
+from recallscope.specs import TASKS
 
 
 @dataclass(kw_only=True)
-class Evaluate:
+class Evaluate(SpecFlags):
     """recallscope evaluate WEIGHTS
 
     Measure weights written by `recallscope train --out` or `recallscope design --out` on fresh sequences of the task
-    they were
-    made for, or of a variant of it (more facts, longer sequences, other filler).
+    they were made for, or of a variant of it: every field of the task is a flag (more facts, longer sequences, other
+    filler).
     """
 
     weights: Annotated[Path, tyro.conf.Positional]
@@ -26,13 +28,7 @@ class Evaluate:
     num_examples: int = 10_000
     """Sequences."""
     seed: int = 0
-    """Owner of the sequences."""
-    num_facts: OptionalInt = None
-    """N_f, instead of the one trained on."""
-    length: OptionalInt = None
-    """L, instead of the one trained on."""
-    filler: Annotated[Filler | None, Unset] = None
-    """Filler, instead of the one trained on."""
+    """Random seed of the sequences."""
     device: str = "auto"
     """auto, cpu, cuda ..."""
     json: bool = False
@@ -43,18 +39,11 @@ class Evaluate:
         if not 1 <= self.num_examples <= 10**8:
             raise ValueError(f"num_examples={self.num_examples} is outside 1..10^8.")
         from recallscope.cli.training import pick_device, use_threads
-        from recallscope.specs import TaskSpec
         from recallscope.train.evaluate import evaluate
         from recallscope.train.weights import read_weights
 
-        path = self.weights / "weights.safetensors" if self.weights.is_dir() else self.weights
-        model, task = read_weights(path)
-        changes = {
-            name: getattr(self, name) for name in ("num_facts", "length", "filler") if getattr(self, name) is not None
-        }
-        if "num_facts" in changes and "length" not in changes:
-            changes["length"] = None
-        task = TaskSpec.model_validate(task.model_dump() | changes)
+        model, task = read_weights(weights_file(self.weights))
+        task = type(task).model_validate(task.leaving_out() | self.given("task"))
         import torch
 
         use_threads(1)
@@ -73,3 +62,25 @@ class Evaluate:
         else:
             print(f"accuracy {score.accuracy:.4f} ± {score.standard_error:.4f}  ({score.queries:,} queries)")
         return 0
+
+
+def weights_file(path: Path) -> Path:
+    """The file itself, or the weights in the folder that train --out wrote."""
+    return path / "weights.safetensors" if path.is_dir() else path
+
+
+def verb_for(arguments: Sequence[str]) -> type:
+    """The verb with the fields of the task that the weights were made for."""
+    kind = next(filter(None, (_task_of(weights_file(Path(word))) for word in arguments if word[:1] != "-")), "mqar")
+    return with_spec_flags(Evaluate, {"task": TASKS.find(kind)}, show_defaults=False)
+
+
+def _task_of(path: Path) -> str | None:
+    """The kind of task in the header of a weights file, read without torch; None if it is not such a file."""
+    try:
+        with open(path, "rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(min(length, 2**24)))
+        return str(json.loads(header["__metadata__"]["task"])["kind"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None

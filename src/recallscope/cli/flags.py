@@ -1,16 +1,20 @@
-"""Flags that several verbs share: the task, spelled like the fields of TaskSpec."""
+"""Flags made from specs: every field of a spec is a flag of the same name, with its description as help."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
+import types
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+from pydantic.fields import FieldInfo
 from tyro.conf import arg
 
-from recallscope.specs import TaskSpec
+from recallscope.specs import Frozen, TaskSpec
 
 # flags that may be left out; help shows what they take, not the None they start from
 OptionalInt = Annotated[int | None, arg(metavar="INT", help_behavior_hint="")]
@@ -18,11 +22,13 @@ OptionalFloat = Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint=
 OptionalText = Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")]
 OptionalPath = Annotated[Path | None, arg(metavar="PATH", help_behavior_hint="")]
 Unset = arg(help_behavior_hint="")
+_METAVARS = {int: "INT", float: "FLOAT"}
+_WORDS = {"yes": True, "no": False}
 
 
 @dataclass(kw_only=True)
 class TaskFlags:
-    """The recall task."""
+    """The recall task of the laws."""
 
     vocab_size: int
     """V, even: half keys, half values."""
@@ -39,8 +45,101 @@ class TaskFlags:
 
 
 def make_task(**fields: Any) -> TaskSpec:
-    """A TaskSpec from flags, leaving out those not given."""
+    """A task from flags, leaving out those not given."""
     return TaskSpec.model_validate({name: value for name, value in fields.items() if value is not None})
+
+
+def with_spec_flags(
+    base: type, specs: Mapping[str, type[Frozen]], *, only: Iterable[str] | None = None, show_defaults: bool = True
+) -> type:
+    """A verb with one more flag for every field of the specs, all of which may be left out.
+
+    `specs` is a mapping from part to spec class. Names that the verb or an earlier part has are prefixed with the part.
+    The verb's `given(part)` tells what was typed.
+    """
+    taken = {field.name for field in dataclasses.fields(base)}
+    places: dict[str, tuple[str, str]] = {}
+    fields: list[tuple[str, Any, Any]] = []
+    for part, spec in specs.items():
+        for name, info in spec.model_fields.items():
+            if name == "kind" or (only is not None and name not in only):
+                continue
+            flag = f"{part}_{name}" if name in taken else name
+            taken.add(flag)
+            places[flag] = (part, name)
+            fields.append((flag, _flag_type(info, show_defaults), dataclasses.field(default=None)))
+    verb = dataclasses.make_dataclass(base.__name__, fields, bases=(base,), kw_only=True)
+    verb.__doc__ = base.__doc__
+    verb.__module__ = base.__module__
+    verb.SPEC_FLAGS = places  # type: ignore[attr-defined]
+    return verb
+
+
+class SpecFlags:
+    """Base of verbs made by `with_spec_flags`."""
+
+    SPEC_FLAGS: Mapping[str, tuple[str, str]] = {}
+
+    def given(self, part: str) -> dict[str, Any]:
+        """The fields of a part that were given as flags."""
+        found = {}
+        for flag, (owner, name) in self.SPEC_FLAGS.items():
+            value = getattr(self, flag)
+            if owner == part and value is not None:
+                found[name] = _WORDS.get(value, value) if isinstance(value, str) else value
+        return found
+
+
+def _flag_type(info: FieldInfo, show_defaults: bool) -> Any:
+    """An optional flag of the field's type; yes or no for a switch."""
+    kind = _plain_type(info.annotation)
+    text = (info.description or "").strip()
+    if show_defaults and not info.is_required():
+        default = info.get_default(call_default_factory=True)
+        shown = {True: "yes", False: "no"}[default] if isinstance(default, bool) else default
+        text = f"{text} (default {shown})".strip()
+    options: dict[str, Any] = {"help": text or " ", "help_behavior_hint": ""}
+    if kind is bool:
+        return Annotated[Literal["yes", "no"] | None, arg(**options)]
+    if get_origin(kind) is Literal:
+        return Annotated[Union[kind, None], arg(**options)]  # noqa: UP007 (a type in a variable)
+    if kind in _METAVARS:
+        return Annotated[Union[kind, None], arg(metavar=_METAVARS[kind], **options)]  # noqa: UP007
+    return Annotated[str | None, arg(metavar="TEXT", **options)]
+
+
+def _plain_type(annotation: Any) -> Any:
+    """int of Annotated[int, ...], and of int | None."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _plain_type(get_args(annotation)[0])
+    if origin in (Union, types.UnionType):
+        left = [part for part in get_args(annotation) if part is not type(None)]
+        return _plain_type(left[0]) if len(left) == 1 else str
+    return annotation
+
+
+def typed_value(arguments: Sequence[str], flag: str) -> str | None:
+    """The value of a flag on the command line, read before the parser is made; None if it is not there."""
+    for index, word in enumerate(arguments):
+        if word == flag and index + 1 < len(arguments):
+            return arguments[index + 1]
+        if word.startswith(f"{flag}="):
+            return word.partition("=")[2]
+    return None
+
+
+def json_table(text: str | None, flag: str) -> dict[str, Any]:
+    """A JSON object given as a flag, or a sentence that shows one."""
+    if text is None:
+        return {}
+    try:
+        table = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{flag} {text!r} is not JSON ({error}). Write such as {flag} '{{\"width\": 64}}'.") from error
+    if not isinstance(table, dict):
+        raise ValueError(f"{flag} {text!r} is a {type(table).__name__}. Write a table such as '{{\"width\": 64}}'.")
+    return table
 
 
 def print_json(value: Any) -> None:

@@ -13,7 +13,7 @@ from recallscope.cli.flags import print_json
 from recallscope.cli.verdict import verdict
 
 if TYPE_CHECKING:
-    from recallscope.models import RecallModel
+    from recallscope.architectures.model import RecallModel
     from recallscope.specs import TaskSpec
 
 TRAINING = (

@@ -74,9 +74,12 @@ def main(argv: list[str] | None = None) -> int:
 def _run(name: str, arguments: list[str]) -> int:
     import tyro
 
-    module, kind = VERBS[name][0].split(":")
+    module_name, kind = VERBS[name][0].split(":")
+    module = import_module(f"recallscope.cli.{module_name}")
+    # a verb whose flags follow from a spec says which class it has for these arguments
+    chosen = module.verb_for(arguments) if hasattr(module, "verb_for") else getattr(module, kind)
     verb = tyro.cli(
-        getattr(import_module(f"recallscope.cli.{module}"), kind),
+        chosen,
         prog=f"recallscope {name}",
         args=arguments,
         config=(tyro.conf.FlagCreatePairsOff,),

@@ -8,7 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from recallscope.cli.flags import TaskFlags, Unset, print_json
-from recallscope.specs import HeadPattern, LinearSpec, MultiHeadSpec
+from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.multihead import MultiHeadSpec
+from recallscope.specs import HeadPattern
 
 if TYPE_CHECKING:
     from recallscope.theory.catalogue import Law

@@ -44,7 +44,7 @@ class Report:
                 _check_file(path)
         from recallscope.analysis.paper_runs import PaperRuns
         from recallscope.report import report_data
-        from recallscope.store import RunStore
+        from recallscope.runs import RunStore
 
         runs = PaperRuns(RunStore(self.store), self.scale)
         report = self._contents(runs)

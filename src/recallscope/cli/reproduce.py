@@ -14,7 +14,7 @@ from recallscope.cli.flags import OptionalInt, OptionalPath, print_json
 if TYPE_CHECKING:
     from recallscope.analysis.findings import Finding
     from recallscope.analysis.paper_runs import PaperRuns
-    from recallscope.store import RunStore
+    from recallscope.runs import RunStore
     from recallscope.sweeps.paper_grids import PaperExperiment, Part
 
 
@@ -54,7 +54,7 @@ class Reproduce:
             return self._list(chosen)
         if self.dry_run:
             return self._say_plan(chosen)
-        from recallscope.store import RunStore
+        from recallscope.runs import RunStore
 
         store = RunStore(self.store, create=True)
         for experiment in chosen:
@@ -194,7 +194,7 @@ class Reproduce:
 
     def _rows(self, chosen: list[PaperExperiment]) -> list[dict[str, Any]]:
         from recallscope.paper import claim
-        from recallscope.store import RunStore
+        from recallscope.runs import RunStore
         from recallscope.sweeps.measured_costs import measured_cost
         from recallscope.sweeps.paper_grids import SCALES
 

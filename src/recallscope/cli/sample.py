@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from recallscope.cli.flags import OptionalInt, make_task, print_json
-from recallscope.specs import Filler, TaskKind, TaskSpec
+from recallscope.cli.flags import OptionalInt, OptionalText, SpecFlags, print_json, typed_value, with_spec_flags
+from recallscope.specs import TASKS, TaskSpec
 
 if TYPE_CHECKING:
     from recallscope.tasks import Batch
@@ -15,7 +16,7 @@ MOST_TOKENS = 50_000_000  # about 400 MB of tokens: more is a slip of the keyboa
 
 
 @dataclass(kw_only=True)
-class Sample:
+class Sample(SpecFlags):
     """recallscope sample --task mqar --vocab-size 64 --num-facts 4 --num-examples 2 --seed 0
 
     Draw sequences of the recall task. --stream zoology repeats zoology's own generator bit for bit:
@@ -23,24 +24,13 @@ class Sample:
     recallscope sample --vocab-size 128 --num-facts 16 --length 64 --power-a 0.01 --stream zoology --filler zero --json
     """
 
-    vocab_size: int
-    """V, even: half keys, half values."""
-    num_facts: int
-    """N_f, key-value pairs in the context."""
-    task: TaskKind = "mqar"
-    """ar: one query; mqar: every fact is asked once; repeated: keys are rewritten."""
-    length: OptionalInt = None
-    """L; 2 N_f (N_k + 1) for mqar and repeated, 2 N_f + 1 for ar."""
-    key_repeats: int = 1
-    """N_k, how often each key is written (repeated only)."""
-    power_a: float = 1.0
-    """Slot g is drawn with weight (g+1)^(power_a-1): 1 is uniform, zoology's own default is 0.01."""
-    filler: Filler = "random"
-    """What fills the gaps: any token, 0, or values only."""
+    task: OptionalText = None
+    """mqar: every fact is asked; ar: one is; repeated: keys are written several times; or one of a plugin. Its fields
+    are flags: --task repeated --help lists them."""
     num_examples: int = 1
     """Sequences to draw."""
     seed: int = 0
-    """Owner of the random stream."""
+    """Random seed of the sequences."""
     stream: Literal["torch", "zoology"] = "torch"
     """torch: our own fast drawer; zoology: the original stream, row by row."""
     filler_seed: OptionalInt = None
@@ -50,25 +40,17 @@ class Sample:
 
     def run(self) -> int:
         """Draw and print."""
-        task = make_task(
-            kind=self.task,
-            vocab_size=self.vocab_size,
-            num_facts=self.num_facts,
-            length=self.length,
-            power_a=self.power_a,
-            filler=self.filler,
-            key_repeats=self.key_repeats,
-        )
+        task = TaskSpec.model_validate({"kind": self.task or "mqar"} | self.given("task"))
         if self.num_examples < 1:
             raise ValueError(f"num_examples={self.num_examples}: at least one sequence is drawn.")
         for name, value in (("seed", self.seed), ("filler_seed", self.filler_seed)):
             if value is not None and not 0 <= value < 2**31:
                 raise ValueError(f"{name}={value} is outside 0..{2**31 - 1}.")
-        if self.num_examples * task.length > MOST_TOKENS:
+        L = task.sequence_length
+        if self.num_examples * L > MOST_TOKENS:
             raise ValueError(
-                f"num_examples={self.num_examples} times length={task.length} is {self.num_examples * task.length:,} "
-                f"tokens; at most {MOST_TOKENS:,} are drawn at once. Use "
-                f"num_examples <= {MOST_TOKENS // task.length:,}."
+                f"num_examples={self.num_examples} times length={L} is {self.num_examples * L:,} tokens; at most "
+                f"{MOST_TOKENS:,} are drawn at once. Use num_examples <= {MOST_TOKENS // L:,}."
             )
         if self.filler_seed is not None and self.stream != "zoology":
             raise ValueError("--filler-seed belongs to --stream zoology; our own stream draws the filler from --seed.")
@@ -85,8 +67,9 @@ class Sample:
         from recallscope.tasks import draw_batch, zoology_batch
 
         if self.stream == "zoology":
+            recall: Any = task
             filler_seed = self.seed if self.filler_seed is None else self.filler_seed
-            return zoology_batch(task, self.num_examples, self.seed, filler_seed=filler_seed)
+            return zoology_batch(recall, self.num_examples, self.seed, filler_seed=filler_seed)
         return draw_batch(task, self.num_examples, torch.Generator().manual_seed(self.seed))
 
     def _print(self, task: TaskSpec, batch: Batch) -> None:
@@ -94,7 +77,7 @@ class Sample:
         from rich.text import Text
 
         console = Console()
-        half, context = task.vocab_size // 2, task.context_length
+        half, context = task.vocab_size // 2, 2 * batch.all_values[0].numel()  # tokens of the facts section
         width = len(str(task.vocab_size - 1))
         legend = Text.assemble(
             ("key", "cyan"), " ", ("value", "red"), " ", ("query", "bold green"), " ", ("filler", "dim"), "\n"
@@ -113,3 +96,8 @@ class Sample:
             console.print()
         if shown < len(batch.tokens):
             console.print(f"{len(batch.tokens) - shown} more sequences; --json prints all.", highlight=False)
+
+
+def verb_for(arguments: Sequence[str]) -> type:
+    """The verb with the fields of the task that is asked for."""
+    return with_spec_flags(Sample, {"task": TASKS.find(typed_value(arguments, "--task") or "mqar")})

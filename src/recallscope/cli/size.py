@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from recallscope.cli.flags import OptionalInt, OptionalText, make_task, print_json
-from recallscope.specs import LinearSpec
+from recallscope.architectures.linear import LinearSpec
 
 if TYPE_CHECKING:
     from recallscope.theory.solve import FrontierPoint, Question, Unknown

@@ -7,14 +7,14 @@ from einops import einsum
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from recallscope.architectures.layered import LayeredModel
 from recallscope.interp.operators import token_operators
-from recallscope.models import RecallModel
 from recallscope.tasks import Batch
 
 
 @torch.no_grad()
 def answer_ablated(
-    model: RecallModel,
+    model: LayeredModel,
     tokens: Int[Tensor, "batch L"],
     positions: Int[Tensor, "batch Q"],
     *,
@@ -69,7 +69,7 @@ class AblationScores:
     """all but the predicted block of G_kq"""
 
 
-def ablate_blocks(model: RecallModel, batch: Batch) -> AblationScores:
+def ablate_blocks(model: LayeredModel, batch: Batch) -> AblationScores:
     """Cut blocks out of G_vv and G_kq: the predicted ones must suffice, and be needed.
 
     Paper: Eq. 11 (`eq:Gvv-Gkq`).   Holds for: models of one layer with windows of two tokens or more.

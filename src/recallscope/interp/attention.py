@@ -12,9 +12,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
+from recallscope.architectures.layered import LayeredModel
+from recallscope.architectures.mamba2_model import Full2Mamba
+from recallscope.architectures.mamba_model import FullMamba
 from recallscope.interp.operators import Operators, mean_diagonals, token_operators
 from recallscope.interp.vocabulary import key_tokens, one_hot_tokens, value_tokens, windows
-from recallscope.models import Full2Mamba, FullMamba, RecallModel
 from recallscope.tasks import Batch
 
 
@@ -33,7 +35,7 @@ def _earlier(tokens: Int[Tensor, "*batch L"], lag: int) -> Int[Tensor, "*batch L
 
 @torch.no_grad()
 def attention_map(
-    model: RecallModel, tokens: Int[Tensor, "batch L"], *, layer: int = -1
+    model: LayeredModel, tokens: Int[Tensor, "batch L"], *, layer: int = -1
 ) -> Float[Tensor, "batch M L L"]:
     """α'_τt = B_τᵀ C_t for τ <= t, one map per head (one for all where keys and queries are shared).
 
@@ -53,7 +55,7 @@ def attention_map(
 
 
 def joint_attention(
-    model: RecallModel, tokens: Int[Tensor, "batch L"], *, layer: int = -1
+    model: LayeredModel, tokens: Int[Tensor, "batch L"], *, layer: int = -1
 ) -> Float[Tensor, "batch L L"]:
     """The maps of all heads as one, in units of one match: each counts as much as it raises values, sign included.
 

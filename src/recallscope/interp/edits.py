@@ -11,9 +11,9 @@ from einops import einsum
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from recallscope.architectures.layered import LayeredModel
 from recallscope.interp.operators import Operators, layer_operators
 from recallscope.interp.vocabulary import blocks
-from recallscope.models import RecallModel
 from recallscope.ops import at_positions
 
 
@@ -36,7 +36,7 @@ def fact_writes(
 
 @torch.no_grad()
 def answer_edited(
-    model: RecallModel,
+    model: LayeredModel,
     tokens: Int[Tensor, "batch L"],
     positions: Int[Tensor, "batch Q"],
     edits: Sequence[Float[Tensor, "batch M P N"]],

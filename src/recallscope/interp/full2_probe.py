@@ -7,7 +7,7 @@ from einops import einsum
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from recallscope.models import Full2Mamba
+from recallscope.architectures.mamba2_model import Full2Mamba
 from recallscope.ops.ssd import segment_sums
 from recallscope.tasks import Batch
 

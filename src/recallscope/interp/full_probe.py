@@ -14,10 +14,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import one_hot, pad
 
+from recallscope.architectures.layered import LayeredModel
+from recallscope.architectures.mamba2_model import Full2Mamba
+from recallscope.architectures.mamba_model import FullMamba
 from recallscope.interp.attention import value_positions
 from recallscope.interp.full2_probe import head_attribution
 from recallscope.interp.states import context_end, facts_at, states_at
-from recallscope.models import Full2Mamba, FullMamba, RecallModel
 from recallscope.tasks import Batch
 
 PREVIOUS_TOKENS = 16  # draws over which the query code of a key is averaged
@@ -84,7 +86,7 @@ def answer_attribution(model: FullMamba, batch: Batch) -> Float[Tensor, "batch Q
 
 
 @torch.no_grad()
-def query_codes(model: RecallModel, generator: torch.Generator, *, layer: int = -1) -> Float[Tensor, "V M N"]:
+def query_codes(model: LayeredModel, generator: torch.Generator, *, layer: int = -1) -> Float[Tensor, "V M N"]:
     """C of every token as a query, averaged over what may stand before it."""
     V, n = model.vocab_size, PREVIOUS_TOKENS
     before = torch.randint(V, (V * n,), generator=generator)
@@ -106,7 +108,7 @@ class ProbeScores:
 
 @torch.no_grad()
 def probe_facts(
-    model: RecallModel, train: Batch, test: Batch, generator: torch.Generator, *, ridge: float = 1e-3
+    model: LayeredModel, train: Batch, test: Batch, generator: torch.Generator, *, ridge: float = 1e-3
 ) -> ProbeScores:
     """Ridge regression from h c_k to the one-hot value of key k, after the context; c_k is k's mean query code.
 
@@ -148,7 +150,7 @@ class ShiftScores:
 
 
 @torch.no_grad()
-def shift_test(model: RecallModel, batch: Batch, *, layer: int = -1) -> ShiftScores:
+def shift_test(model: LayeredModel, batch: Batch, *, layer: int = -1) -> ShiftScores:
     """Does a key answer at the place after it? From B and C as the model computes them, gate and decay aside.
 
     Paper: Fig. 15 (`fig:reversing-conv`), for models without G_kq.   Holds for: any model.

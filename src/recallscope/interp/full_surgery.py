@@ -13,10 +13,11 @@ from einops import einsum
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from recallscope.architectures.layered import LayerTrace
+from recallscope.architectures.mamba_model import FullMamba
 from recallscope.interp.states import context_end, facts_at
 from recallscope.interp.surgery import share, unused_values
 from recallscope.interp.vocabulary import key_tokens, value_tokens
-from recallscope.models import FullMamba, LayerTrace
 from recallscope.tasks import Batch
 
 

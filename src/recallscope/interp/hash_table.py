@@ -11,9 +11,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from recallscope.architectures.layered import LayeredModel
 from recallscope.interp.operators import Operators, layer_operators, token_operators
 from recallscope.interp.states import context_end, facts_at, states_at
-from recallscope.models import RecallModel
 from recallscope.tasks import Batch
 
 
@@ -78,7 +78,7 @@ def decoded_columns(
 
 
 @torch.no_grad()
-def hashed_table(model: RecallModel, states: Sequence[Float[Tensor, "batch M P N"]]) -> Float[Tensor, "batch D N_all"]:
+def hashed_table(model: LayeredModel, states: Sequence[Float[Tensor, "batch M P N"]]) -> Float[Tensor, "batch D N_all"]:
     """H' = P_out h, from the state of every layer; heads and layers stand side by side.
 
     Paper: Eq. 13 (`eq:h-prime`), as defined in App. D.2 (`app-subsec:ssm-key-value-tables`).
@@ -94,7 +94,7 @@ def hashed_table(model: RecallModel, states: Sequence[Float[Tensor, "batch M P N
 
 @torch.no_grad()
 def hash_tables(
-    model: RecallModel, batch: Batch, t: int | None = None, *, tokens: Int[Tensor, " some"] | None = None
+    model: LayeredModel, batch: Batch, t: int | None = None, *, tokens: Int[Tensor, " some"] | None = None
 ) -> HashTables:
     """H, H' and H'' after token t, or once the last fact is written. H has the facts that could be by then.
 

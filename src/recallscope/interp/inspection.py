@@ -7,6 +7,12 @@ from typing import Any
 
 import torch
 
+from recallscope.architectures.layered import LayeredModel
+from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.mamba import FullSpec
+from recallscope.architectures.mamba2_model import Full2Mamba
+from recallscope.architectures.mamba_model import FullMamba
+from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.interp.ablation import ablate_blocks
 from recallscope.interp.attention import copy_dominance, joint_attention, score_attention, shift_dominance
 from recallscope.interp.block_masses import block_masses
@@ -20,9 +26,8 @@ from recallscope.interp.selectivity import MeasuredCodes, check_variances, measu
 from recallscope.interp.surgery import overwrite_facts, project_on_facts
 from recallscope.interp.table_scores import fill_curve, score_tables
 from recallscope.interp.vocabulary import one_hot_tokens
-from recallscope.models import Full2Mamba, FullMamba, RecallModel
 from recallscope.ops import at_positions
-from recallscope.specs import FullSpec, LinearSpec, MultiHeadSpec, TaskSpec
+from recallscope.specs import TaskSpec
 from recallscope.tasks import Batch, answered, draw_batch
 from recallscope.theory.laws import unified_law
 from recallscope.theory.sharing import recall_given_variances, sharing_law
@@ -33,7 +38,7 @@ FILL_SEQUENCES = 30
 
 
 def inspect_model(
-    model: RecallModel, task: TaskSpec, generator: torch.Generator, *, num_sequences: int = 200
+    model: LayeredModel, task: TaskSpec, generator: torch.Generator, *, num_sequences: int = 200
 ) -> dict[str, Any]:
     """All scores, on fresh sequences of the task. What a model has no operators for is None.
 
@@ -121,7 +126,7 @@ def _inspect_full(model: Any, task: TaskSpec, generator: torch.Generator, num_se
     }
 
 
-def _parts(model: RecallModel) -> list[dict[str, Any]]:
+def _parts(model: LayeredModel) -> list[dict[str, Any]]:
     """Every head of every layer by itself."""
     rows: list[dict[str, Any]] = []
     for l in range(len(model.layers)):
@@ -140,7 +145,7 @@ def _parts(model: RecallModel) -> list[dict[str, Any]]:
     return rows
 
 
-def _compare_with_circuit(model: RecallModel, ops: Operators, batch: Batch, D: int, N: int) -> dict[str, float]:
+def _compare_with_circuit(model: LayeredModel, ops: Operators, batch: Batch, D: int, N: int) -> dict[str, float]:
     """Answers of the circuit that is nearest to the model, beside the model's own."""
     circuit = nearest_circuit(ops, embed_dim=D, state_dim=N).operators
     x = one_hot_tokens(batch.tokens, model.vocab_size, dtype=model.E.dtype)

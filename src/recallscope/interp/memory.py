@@ -7,13 +7,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from recallscope.architectures.layered import LayeredModel
+from recallscope.architectures.linear_model import LinearMamba
 from recallscope.interp.edits import fact_writes
 from recallscope.interp.operators import token_operators
 from recallscope.interp.scale import strength
 from recallscope.interp.selectivity import measure_codes
 from recallscope.interp.states import states_at
 from recallscope.interp.vocabulary import key_tokens, value_tokens
-from recallscope.models import LinearMamba, RecallModel
 from recallscope.theory.sharing import recall_given_variances
 
 FOUND = 0.5  # a stored fact reads 1, an absent one 0
@@ -65,7 +66,7 @@ class HashMemory:
     Holds for: one linear layer, designed or trained.
     """
 
-    def __init__(self, model: RecallModel) -> None:
+    def __init__(self, model: LayeredModel) -> None:
         if not isinstance(model, LinearMamba) or len(model.layers) != 1 or model.spec.conv_width < 2:
             raise ValueError(
                 f"HashMemory is the state of one linear layer with conv_width >= 2 (Alg. 1), and this is "

@@ -13,8 +13,10 @@ from einops import einsum
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from recallscope.architectures.layered import LayeredModel, RecallLayer
+from recallscope.architectures.linear_model import LinearLayer
+from recallscope.architectures.multihead_model import MultiHeadLayer
 from recallscope.interp.vocabulary import blocks, key_tokens, one_hot_tokens, value_tokens, windows
-from recallscope.models import LinearLayer, MultiHeadLayer, RecallLayer, RecallModel
 from recallscope.ops import contract, deal, split
 
 
@@ -138,7 +140,7 @@ def layer_operators(layer: RecallLayer, code: Float[Tensor, "D T"]) -> tuple[Ope
             )
 
 
-def token_operators(model: RecallModel, *, layer: int = 0) -> tuple[Operators, ...]:
+def token_operators(model: LayeredModel, *, layer: int = 0) -> tuple[Operators, ...]:
     """The operators of one layer on tokens, one per head.
 
     In layers above the first they describe the direct path: the layer reads the part of the residual stream that
@@ -190,7 +192,7 @@ def read_through(parts: Sequence[Operators], x: Float[Tensor, "*batch L T"]) -> 
 
 
 @torch.no_grad()
-def invariant_output(model: RecallModel, tokens: Int[Tensor, "batch L"]) -> Float[Tensor, "batch L V"]:
+def invariant_output(model: LayeredModel, tokens: Int[Tensor, "batch L"]) -> Float[Tensor, "batch L V"]:
     """The forward pass, through the operators alone.
 
     A single layer is a function of its token operators. Layers above the first read what those below them wrote,

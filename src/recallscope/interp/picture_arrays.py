@@ -6,18 +6,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from recallscope.architectures.layered import LayeredModel
 from recallscope.interp.attention import copy_map, ideal_attention, joint_attention, shift_map
 from recallscope.interp.hash_table import hash_tables
 from recallscope.interp.operators import mean_diagonals
 from recallscope.interp.scale import effective_operators, strength
-from recallscope.models import RecallModel
 from recallscope.specs import TaskSpec
 from recallscope.tasks import Batch
 
 MOST_TOKENS = 512  # a table of more has entries smaller than a dot of the picture
 
 
-def picture_arrays(model: RecallModel, batch: Batch, task: TaskSpec) -> dict[str, NDArray[Any]]:
+def picture_arrays(model: LayeredModel, batch: Batch, task: TaskSpec) -> dict[str, NDArray[Any]]:
     """Tables, maps and operators of the batch's first sequence, in units of one fact or one match.
 
     `facts` are rows (value, key) into the tables; `shown` are the tokens whose rows and columns are kept. Numbers are

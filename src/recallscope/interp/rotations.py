@@ -6,7 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from recallscope.models import LinearLayer, LinearMamba, MultiHeadLayer, MultiHeadMamba, RecallModel
+from recallscope.architectures.layered import LayeredModel
+from recallscope.architectures.linear_model import LinearLayer, LinearMamba
+from recallscope.architectures.multihead_model import MultiHeadLayer, MultiHeadMamba
 
 
 def random_rotation(dim: int, generator: torch.Generator, *, dtype: torch.dtype) -> Float[Tensor, "dim dim"]:
@@ -16,7 +18,7 @@ def random_rotation(dim: int, generator: torch.Generator, *, dtype: torch.dtype)
 
 
 @torch.no_grad()
-def rotate_model(model: RecallModel, generator: torch.Generator, *, spread: float = 0.5) -> RecallModel:
+def rotate_model(model: LayeredModel, generator: torch.Generator, *, spread: float = 0.5) -> LayeredModel:
     """An equivalent copy: every freedom below is drawn at random.
 
     - E -> QᵀE, P_in -> P_in Q, P_out -> QᵀP_out, with one rotation Q for all layers, as they share the stream;

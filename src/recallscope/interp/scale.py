@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import torch
 
+from recallscope.architectures.layered import LayeredModel
 from recallscope.interp.operators import Operators, mean_diagonals, token_operators, with_best_delay
-from recallscope.models import RecallModel
 
 
 def strength(ops: Operators) -> float:
@@ -54,7 +54,7 @@ def stack_operators(parts: Sequence[Operators]) -> Operators:
     )
 
 
-def effective_operators(model: RecallModel) -> Operators:
+def effective_operators(model: LayeredModel) -> Operators:
     """All heads of all layers, stacked.   Paper: Thm G.1 (`app-thm:multi-layer-recall`)."""
     parts = [head for l in range(len(model.layers)) for head in token_operators(model, layer=l)]
     return stack_operators(with_best_delay(parts))

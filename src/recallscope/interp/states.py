@@ -5,12 +5,14 @@ from einops import einsum
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from recallscope.models import Full2Mamba, FullMamba, LayerTrace, RecallModel
+from recallscope.architectures.layered import LayeredModel, LayerTrace
+from recallscope.architectures.mamba2_model import Full2Mamba
+from recallscope.architectures.mamba_model import FullMamba
 from recallscope.tasks import Batch
 
 
 @torch.no_grad()
-def states_at(model: RecallModel, tokens: Int[Tensor, "batch L"], t: int) -> tuple[Float[Tensor, "batch M P N"], ...]:
+def states_at(model: LayeredModel, tokens: Int[Tensor, "batch L"], t: int) -> tuple[Float[Tensor, "batch M P N"], ...]:
     """h_t of every layer, after the tokens 0 .. t.   Paper: Eq. 4 (`eq:simple-ssm`)."""
     L = tokens.shape[1]
     if not 0 <= t < L:

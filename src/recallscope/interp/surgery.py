@@ -7,11 +7,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from recallscope.architectures.layered import LayeredModel
 from recallscope.interp.edits import answer_edited, fact_writes
 from recallscope.interp.operators import Operators, token_operators
 from recallscope.interp.states import context_end, facts_at, states_at
 from recallscope.interp.vocabulary import key_tokens, value_tokens
-from recallscope.models import RecallModel
 from recallscope.tasks import Batch
 
 
@@ -35,7 +35,7 @@ class OverwriteScores:
 
 
 @torch.no_grad()
-def overwrite_facts(model: RecallModel, batch: Batch, generator: torch.Generator) -> OverwriteScores:
+def overwrite_facts(model: LayeredModel, batch: Batch, generator: torch.Generator) -> OverwriteScores:
     """Subtract v'_old k'ᵀ, add v'_new k'ᵀ, for one random fact per sequence; then go on reading.
 
     Paper: App. D.3 (`app-subsec:hidden-as-hash`): a fact is stored as encode(v) hash(k)ᵀ. If so, this must work.
@@ -101,7 +101,7 @@ class ProjectionScores:
 
 
 @torch.no_grad()
-def project_on_facts(model: RecallModel, batch: Batch) -> ProjectionScores:
+def project_on_facts(model: LayeredModel, batch: Batch) -> ProjectionScores:
     """Keep only Σ_n c_n v'_n k'_nᵀ, or keep only the rest; the c_n are least squares in the decoded table.
 
     Paper: Eq. 13 (`eq:h-prime`) says that the table is the sum over its facts.

@@ -7,13 +7,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from recallscope.architectures.layered import LayeredModel
 from recallscope.interp.hash_table import HashTables, decoded_columns
 from recallscope.interp.operators import token_operators
 from recallscope.interp.scale import effective_operators
 from recallscope.interp.selectivity import MeasuredCodes, measure_codes
 from recallscope.interp.states import context_end, states_at
 from recallscope.interp.vocabulary import key_tokens, value_tokens
-from recallscope.models import RecallModel
 from recallscope.specs import TaskSpec
 from recallscope.tasks import draw_batch
 from recallscope.theory.sharing import recall_given_variances
@@ -105,7 +105,7 @@ class FillCurve:
 
 @torch.no_grad()
 def fill_curve(
-    model: RecallModel, counts: Sequence[int], *, num_sequences: int, generator: torch.Generator
+    model: LayeredModel, counts: Sequence[int], *, num_sequences: int, generator: torch.Generator
 ) -> FillCurve:
     """Write n facts, decode all of them, for every n of `counts`: how full is the table?
 

@@ -2,8 +2,7 @@
 
 In a linear layer all that stands before the scan acts on each token alone, so a token is known by one row: what it
 adds, by tap of the convolution, to keys B, values u and queries C. What is read at t is Σ_{τ <= t} u_τ (B_τ · C_t),
-head by head. `table_recall.py` has the same sum for one layer's step by hand; here it may stand anywhere in a stack,
-and autograd goes through it.
+head by head. It may stand anywhere in a stack, and autograd goes through it.
 
 Two forms with the same arguments: tensor operations (any device; masked attention, in chunks if long), and our C
 kernel, which carries the state from token to token. It needs neither an L x L matrix nor the gathered rows.

@@ -55,17 +55,8 @@ class Grid:
     @classmethod
     def around(cls, run: RunSpec, **parts: Any) -> Grid:
         """A grid around a complete run. Fields whose value follows from other fields still follow in every cell."""
-        fields = run.model_dump(mode="json")
-        for part in PARTS:
-            infos = type(getattr(run, part)).model_fields
-            for name in [name for name, info in infos.items() if info.is_required() and name in fields[part]]:
-                without = {key: value for key, value in fields[part].items() if key != name}
-                try:
-                    follows = RunSpec.model_validate(fields | {part: without}) == run
-                except ValidationError:
-                    continue
-                fields[part] = without if follows else fields[part]
-        return cls(base=fields, **parts)
+        lean = {"task": run.task.leaving_out(), "model": run.model.leaving_out()}
+        return cls(base=run.model_dump(mode="json") | lean, **parts)
 
     def __post_init__(self) -> None:
         taken: dict[str, str] = {}

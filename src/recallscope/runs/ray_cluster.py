@@ -29,10 +29,9 @@ def ray_job(job: dict[str, Any], root: str, store_id: str, device: str) -> tuple
     if os.path.isdir(job["folder"]):
         os.chdir(job["folder"])
     try:
-        spec = spec_of(job)
+        record, tensors = do_run(spec_of(job), store=_store_at(root, store_id), device=device, weights=job["weights"])
     except CannotBeginError as error:
         return None, None, str(error)
-    record, tensors = do_run(spec, store=_store_at(root, store_id), device=device, weights=job["weights"])
     return record.model_dump_json(), tensors, None
 
 

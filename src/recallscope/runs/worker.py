@@ -42,11 +42,14 @@ def spec_of(job: Mapping[str, Any]) -> RunSpec:
         spec = RunSpec.model_validate(job["spec"])
     except (Exception, SystemExit) as error:  # the code of others may do anything when it is imported
         what = f"importing {', '.join(job['imports'])}" if job["imports"] else "reading the spec"
-        first = (str(error).strip().splitlines() or [""])[0]
-        raise CannotBeginError(f"{what} failed: {type(error).__name__}: {first}") from error
+        raise CannotBeginError(f"{what} failed: {type(error).__name__}: {_first_line(error)}") from error
     if spec.content_hash() != job["run"]:
         raise CannotBeginError("the code of its task or architecture is not the one the sweep was started with")
     return spec
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [""])[0].rstrip(".")
 
 
 def do_run(
@@ -64,16 +67,33 @@ def do_run(
     """
     import torch
 
-    from recallscope.train.checkpoint import read_checkpoint
+    from recallscope.train.checkpoint import OtherRunError, read_checkpoint
     from recallscope.train.loop import train_run
     from recallscope.train.weights import write_weights
 
     torch.set_num_threads(1)
-    run = spec.content_hash()
-    checkpoint = store.home(run) / CHECKPOINT if store else None
-    if store and checkpoint and checkpoint.exists() and read_checkpoint(checkpoint, run) is None:
-        set_aside(store.root, checkpoint, "not a checkpoint of this run")
-    trained = train_run(spec, device=device, checkpoint=checkpoint, on_progress=on_progress)
+    checkpoint = store.home(spec.content_hash()) / CHECKPOINT if store else None
+    if store and checkpoint and checkpoint.exists():
+        try:
+            usable = read_checkpoint(checkpoint, spec) is not None
+        except OtherRunError:
+            usable = False
+        if not usable:
+            set_aside(store.root, checkpoint, "not a checkpoint of this run")
+    begun = False
+
+    def watch(tick: "Tick") -> None:
+        nonlocal begun
+        begun = True
+        if on_progress:
+            on_progress(tick)
+
+    try:
+        trained = train_run(spec, device=device, checkpoint=checkpoint, on_progress=watch)
+    except ValueError as error:  # such as a module of the user's own that cannot be imported or called
+        if begun:
+            raise
+        raise CannotBeginError(_first_line(error)) from error
     if not weights:
         return trained.record, None
     with tempfile.TemporaryDirectory() as folder:
@@ -101,13 +121,7 @@ def main() -> None:
     store, device = RunStore(Path(sys.argv[1])), sys.argv[2]
     while True:
         job = jobs.get()
-        run = job["run"]
-        try:
-            spec = spec_of(job)
-        except CannotBeginError as error:
-            report(event="refused", run=run, reason=str(error))
-            continue
-        last = [0.0]
+        run, last = job["run"], [0.0]
 
         def on_progress(tick: "Tick", run: str = run, last: list[float] = last) -> None:
             if tick.seconds - last[0] >= REPORT_EVERY:
@@ -116,7 +130,13 @@ def main() -> None:
 
         note_attempt(store.home(run), "started")
         report(event="started", run=run)
-        record, weights = do_run(spec, store=store, device=device, weights=job["weights"], on_progress=on_progress)
+        try:
+            record, weights = do_run(
+                spec_of(job), store=store, device=device, weights=job["weights"], on_progress=on_progress
+            )
+        except CannotBeginError as error:
+            report(event="refused", run=run, reason=str(error))
+            continue
         first = store.put(record, weights)
         note_attempt(store.home(run), "finished" if first else "finished again")
         report(event="finished", run=run)

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from recallscope.runs.grid import Grid, grid_from_fields
 from recallscope.specs import TaskSpec
-from recallscope.sweeps.grid_file import grid_from_fields
-from recallscope.sweeps.grids import Grid
 
 Scale = Literal["quick", "small", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)

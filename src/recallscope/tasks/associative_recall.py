@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -24,6 +24,7 @@ class AssociativeRecall(TaskSpec):
         V/2 - 1 (token 0 is never a key).
     """
 
+    FOLLOWING = ("length",)
     vocab_size: Size = Field(description="V, even: tokens 1..V/2-1 are keys, V/2..V-1 values, 0 is neither")
     num_facts: Size = Field(description="N_f, key-value pairs in the context")
     length: Size = Field(description="L, tokens in a sequence; 4 N_f for mqar and 2 N_f + 1 for ar unless given")
@@ -33,7 +34,7 @@ class AssociativeRecall(TaskSpec):
 
     @classmethod
     def shortest_length(cls, num_facts: int, key_repeats: int) -> int:
-        """The length that follows from the facts if none is given: every fact is asked once, in a slot of two tokens."""
+        """The length if none is given: every fact is asked once, in a slot of two tokens."""
         return 2 * num_facts * (key_repeats + 1)
 
     @model_validator(mode="before")
@@ -46,7 +47,7 @@ class AssociativeRecall(TaskSpec):
         return data
 
     @model_validator(mode="after")
-    def _there_are_enough_keys(self) -> Self:
+    def _there_are_enough_keys(self) -> AssociativeRecall:
         V, N_f = self.vocab_size, self.num_facts
         if V % 2:
             raise ValueError(

@@ -41,6 +41,14 @@ class Batch:
         fields = (field.name for field in dataclasses.fields(self))
         return Batch(**{name: getattr(self, name).to(device) for name in fields})
 
+    def split(self, rows: int) -> list["Batch"]:
+        """The batch in parts of at most so many sequences."""
+        if rows >= len(self):
+            return [self]
+        names = [field.name for field in dataclasses.fields(self)]
+        parts = zip(*(getattr(self, name).split(rows) for name in names), strict=True)
+        return [Batch(*part) for part in parts]
+
     def __len__(self) -> int:
         """How many sequences."""
         return len(self.tokens)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from recallscope.models import RecallModel
+from recallscope.architectures.model import RecallModel
 from recallscope.specs import TrainSpec
 from recallscope.train.adamw import FlatAdamW
 
@@ -11,19 +11,21 @@ from recallscope.train.adamw import FlatAdamW
 class FlatWeights:
     """The model's parameters as views of flat vectors: one that weight decay shrinks, one that it leaves alone.
 
-    The model keeps its parameters, under their names; their storage, and that of their gradients, moves here.
+    The model keeps its parameters, under their names; their storage, and that of their gradients, moves here. A model
+    with parameters of several types has vectors of each. Buffers, such as running means, are kept with the weights.
     """
 
     def __init__(self, model: RecallModel, train: TrainSpec) -> None:
         spared = model.undecayed()
-        named = list(model.named_parameters())
+        groups: dict[tuple[bool, str], list[nn.Parameter]] = {}
+        for name, parameter in model.named_parameters():
+            if parameter.requires_grad:
+                groups.setdefault((name not in spared, str(parameter.dtype)), []).append(parameter)
+        self.buffers = list(model.buffers())
         self.vectors: list[Tensor] = []
         self.grads: list[Tensor] = []
         self.optimizers: list[FlatAdamW] = []
-        for decays in (True, False):
-            group = [p for name, p in named if (name not in spared) is decays]
-            if not group:
-                continue
+        for (decays, _), group in sorted(groups.items(), key=lambda item: (not item[0][0], item[0][1])):
             vector = torch.cat([p.detach().flatten() for p in group])
             grad = torch.zeros_like(vector)
             for parameter, data, part in zip(group, _views(vector, group), _views(grad, group), strict=True):
@@ -43,17 +45,17 @@ class FlatWeights:
             grad.zero_()
 
     def snapshot(self) -> list[Tensor]:
-        """A copy of all weights."""
-        return [vector.clone() for vector in self.vectors]
+        """A copy of all weights and buffers."""
+        return [tensor.clone() for tensor in (*self.vectors, *self.buffers)]
 
     def restore(self, snapshot: list[Tensor]) -> None:
         """Put a copy back."""
-        for vector, saved in zip(self.vectors, snapshot, strict=True):
-            vector.copy_(saved)
+        for tensor, saved in zip((*self.vectors, *self.buffers), snapshot, strict=True):
+            tensor.copy_(saved)
 
     def state(self) -> dict[str, Tensor]:
-        """Weights and moments by name, for a checkpoint."""
-        tensors: dict[str, Tensor] = {}
+        """Weights, moments and buffers by name, for a checkpoint."""
+        tensors = {f"buffer.{index}": buffer for index, buffer in enumerate(self.buffers)}
         for index, (vector, optimizer) in enumerate(zip(self.vectors, self.optimizers, strict=True)):
             tensors |= {
                 f"weights.{index}": vector,
@@ -64,6 +66,8 @@ class FlatWeights:
 
     def load_state(self, tensors: dict[str, Tensor], steps: int) -> None:
         """What `state` gave, put back; the optimiser has taken `steps` steps."""
+        for index, buffer in enumerate(self.buffers):
+            buffer.copy_(tensors[f"buffer.{index}"])
         for index, (vector, optimizer) in enumerate(zip(self.vectors, self.optimizers, strict=True)):
             vector.copy_(tensors[f"weights.{index}"])
             optimizer.mean.copy_(tensors[f"mean.{index}"])

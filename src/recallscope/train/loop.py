@@ -1,5 +1,6 @@
 """RunSpec in, RunRecord and weights out: fresh batches, AdamW, clipping, evaluation, early stop, resume."""
 
+import contextlib
 import math
 import platform
 import time
@@ -8,25 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
-from recallscope.models import FullMamba, LinearMamba, RecallModel, build_model
-from recallscope.ops.compiled import fits, library
-from recallscope.ops.query_loss import query_loss
-from recallscope.ops.table_recall import LONGEST
+from recallscope.architectures.initial_weights import lent_stream
+from recallscope.architectures.model import RecallModel, build_model
 from recallscope.records import Evaluation, RunRecord
 from recallscope.specs import RunSpec
-from recallscope.tasks import Batch, draw_batch
+from recallscope.tasks.drawing import draw_batch
 from recallscope.train.checkpoint import Progress, read_checkpoint, write_checkpoint
 from recallscope.train.evaluate import evaluate
 from recallscope.train.flat import FlatWeights
-from recallscope.train.full_step import can_full_step, full_step
-from recallscope.train.linear_step import can_step, linear_step
 from recallscope.train.schedule import learning_rate
-from recallscope.train.streams import stream
+from recallscope.train.streams import noise_seed, stream
 
 PROGRESS_EVERY = 0.1  # seconds between two calls of the progress function
-TOKENS_AT_ONCE = 2**14  # of a batch on its way through a deep model: temporaries stay in the cache
 
 
 @dataclass(frozen=True)
@@ -55,7 +50,7 @@ def train_run(
     checkpoint: Path | None = None,
     on_progress: Callable[[Tick], None] | None = None,
 ) -> Trained:
-    """Train as the spec says, or go on from the checkpoint if there is one for this spec.
+    """Train as the spec says, or resume from the checkpoint if there is one for this spec.
 
     Equal spec, equal result, bit for bit on one thread of one machine; also when killed at any moment and resumed, as
     the checkpoint written at each evaluation holds weights, moments, best state and the stream of batches.
@@ -68,24 +63,27 @@ def train_run(
     model = build_model(
         run.model, task.vocab_size, stream(run, "weights"), embedding_std=train.embedding_std, device=device
     )
+    progress = read_checkpoint(checkpoint, run) if checkpoint else None
+    model.rehearse(draw_batch(task, 2, stream(run, "rehearsal", device)))
     weights = FlatWeights(model, train)
     batches = stream(run, "batches", device)
-    progress = read_checkpoint(checkpoint, run.content_hash()) if checkpoint else None
+    best = weights.snapshot()
     if progress is None:
-        progress = Progress(run=run.content_hash())
-        best = weights.snapshot()
+        progress = Progress(run=run.content_hash(), identity=run.identity())
     else:
         weights.load_state(progress.tensors, progress.step)
         batches.set_state(progress.tensors["batches"])
-        best = [progress.tensors[f"best.{index}"].to(device) for index in range(len(weights.vectors))]
+        best = [progress.tensors[f"best.{index}"].to(device) for index in range(len(best))]
         started -= progress.seconds
 
     loss_sum, losses, last_tick = torch.zeros((), device=device), 0, started
     finished = progress.step >= train.total_steps or progress.best_accuracy >= train.stop_accuracy
     while not finished:
-        for _ in range(train.accumulate):
-            loss_sum += add_gradients(model, draw_batch(task, train.batch_size, batches), train.label_smoothing)
-            losses += 1
+        seed = noise_seed(progress.run, progress.step)
+        with lent_stream(seed, device) if model.draws_noise else contextlib.nullcontext():
+            for _ in range(train.accumulate):
+                loss_sum += model.add_gradients(draw_batch(task, train.batch_size, batches), train.label_smoothing)
+                losses += 1
         weights.step(learning_rate(train, progress.step), train.clip_norm, scale=1 / train.accumulate)
         progress.step += 1
 
@@ -116,6 +114,7 @@ def train_run(
     tested = evaluate(model, task, train.eval_size, stream(run, "test", device))
     record = RunRecord(
         run=progress.run,
+        identity=progress.identity,
         spec=run,
         test_accuracy=tested.accuracy,
         val_accuracy=max(progress.best_accuracy, 0.0),
@@ -132,32 +131,3 @@ def train_run(
         },
     )
     return Trained(record, model)
-
-
-def add_gradients(model: RecallModel, batch: Batch, label_smoothing: float) -> Tensor:
-    """The loss of a batch; its gradients are added to the parameters'.
-
-    One layer, linear or full, has its own way; other models go through autograd, a part of the batch at a time.
-    """
-    if can_step(model) and not _better_scanned(model, batch):
-        assert isinstance(model, LinearMamba)
-        return linear_step(model, batch, label_smoothing)
-    if can_full_step(model):
-        assert isinstance(model, FullMamba)
-        return full_step(model, batch, label_smoothing)
-    loss = torch.zeros((), device=batch.tokens.device)
-    rows = max(1, TOKENS_AT_ONCE // batch.tokens.shape[1])
-    for tokens, positions, answers in zip(
-        *(part.split(rows) for part in (batch.tokens, batch.query_positions, batch.answers)), strict=True
-    ):
-        y = model.hidden_at(tokens, positions)
-        part = query_loss(y.flatten(0, 1), model.head, answers.flatten(), label_smoothing)
-        part = part * (len(tokens) / len(batch.tokens))  # every sequence has as many queries
-        part.backward()
-        loss = loss + part.detach()
-    return loss
-
-
-def _better_scanned(model: RecallModel, batch: Batch) -> bool:
-    """Long sequences: one scan by our C kernel is faster than the matrix products of the step by hand."""
-    return batch.tokens.shape[1] > LONGEST and fits(model.E) and library() is not None

@@ -7,10 +7,18 @@ import torch
 
 from recallscope.specs import RunSpec
 
-Stream = Literal["weights", "batches", "validation", "test"]
+Stream = Literal["weights", "batches", "validation", "test", "rehearsal"]
 
 
 def stream(run: RunSpec, purpose: Stream, device: torch.device | str = "cpu") -> torch.Generator:
     """A fresh generator for one purpose of one run: equal run, equal purpose, equal numbers."""
-    digest = hashlib.sha256(f"{run.content_hash()}/{purpose}".encode()).digest()
-    return torch.Generator(device).manual_seed(int.from_bytes(digest[:8], "big") >> 1)
+    return torch.Generator(device).manual_seed(_seed(f"{run.content_hash()}/{purpose}"))
+
+
+def noise_seed(run: str, step: int) -> int:
+    """Seed of what a model itself draws in one step of a run, such as dropout."""
+    return _seed(f"{run}/noise/{step}")
+
+
+def _seed(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1

@@ -1,35 +1,33 @@
 """Weights on disk: safetensors that say what model and task they belong to. Never pickle."""
 
+import json
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
+from recallscope.architectures.model import RecallModel
 from recallscope.atomic import write_atomically
-from recallscope.models import RecallModel, blank_model
-from recallscope.models.details import OURS
 from recallscope.records import RunRecord
-from recallscope.specs import ModelSpec, TaskSpec
+from recallscope.specs import TaskSpec, parse_model, parse_task
 
 FORMAT = "recallscope-weights-1"
-_MODEL: TypeAdapter[ModelSpec] = TypeAdapter(ModelSpec)
 
 
 def write_weights(path: Path, model: RecallModel, task: TaskSpec) -> None:
     """The model's tensors under their names, with model and task as JSON in the header."""
-    if model.details != OURS:
-        raise ValueError(
-            f"this model was loaded from elsewhere and differs from what its spec says ({model.details}): the file "
-            f"would not give it back. Keep the folder it came from."
-        )
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    why_not = model.why_not_saved()
+    if why_not:
+        raise ValueError(f"{why_not}: the file would not give it back. Keep the folder it came from.")
+    tensors = {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
     header = {"format": FORMAT, "model": model.spec.canonical_json(), "task": task.canonical_json()}
     write_atomically(path, save(tensors, metadata=header))
 
 
-def read_weights(path: Path) -> tuple[RecallModel, TaskSpec]:
+def read_weights(path: Path | str) -> tuple[RecallModel, TaskSpec]:
     """The model and the task it was made for, or a ValueError that says what the file is instead."""
+    path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(2, "no such weights file", str(path))
     try:
@@ -46,11 +44,14 @@ def read_weights(path: Path) -> tuple[RecallModel, TaskSpec]:
             f"Weights are written by recallscope train and design."
         )
     try:
-        spec = _MODEL.validate_json(header["model"])
-        task = TaskSpec.model_validate_json(header["task"])
-        model = blank_model(spec, task.vocab_size)
+        spec, task = parse_model(json.loads(header["model"])), parse_task(json.loads(header["task"]))
+    except (KeyError, ValueError) as error:  # a ValidationError is a ValueError
+        reason = error.errors(include_url=False)[0]["msg"] if isinstance(error, ValidationError) else error
+        raise ValueError(f"{path} holds a model that this installation cannot build: {reason}.") from error
+    model = spec.blank_model(task.vocab_size)
+    try:
         model.load_state_dict(tensors)
-    except (KeyError, ValidationError, RuntimeError) as error:
+    except RuntimeError as error:
         raise ValueError(f"{path} is damaged or of another version: {str(error).splitlines()[0]}.") from error
     return model, task
 

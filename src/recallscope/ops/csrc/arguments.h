@@ -25,15 +25,6 @@ typedef struct {
 } conv_arguments;
 
 typedef struct {
-    int64_t batch, length, asked, width, rows, state, value;
-    const int64_t *ids, *positions; /* batch L: which row of the table a token is; batch Q */
-    const void *table;              /* width rows 2N+D: what a token adds to key, value and query, by tap */
-    void *y;                        /* batch Q D */
-    const void *y_grad;             /* batch Q D */
-    void *table_grad;               /* as table, added to */
-} recall_arguments;
-
-typedef struct {
     int64_t rows, columns;
     double smoothing;
     const int64_t *answers;       /* rows */

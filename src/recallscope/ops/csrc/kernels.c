@@ -53,7 +53,6 @@ static inline float atanh_poly_f32(float w) { /* on [0, 1/9], relative error 4e-
 #include "scan.h"
 #include "scan_back.h"
 #include "conv.h"
-#include "recall.h"
 #include "table_scan.h"
 #include "softmax.h"
 #undef real
@@ -99,14 +98,12 @@ static inline double atanh_poly_f64(double w) { /* on [0, 1/9], relative error 1
 #include "scan.h"
 #include "scan_back.h"
 #include "conv.h"
-#include "recall.h"
 #include "table_scan.h"
 #include "softmax.h"
 
 /* For Python: do both mean the same structures, and to what are channels padded? */
 int64_t scan_arguments_size(void) { return sizeof(scan_arguments); }
 int64_t conv_arguments_size(void) { return sizeof(conv_arguments); }
-int64_t recall_arguments_size(void) { return sizeof(recall_arguments); }
 int64_t table_scan_arguments_size(void) { return sizeof(table_scan_arguments); }
 int64_t softmax_arguments_size(void) { return sizeof(softmax_arguments); }
 int64_t padding_size(void) { return HALF; }

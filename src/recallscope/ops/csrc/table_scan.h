@@ -7,6 +7,7 @@
  * last channel carry what stands next in memory, and meet zeros (dy) or are dropped (y, du). Once per precision.
  */
 #ifndef SCAN_LANES
+#define LANE 16
 #define SCAN_LANES 4
 #define FOR_EACH_LANE(k) _Pragma("GCC unroll 4") for (int k = 0; k < K; k++)
 #define FOR_ALL_LANE_COUNTS(function, lanes, ...)            \
@@ -21,6 +22,9 @@ static int64_t scan_columns(const table_scan_arguments *s) {
 }
 #endif
 
+/* Numbers side by side, as one value: a compiler keeps it in vector registers, which it would not do with an array. */
+typedef real NAME(lane) __attribute__((vector_size(LANE * sizeof(real)), aligned(sizeof(real)), may_alias));
+
 /* One sequence and, in turn, each block of channels of each head. */
 typedef struct {
     asked_tokens asked;
@@ -31,8 +35,8 @@ typedef struct {
     int64_t outs;          /* channels of y */
 } NAME(scan_block_at);
 
-typedef real NAME(half_lane) __attribute__((vector_size(RECALL_TILE / 2 * sizeof(real))));
-typedef real NAME(quarter_lane) __attribute__((vector_size(RECALL_TILE / 4 * sizeof(real))));
+typedef real NAME(half_lane) __attribute__((vector_size(LANE / 2 * sizeof(real))));
+typedef real NAME(quarter_lane) __attribute__((vector_size(LANE / 4 * sizeof(real))));
 
 /* The sum over a lane, by halves. */
 INLINE real NAME(across)(NAME(lane) v) {
@@ -72,7 +76,7 @@ static int NAME(hash_tokens)(const table_scan_arguments *s, int64_t sequence, co
             }
         }
     }
-    memset(b->hashed + b->asked.end * R, 0, SCAN_LANES * RECALL_TILE * sizeof(real));
+    memset(b->hashed + b->asked.end * R, 0, SCAN_LANES * LANE * sizeof(real));
     return DONE;
 }
 
@@ -95,10 +99,10 @@ INLINE void NAME(scan_channels)(const NAME(scan_block_at) *b, real *y_out, const
                 h[j * K + k] = now;
                 y[k] += C[j] * now;
             }
-        real whole[SCAN_LANES * RECALL_TILE];
+        real whole[SCAN_LANES * LANE];
         FOR_EACH_LANE(k) ((NAME(lane) *)whole)[k] = y[k];
         for (; q >= 0; q = next_asked(&b->asked, q))
-            NAME(give)(y_out + q * b->outs + b->out, whole, b->n, K * RECALL_TILE);
+            NAME(give)(y_out + q * b->outs + b->out, whole, b->n, K * LANE);
     }
 }
 
@@ -106,8 +110,8 @@ INLINE void NAME(scan_channels)(const NAME(scan_block_at) *b, real *y_out, const
 INLINE void NAME(take_asked)(const NAME(scan_block_at) *b, const real *y_grad, int64_t q, NAME(lane) *dy, const int K) {
     FOR_EACH_LANE(k) dy[k] = (NAME(lane)){0};
     for (; q >= 0; q = next_asked(&b->asked, q)) {
-        real one[SCAN_LANES * RECALL_TILE];
-        NAME(take)(one, y_grad + q * b->outs + b->out, b->n, K * RECALL_TILE);
+        real one[SCAN_LANES * LANE];
+        NAME(take)(one, y_grad + q * b->outs + b->out, b->n, K * LANE);
         FOR_EACH_LANE(k) dy[k] += ((const NAME(lane) *)one)[k];
     }
 }
@@ -156,9 +160,9 @@ INLINE void NAME(scan_channels_back)(const NAME(scan_block_at) *b, const real *y
             }
             B_grad[j] += NAME(across)(met);
         }
-        real whole[SCAN_LANES * RECALL_TILE];
+        real whole[SCAN_LANES * LANE];
         FOR_EACH_LANE(k) ((NAME(lane) *)whole)[k] = du[k];
-        for (int64_t i = 0; i < b->n && i < K * RECALL_TILE; i++) grad[b->x + i] += whole[i];
+        for (int64_t i = 0; i < b->n && i < K * LANE; i++) grad[b->x + i] += whole[i];
     }
 }
 
@@ -171,7 +175,7 @@ APART void NAME(scan_block_back)(const NAME(scan_block_at) *b, const real *y_gra
 
 /* Keys, values and queries of a sequence, then every block of every head, forwards or backwards. */
 static int NAME(scan_sequence)(const table_scan_arguments *s, int64_t sequence, void *room) {
-    const int64_t R = scan_columns(s), N = s->state, P = s->value, slack = SCAN_LANES * RECALL_TILE;
+    const int64_t R = scan_columns(s), N = s->state, P = s->value, slack = SCAN_LANES * LANE;
     const scan_arguments where = {.length = s->length, .asked = s->asked, .positions = s->positions};
     const int64_t outs = s->heads * P;
     room = (void *)(((uintptr_t)room + 63) & ~(uintptr_t)63); /* a lane of the state in one cache line */
@@ -188,7 +192,7 @@ static int NAME(scan_sequence)(const table_scan_arguments *s, int64_t sequence, 
             b.x = s->B_heads * N + (s->x_heads > 1 ? m : 0) * P + d;
             b.C = s->B_heads * N + s->x_heads * P + (s->C_heads > 1 ? m : 0) * N;
             b.out = m * P + d;
-            const int lanes = (int)ceil_div(b.n, RECALL_TILE);
+            const int lanes = (int)ceil_div(b.n, LANE);
             if (s->table_grad)
                 NAME(scan_block_back)(&b, (const real *)s->y_grad + sequence * s->asked * outs, lanes);
             else
@@ -213,7 +217,7 @@ static int NAME(scan_sequence_piece)(void *context, int64_t piece, void *room) {
 /* Forward, or backward where there is a table_grad, which is added to. Sequences that share rows of it must not be
  * worked on at once: then threads is 1. */
 int NAME(table_scan)(table_scan_arguments *s) {
-    const int64_t slack = SCAN_LANES * RECALL_TILE;
+    const int64_t slack = SCAN_LANES * LANE;
     const int64_t numbers = s->state * slack + 2 * (s->length * scan_columns(s) + slack);
     s->list_from = ceil_div(numbers * sizeof(real), sizeof(int64_t)) * sizeof(int64_t);
     const size_t room = 64 + s->list_from + (s->length + s->asked) * sizeof(int64_t);

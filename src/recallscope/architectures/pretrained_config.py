@@ -1,12 +1,23 @@
-"""What a Hugging Face config.json says of a Mamba or Mamba-2, in our words: a spec, and the details beside it."""
+"""A Hugging Face config.json of a Mamba or Mamba-2, and the model it describes."""
 
+import logging
 import math
+from abc import abstractmethod
 from typing import Annotated, Any, Literal
 
+import torch
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from torch import Tensor
 
-from recallscope.models.details import Details
-from recallscope.specs import Full2Spec, FullSpec, Positive, Size
+from recallscope.architectures.blocks import BlockModel
+from recallscope.architectures.details import Details
+from recallscope.architectures.mamba import FullSpec
+from recallscope.architectures.mamba2 import Full2Spec
+from recallscope.architectures.mamba2_model import Full2Mamba
+from recallscope.architectures.mamba_model import FullMamba
+from recallscope.specs import Positive, Size
+
+logger = logging.getLogger(__name__)
 
 
 def _plain_float(value: Any) -> Any:
@@ -28,6 +39,19 @@ class _Config(BaseModel):
     use_conv_bias: bool = True
     hidden_act: Literal["silu", "swish"] = "silu"
     layer_norm_epsilon: Positive = 1e-5
+    tie_word_embeddings: bool
+
+    @abstractmethod
+    def details(self) -> Details:
+        """What the spec does not say."""
+
+    @abstractmethod
+    def blank_model(self) -> BlockModel:
+        """The model, to be filled with the checkpoint's weights."""
+
+    def adapted(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The checkpoint's tensors in our shapes."""
+        return tensors
 
     def _shared(self) -> dict[str, Any]:
         return {
@@ -48,9 +72,9 @@ class MambaConfig(_Config):
     time_step_rank: Size | Literal["auto"] = "auto"
     tie_word_embeddings: bool = True
 
-    def spec(self) -> FullSpec:
+    def blank_model(self) -> FullMamba:
         """Eq. 1-3, every part switched on."""
-        return FullSpec(**self._shared())
+        return FullMamba(FullSpec(**self._shared()), self.vocab_size, self.details())
 
     def details(self) -> Details:
         """What the spec does not say."""
@@ -73,7 +97,7 @@ class Mamba2Config(_Config):
     time_step_limit: tuple[Annotated[float, BeforeValidator(_plain_float)], ...] = (0.0, math.inf)
     tie_word_embeddings: bool = False
 
-    def spec(self) -> Full2Spec:
+    def blank_model(self) -> Full2Mamba:
         """One group of keys and queries is MVA; more are MHA, shared ones repeated."""
         E = self.expand * self.hidden_size
         if self.num_heads * self.head_dim != E or self.num_heads % self.n_groups:
@@ -82,7 +106,28 @@ class Mamba2Config(_Config):
                 f"expand x hidden_size = {E}: heads share out the channels, and groups the heads, evenly."
             )
         pattern: Literal["MVA", "MHA"] = "MVA" if self.n_groups == 1 else "MHA"
-        return Full2Spec(**self._shared(), num_heads=self.num_heads, head_pattern=pattern)
+        spec = Full2Spec(**self._shared(), num_heads=self.num_heads, head_pattern=pattern)
+        return Full2Mamba(spec, self.vocab_size, self.details())
+
+    def adapted(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Heads that share keys and queries in groups get a copy each: the same function, as MHA."""
+        G, M, N, E = self.n_groups, self.num_heads, self.state_size, self.expand * self.hidden_size
+        if G in (1, M):
+            return tensors
+        logger.info("n_groups=%d of %d heads: keys and queries are repeated for every head", G, M)
+
+        def repeated(weight: Tensor, before: int) -> Tensor:
+            first, B, C, last = weight.split([before, G * N, G * N, weight.shape[0] - before - 2 * G * N])
+            B, C = (v.unflatten(0, (G, N)).repeat_interleave(M // G, dim=0).flatten(0, 1) for v in (B, C))
+            return torch.cat((first, B, C, last))
+
+        before_B = {"mixer.in_proj.": 2 * E, "mixer.conv1d.": E}  # rows ahead of B: ẑ and x̂, or x̂ alone
+        return tensors | {
+            name: repeated(tensor, rows)
+            for name, tensor in tensors.items()
+            for part, rows in before_B.items()
+            if part in name
+        }
 
     def details(self) -> Details:
         """What the spec does not say."""

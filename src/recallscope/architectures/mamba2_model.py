@@ -1,4 +1,4 @@
-"""The mixer of full Mamba-2, under mamba-ssm's parameter names, so that weights move between them unchanged.
+"""Full Mamba-2. Its mixer has mamba-ssm's parameter names, so that weights move between them unchanged.
 
 The letters of the mixer: E channels inside (D_in in the paper), M heads of P = E/M channels, K_B and K_C how many
 heads have keys and queries of their own (M or 1).
@@ -17,16 +17,16 @@ import math
 from typing import NamedTuple, final
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn.functional import linear, silu, softplus
+from torch.nn.functional import silu, softplus
 from torch.nn.utils import skip_init
 
-from recallscope.models.details import OURS, Details
-from recallscope.models.draws import draw_log_uniform, draw_normal, draw_uniform
-from recallscope.models.full_mixer import DELTA_FLOOR, DELTA_MAX, DELTA_MIN
-from recallscope.ops import causal_conv, contract, head_counts, split, ssd_scan, ssd_states_loop
-from recallscope.specs import Full2Spec
+from recallscope.architectures.blocks import BlockModel, Mixer, draw_delta_bias, zero_weights
+from recallscope.architectures.details import OURS, Details
+from recallscope.architectures.initial_weights import draw_normal
+from recallscope.architectures.mamba2 import Full2Spec
+from recallscope.ops import at_positions, causal_conv, contract, head_counts, split, ssd_scan, ssd_states_loop
 
 RATE_MIN, RATE_MAX = 1.0, 16.0  # mamba-ssm's range of -A at the start
 
@@ -42,7 +42,7 @@ class HeadDrive(NamedTuple):
 
 
 @final
-class Full2Mixer(nn.Module):
+class Full2Mixer(Mixer):
     """Project, convolve, activate, scan, gate and normalise, project back.
 
     Paper: the block of Eq. 1 (`eq:output_block`) as Mamba-2 has it: B, C and Δ come from the input, not from x̂, as
@@ -50,6 +50,9 @@ class Full2Mixer(nn.Module):
     Departs: where the heads share values the paper's contraction W_x makes them (`ops.contract`); heads are stacked,
         and W_y is left to out_proj. Groups between 1 and M, which mamba-ssm has, are loaded as MHA.
     """
+
+    spec: Full2Spec
+    UNDECAYED = ("A_log", "dt_bias", "D")
 
     def __init__(self, spec: Full2Spec, details: Details = OURS) -> None:
         super().__init__()
@@ -66,18 +69,16 @@ class Full2Mixer(nn.Module):
         self.D = nn.Parameter(torch.empty(M)) if spec.skip else None
         self.W_x = nn.Parameter(torch.empty(P, M)) if self.heads.x == 1 < M else None
         self.out_proj = skip_init(nn.Linear, E, D, bias=details.projection_bias)
-        with torch.no_grad():
-            for weight in self.parameters():
-                weight.zero_()
+        zero_weights(self)
         self.norm = nn.RMSNorm(E, eps=details.norm_eps)
 
     def project_in(self, u: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch C"]:
         """What goes to the convolution (x̂, B, C), and Δ beside it."""
-        return self._part(u, slice(self.spec.inner_dim, None))
+        return self.rows_of_in_proj(u, slice(self.spec.inner_dim, None))
 
     def gate(self, u: Float[Tensor, "batch T D"]) -> Float[Tensor, "batch T D_in"]:
         """ẑ after SiLU, from the first rows of in_proj."""
-        return silu(self._part(u, slice(None, self.spec.inner_dim)))
+        return silu(self.rows_of_in_proj(u, slice(None, self.spec.inner_dim)))
 
     def drive(self, x_in: Float[Tensor, "batch L C"]) -> HeadDrive:
         """x̂, B and C by convolution and SiLU; Δ by softplus."""
@@ -105,38 +106,60 @@ class Full2Mixer(nn.Module):
         return ssd_states_loop(drive.x_heads, drive.delta, self.transition(), drive.B)
 
     def project_out(
-        self, y_hat: Float[Tensor, "batch T D_in"], gate: Float[Tensor, "batch T D_in"]
+        self, y_hat: Float[Tensor, "batch T D_in"], gate: Float[Tensor, "batch T D_in"] | None
     ) -> Float[Tensor, "batch T D"]:
         """Linear(norm(ŷ ⊙ ẑ)): the gate comes before the norm."""
+        assert gate is not None
         return self.out_proj(self.norm(y_hat * gate))
 
     def transition(self) -> Float[Tensor, " M"]:
         """A = -exp(A_log), one number per head."""
         return -torch.exp(self.A_log)
 
+    def read(
+        self, x_in: Float[Tensor, "batch L C"], positions: Int[Tensor, "batch Q"]
+    ) -> Float[Tensor, "batch Q D_in"]:
+        """ŷ at the positions."""
+        return at_positions(self.scan(self.drive(x_in)).flatten(-2), positions)
+
+    def trace(self, u: Float[Tensor, "batch L D"], *, states: bool) -> dict[str, Tensor | None]:
+        """Every tensor of the heads; Δ is given for every channel, though those of a head share it."""
+        drive = self.drive(self.project_in(u))
+        y_heads = self.scan(drive)
+        return {
+            "x_hat": drive.x_hat,
+            "B": drive.B,
+            "C": drive.C,
+            "x_heads": drive.x_heads,
+            "y_heads": y_heads,
+            "y_hat": y_heads.flatten(-2),
+            "delta": drive.delta.repeat_interleave(self.spec.head_dim, dim=-1),
+            "h": self.states(drive) if states else None,
+        }
+
     @torch.no_grad()
     def draw_weights(self, generator: torch.Generator) -> None:
         """torch's default for Linear and Conv1d, W_x ~ N(0, 1); Δ log-uniform in [.001, .1], -A uniform in [1, 16],
-        skip 1. The last projection shrinks with depth, as in `FullMixer`.
-        """
-        spec = self.spec
-        draw_uniform(self.in_proj.weight, spec.embed_dim, generator)
-        draw_uniform(self.conv1d.weight, spec.conv_width, generator)
-        if self.conv1d.bias is not None:
-            draw_uniform(self.conv1d.bias, spec.conv_width, generator)
-        draw_uniform(self.out_proj.weight, spec.inner_dim, generator)
-        if spec.residual:
-            self.out_proj.weight /= math.sqrt(spec.num_layers)
-        draw_log_uniform(self.dt_bias, DELTA_MIN, DELTA_MAX, generator)
-        start = self.dt_bias.clamp(min=DELTA_FLOOR)
-        self.dt_bias.copy_(start + torch.log(-torch.expm1(-start)))  # the inverse of softplus
-        rates = torch.empty(spec.num_heads, device=generator.device)
+        skip 1."""
+        self.draw_projections(generator)
+        draw_delta_bias(self.dt_bias, generator)
+        rates = torch.empty(self.spec.num_heads, device=generator.device)
         self.A_log.copy_(rates.uniform_(RATE_MIN, RATE_MAX, generator=generator).log())
         if self.D is not None:
             self.D.fill_(1.0)
         if self.W_x is not None:
             draw_normal(self.W_x, 1.0, generator)
 
-    def _part(self, u: Tensor, rows: slice) -> Tensor:
-        bias = self.in_proj.bias
-        return linear(u, self.in_proj.weight[rows], None if bias is None else bias[rows])
+
+@final
+class Full2Mamba(BlockModel):
+    """Full Mamba-2. Weights: `E`, `layers[l].norm`, `layers[l].mixer` under mamba-ssm's names, `norm_f`.
+
+    Paper: App. H (`app:mamba-2-multi-head`) studies it without gate, norm, activation and decay; patterns of
+        Tab. 5 (`tab:head-patterns`).
+    """
+
+    spec: Full2Spec
+
+    def __init__(self, spec: Full2Spec, vocab_size: int, details: Details = OURS) -> None:
+        super().__init__(spec, vocab_size, [Full2Mixer(spec, details) for _ in range(spec.num_layers)], details)

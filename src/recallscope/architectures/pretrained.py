@@ -6,7 +6,6 @@ unpickling runs whatever the file says. Everything is computed in one precision,
 """
 
 import json
-import logging
 from os import PathLike
 from pathlib import Path
 
@@ -15,17 +14,14 @@ from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from recallscope.models.full import FullMamba
-from recallscope.models.full2 import Full2Mamba
-from recallscope.models.pretrained_config import Mamba2Config, MambaConfig, parse_config
+from recallscope.architectures.blocks import BlockModel
+from recallscope.architectures.pretrained_config import Mamba2Config, MambaConfig, parse_config
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 _WEIGHT_MAP: TypeAdapter[dict[str, str]] = TypeAdapter(dict[str, str])
 
-logger = logging.getLogger(__name__)
 
-
-def from_pretrained(path: str | PathLike[str], *, dtype: torch.dtype = torch.float32) -> FullMamba | Full2Mamba:
+def from_pretrained(path: str | PathLike[str], *, dtype: torch.dtype = torch.float32) -> BlockModel:
     """The model in a local folder written by `save_pretrained` of transformers' Mamba or Mamba-2.
 
     Paper: Eq. 1 (`eq:output_block`); the language models it is about are these blocks, stacked.
@@ -48,14 +44,9 @@ def from_pretrained(path: str | PathLike[str], *, dtype: torch.dtype = torch.flo
                 f"model without a head. Save a ...ForCausalLM instead."
             )
         tensors["W_head"] = head.T
-    model: FullMamba | Full2Mamba
-    if isinstance(config, MambaConfig):
-        model = FullMamba(config.spec(), config.vocab_size, config.details())
-    else:
-        model = Full2Mamba(config.spec(), config.vocab_size, config.details())
-        tensors = _repeat_groups(config, tensors)
+    model = config.blank_model().to(dtype)
     try:
-        model.to(dtype).load_state_dict(tensors)
+        model.load_state_dict(config.adapted(tensors))
     except RuntimeError as error:
         raise ValueError(f"{folder}: tensors and config.json disagree. {str(error)[:500]}") from error
     return model
@@ -117,24 +108,3 @@ def _check_size(config: MambaConfig | Mamba2Config, tensors: dict[str, Tensor], 
     told = (config.expand * config.hidden_size, config.state_size, config.conv_kernel, config.details().delta_rank or 1)
     if max(told) > largest:
         raise ValueError(f"{folder}: config.json tells of a size of {max(told)}, no layer is larger than {largest}.")
-
-
-def _repeat_groups(config: Mamba2Config, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Heads that share keys and queries in groups get a copy each: the same function, as MHA."""
-    G, M, N, E = config.n_groups, config.num_heads, config.state_size, config.expand * config.hidden_size
-    if G in (1, M):
-        return tensors
-    logger.info("n_groups=%d of %d heads: keys and queries are repeated for every head", G, M)
-
-    def repeated(weight: Tensor, before: int) -> Tensor:
-        first, B, C, last = weight.split([before, G * N, G * N, weight.shape[0] - before - 2 * G * N])
-        B, C = (v.unflatten(0, (G, N)).repeat_interleave(M // G, dim=0).flatten(0, 1) for v in (B, C))
-        return torch.cat((first, B, C, last))
-
-    before_B = {"mixer.in_proj": 2 * E, "mixer.conv1d": E}  # rows ahead of B: ẑ and x̂, or x̂ alone
-    renewed = dict(tensors)
-    for name, tensor in tensors.items():
-        for part, rows in before_B.items():
-            if f"{part}." in name:
-                renewed[name] = repeated(tensor, rows)
-    return renewed

@@ -5,15 +5,13 @@ import math
 import pytest
 import torch
 
-from recallscope.models import (
-    FullMamba,
-    LinearMamba,
-    MultiHeadMamba,
-    RecallModel,
-    blank_model,
-    build_model,
-)
-from recallscope.specs import FullSpec, LinearSpec, MultiHeadSpec
+from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.linear_model import LinearMamba
+from recallscope.architectures.mamba import FullSpec
+from recallscope.architectures.mamba_model import FullMamba
+from recallscope.architectures.model import RecallModel, build_model
+from recallscope.architectures.multihead import MultiHeadSpec
+from recallscope.architectures.multihead_model import MultiHeadMamba
 
 SPECS = {
     "linear": LinearSpec(embed_dim=8, state_dim=4),
@@ -66,7 +64,7 @@ def test_the_global_stream_is_neither_used_nor_moved(name: str) -> None:
 @NAMED
 def test_every_weight_is_drawn(name: str) -> None:
     """A blank model has none but the norms' ones; a built one has no parameter left at zero."""
-    blank = blank_model(SPECS[name], 20)
+    blank = SPECS[name].blank_model(20)
     assert all((p == (1.0 if "norm" in key else 0.0)).all() for key, p in blank.named_parameters())
     built = build(name)
     quiet = ("A_log",) if SPECS[name].state_dim == 1 else ()
@@ -124,7 +122,7 @@ def test_a_token_beyond_the_vocabulary_is_an_error() -> None:
 
 @NAMED
 def test_state_dicts_round_trip(name: str) -> None:
-    model, copy = build(name), blank_model(SPECS[name], 20)
+    model, copy = build(name), SPECS[name].blank_model(20)
     copy.load_state_dict(model.state_dict())
     tokens = torch.randint(0, 20, (2, 9), generator=torch.Generator().manual_seed(0))
     assert torch.equal(model(tokens), copy(tokens))

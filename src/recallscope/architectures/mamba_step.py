@@ -1,20 +1,76 @@
-"""The parts of a full Mamba block, each with its way back, for a training step without an autograd graph.
+"""Loss and gradients of a one-layer full Mamba, forward and backward written out around the C kernels.
 
-Every part returns its result and a function from the gradient by the result to the gradient by its input; that
+Three things make it cheap. What comes before the convolution sees one token at a time, so norm and in_proj are
+done once for the V tokens of the vocabulary, and gathered. What follows the scan is asked for at the queries
+only: C, gate, out_proj, last norm and head are. And between them stand two kernels, convolution and scan.
+
+Every part below returns its result and a function from the gradient by the result to the gradient by its input; that
 function adds the gradients of the part's weights on its way.
 """
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from recallscope.models import FullMixer
 from recallscope.ops.gathered_conv import ConvInputs, gathered_conv, gathered_conv_backward
+from recallscope.ops.query_loss import query_loss_and_grads
 from recallscope.ops.selective_scan_compiled import ScanInputs, scan_backward, scan_forward
+from recallscope.tasks.batch import Batch
+
+if TYPE_CHECKING:
+    from recallscope.architectures.mamba_model import FullMamba, FullMixer
 
 Back = Callable[[Tensor], Tensor]
+
+
+@torch.no_grad()
+def full_step(model: "FullMamba", batch: Batch, label_smoothing: float) -> Float[Tensor, ""]:
+    """The loss at the queries; its gradients are added to the parameters' `.grad`, which must exist.
+
+    Paper: Eq. 1 (`eq:output_block`), trained as in App. K (`app:impl-details`). Twin: `model.answer`,
+        cross-entropy, backward.
+    """
+    E, layer, spec = model.E, model.layers[0], model.spec
+    mixer = cast("FullMixer", layer.mixer)
+    rows, L = batch.tokens.shape
+    asked = (batch.query_positions + L * torch.arange(rows)[:, None]).flatten()  # of rows * L tokens
+    tokens = batch.tokens.flatten()
+    whole_vocab = model.vocab_size < len(tokens)
+    source = E.T.contiguous() if whole_vocab else E.T[tokens]
+    ids = batch.tokens if whole_vocab else torch.arange(len(tokens)).view(rows, L)
+    ids_asked = ids.flatten()[asked]
+
+    u, norm_back = norm(layer.norm, source)
+    W_x, W_z = mixer.in_proj.weight.split(spec.inner_dim) if spec.gate else (mixer.in_proj.weight, None)
+    x_hat, conv_back = convolve(mixer, u @ W_x.T, ids)
+    y_hat, read_back = (read_selective if spec.transition == "selective" else read_identity)(
+        mixer, x_hat, asked, batch.query_positions
+    )
+    u_q = u[ids_asked]
+    y, out_back = gate_and_project(mixer, y_hat, u_q, W_z)
+    if spec.residual:
+        y += source[ids_asked]
+    said, last_back = norm(model.norm_f, y)
+    loss, grad, _ = query_loss_and_grads(said, E, batch.answers.flatten(), label_smoothing, grad_E=grad_of(E))
+
+    grad = last_back(grad)
+    grad_y_hat, grad_u_q = out_back(grad)
+    grad_in = conv_back(read_back(grad_y_hat))
+    grad_of(mixer.in_proj.weight)[: spec.inner_dim].addmm_(grad_in.T, u)
+    grad_u = grad_in @ W_x
+    if grad_u_q is not None:
+        grad_u.index_add_(0, ids_asked, grad_u_q)
+    grad_source = norm_back(grad_u)
+    if spec.residual:
+        grad_source.index_add_(0, ids_asked, grad)
+    if whole_vocab:
+        grad_of(E).add_(grad_source.T)
+    else:
+        grad_of(E).T.index_add_(0, tokens, grad_source)
+    return loss
 
 
 def norm(module: nn.Module, x: Float[Tensor, "rows D"]) -> tuple[Float[Tensor, "rows D"], Back]:
@@ -36,7 +92,7 @@ def norm(module: nn.Module, x: Float[Tensor, "rows D"]) -> tuple[Float[Tensor, "
 
 
 def convolve(
-    mixer: FullMixer, table: Float[Tensor, "entries D_in"], ids: Int[Tensor, "batch L"]
+    mixer: "FullMixer", table: Float[Tensor, "entries D_in"], ids: Int[Tensor, "batch L"]
 ) -> tuple[Float[Tensor, "batch L D_in"], Back]:
     """x̂ = SiLU(Conv1D(table[ids])); the way back ends at the table."""
     weight, bias = mixer.conv1d.weight, mixer.conv1d.bias
@@ -53,7 +109,7 @@ def convolve(
 
 
 def read_selective(
-    mixer: FullMixer, x_hat: Float[Tensor, "batch L D_in"], asked: Int[Tensor, " queries"], at: Int[Tensor, "batch Q"]
+    mixer: "FullMixer", x_hat: Float[Tensor, "batch L D_in"], asked: Int[Tensor, " queries"], at: Int[Tensor, "batch Q"]
 ) -> tuple[Float[Tensor, "queries D_in"], Back]:
     """Δ, B and, where asked, C; then the scan.   Paper: Eq. 2-3 (`eq:original-ssm`)."""
     assert mixer.dt_proj is not None
@@ -102,7 +158,7 @@ def read_selective(
 
 
 def read_identity(
-    mixer: FullMixer, x_hat: Float[Tensor, "batch L D_in"], asked: Int[Tensor, " queries"], at: Int[Tensor, "batch Q"]
+    mixer: "FullMixer", x_hat: Float[Tensor, "batch L D_in"], asked: Int[Tensor, " queries"], at: Int[Tensor, "batch Q"]
 ) -> tuple[Float[Tensor, "queries D_in"], Back]:
     """Ā = I: attention from the queries to all tokens before them.   Paper: Eq. 4 (`eq:simple-ssm`)."""
     x, skip, W = x_hat.flatten(0, 1), mixer.D, mixer.x_proj.weight
@@ -131,7 +187,7 @@ def read_identity(
 
 
 def gate_and_project(
-    mixer: FullMixer, y_hat: Float[Tensor, "queries D_in"], u_q: Float[Tensor, "queries D"], W_z: Tensor | None
+    mixer: "FullMixer", y_hat: Float[Tensor, "queries D_in"], u_q: Float[Tensor, "queries D"], W_z: Tensor | None
 ) -> tuple[Float[Tensor, "queries D"], Callable[[Tensor], tuple[Tensor, Tensor | None]]]:
     """W_out (ŷ ⊙ SiLU(W_z u)); the way back ends at ŷ and, where there is a gate, at u."""
     W_out, D_in = mixer.out_proj.weight, mixer.spec.inner_dim
@@ -157,7 +213,7 @@ def gate_and_project(
     return gated @ W_out.T, back
 
 
-def grad_of(parameter: nn.Parameter | None) -> Tensor:
+def grad_of(parameter: Tensor | None) -> Tensor:
     """Where its gradient is added up."""
     assert parameter is not None
     assert parameter.grad is not None

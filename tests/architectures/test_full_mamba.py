@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch.nn.functional import softplus
 
-from recallscope.models import FullMamba, build_model
-from recallscope.specs import FullSpec
+from recallscope.architectures.mamba import FullSpec
+from recallscope.architectures.mamba_model import FullMamba
+from recallscope.architectures.model import build_model
 
 
 def build(**fields) -> FullMamba:

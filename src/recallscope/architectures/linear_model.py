@@ -12,11 +12,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
-from recallscope.models.base import RecallLayer, RecallModel
-from recallscope.models.draws import draw_uniform
-from recallscope.models.trace import LayerTrace
+from recallscope.architectures.initial_weights import draw_uniform
+from recallscope.architectures.layered import LayeredModel, LayerTrace, RecallLayer
+from recallscope.architectures.linear import LinearSpec
 from recallscope.ops import Reading, causal_conv, hidden_states, linear_scan, table_scan
-from recallscope.specs import LinearSpec
 
 
 @final
@@ -104,7 +103,7 @@ class LinearLayer(RecallLayer):
 
 
 @final
-class LinearMamba(RecallModel):
+class LinearMamba(LayeredModel):
     """Simplified Mamba, one layer or several. Weights: `E`, and `layers[l].P_in, W_conv, S_B, S_C, P_out`.
 
     Paper: Alg. 1 (`alg:mamba`) without residual, Alg. 3 (`app-alg:mamba-layers`) with; the SSM is

@@ -1,7 +1,10 @@
-"""Initial weights: torch's default distributions, drawn from a generator the caller owns.
+"""Initial weights: torch's default distributions, drawn from a generator that the caller passes in.
 
 Numbers are drawn on the generator's device, then moved: a CPU generator gives the same weights everywhere.
 """
+
+import contextlib
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -29,3 +32,19 @@ def draw_log_uniform(weight: Tensor, low: float, high: float, generator: torch.G
 
 def _blank(weight: Tensor, generator: torch.Generator) -> Tensor:
     return torch.empty(weight.shape, dtype=weight.dtype, device=generator.device)
+
+
+def drawn_seed(generator: torch.Generator) -> int:
+    """A seed taken from a generator, for what cannot be handed the generator itself."""
+    return int(torch.randint(2**62, (), generator=generator, device=generator.device))
+
+
+@contextlib.contextmanager
+def lent_stream(seed: int, device: torch.device | str = "cpu") -> Iterator[None]:
+    """Torch's global stream with a given seed, for modules that draw from it; put back as it was afterwards."""
+    place = torch.device(device)
+    with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
+        torch.set_rng_state(torch.Generator().manual_seed(seed).get_state())
+        if place.type == "cuda":
+            torch.cuda.set_rng_state(torch.Generator(place).manual_seed(seed).get_state(), place)
+        yield

@@ -10,8 +10,9 @@ from torch import Tensor
 from transformers import Mamba2Config
 from transformers.models.mamba2.modeling_mamba2 import Mamba2Mixer
 
-from recallscope.models import Full2Layer
-from recallscope.specs import Full2Spec
+from recallscope.architectures.blocks import BlockLayer
+from recallscope.architectures.mamba2 import Full2Spec
+from recallscope.architectures.mamba2_model import Full2Mixer
 
 TOLERANCE = 1e-5  # float32 against float32, relative to the largest entry
 
@@ -61,7 +62,7 @@ def test_the_mixer_is_theirs_in_output_and_every_gradient(seed: int, pattern: st
         norm="none",
         residual=False,
     )
-    layer = Full2Layer(spec)
+    layer = BlockLayer(spec, Full2Mixer(spec))
     layer.draw_weights(g)
     with torch.no_grad():
         for weight in (layer.mixer.D, layer.mixer.norm.weight):

@@ -11,9 +11,9 @@ from einops import einsum
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from recallscope.models.base import RecallLayer, RecallModel
-from recallscope.models.draws import draw_normal, draw_uniform
-from recallscope.models.trace import LayerTrace
+from recallscope.architectures.initial_weights import draw_normal, draw_uniform
+from recallscope.architectures.layered import LayeredModel, LayerTrace, RecallLayer
+from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.ops import (
     Reading,
     aggregate,
@@ -26,7 +26,6 @@ from recallscope.ops import (
     split,
     table_scan,
 )
-from recallscope.specs import MultiHeadSpec
 
 
 @final
@@ -139,7 +138,7 @@ class MultiHeadLayer(RecallLayer):
 
 
 @final
-class MultiHeadMamba(RecallModel):
+class MultiHeadMamba(LayeredModel):
     """Simplified Mamba-2 with one layer of heads. Weights: `E`, and those of `layers[0]`.
 
     Paper: Alg. 4 (`alg:mamba-2`).

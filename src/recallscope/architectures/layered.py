@@ -1,7 +1,8 @@
-"""RecallModel: tokens in, logits out, a tied embedding around layers that remember."""
+"""LayeredModel: a tied embedding around layers that remember, and what one layer computes, tensor by tensor."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 import torch
@@ -10,15 +11,59 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
-from recallscope.models.details import OURS, Details
-from recallscope.models.draws import draw_normal
-from recallscope.models.trace import LayerTrace, Trace
+from recallscope.architectures.details import OURS, Details
+from recallscope.architectures.dimensions import MambaDimensions
+from recallscope.architectures.initial_weights import draw_normal
+from recallscope.architectures.model import RecallModel
 from recallscope.ops import at_positions
-from recallscope.specs import ModelSpec
+from recallscope.ops.query_loss import query_loss
+from recallscope.tasks.batch import Batch
+
+LOGITS_AT_ONCE = 2**20  # when only the largest is asked for
+
+
+@dataclass(frozen=True)
+class LayerTrace:
+    """One layer, in the paper's letters; what a model lacks is None. Head axes are M, or 1 where shared.
+
+    Paper: Tab. 3 (`tab:mamba_dims`) and Tab. 7 (`tab:mamba2_dims`), time first.
+    """
+
+    x: Float[Tensor, "batch L D"]
+    """what the layer reads: the embedding, or the layer below"""
+    x_hat: Float[Tensor, "batch L D_in"]
+    """after projection, convolution and activation: what enters the SSM"""
+    B: Float[Tensor, "batch L *heads N"]
+    """where it is written (keys)"""
+    C: Float[Tensor, "batch L ... N"]
+    """where it is read (queries)"""
+    y_hat: Float[Tensor, "batch L D_in"]
+    """what the SSM says, before the gate"""
+    y: Float[Tensor, "batch L D"]
+    """what the layer hands on: P_out ŷ, plus x where there is a residual"""
+    x_heads: Float[Tensor, "batch L ... P"] | None = None
+    """x̂ as the heads see it (multi-head models)"""
+    y_heads: Float[Tensor, "batch L ... P"] | None = None
+    """what every head says (multi-head models)"""
+    gate: Float[Tensor, "batch L D_in"] | None = None
+    """ẑ after its activation (full Mamba)"""
+    delta: Float[Tensor, "batch L D_in"] | None = None
+    """Δ after softplus (full Mamba)"""
+    h: Float[Tensor, "batch L ... N"] | None = None
+    """every state, `L D_in N` or `L M P N`; large, so only when asked for"""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A whole forward pass: embedding, layers from the bottom up, logits."""
+
+    x_e: Float[Tensor, "batch L D"]
+    layers: tuple[LayerTrace, ...]
+    logits: Float[Tensor, "batch L V"]
 
 
 class RecallLayer(nn.Module, ABC):
-    """One layer, in the ways it is used: all of it (`trace`), its output (`mix`), or only where asked (`read`)."""
+    """One layer. `trace` keeps every tensor; `mix` returns all positions; `read` only the given ones."""
 
     @abstractmethod
     def trace(self, x: Float[Tensor, "batch L D"], *, states: bool = False) -> LayerTrace:
@@ -60,17 +105,16 @@ class RecallLayer(nn.Module, ABC):
         """Overwrite the weights with a fresh draw, as published."""
 
 
-class RecallModel(nn.Module, ABC):
-    """What every model can do: say all (`forward`), answer where asked (`answer`), show how (`trace`).
+class LayeredModel(RecallModel):
+    """Embedding E, layers, and Eᵀ as the head. `trace` shows every named tensor of a forward pass.
 
-    A new model is blank (weights 0, norms 1): `build_model` draws its weights, a circuit writes them down.
+    A new model is blank (weights 0, norms 1).
 
     Paper: embedding E and its transpose around the mixers of Alg. 1 (`alg:mamba`),
         Alg. 3 (`app-alg:mamba-layers`) and Alg. 4 (`alg:mamba-2`).
     """
 
-    spec: ModelSpec
-    vocab_size: int
+    spec: MambaDimensions
     details: Details
     E: nn.Parameter
     W_head: nn.Parameter | None
@@ -78,16 +122,14 @@ class RecallModel(nn.Module, ABC):
 
     def __init__(
         self,
-        spec: ModelSpec,
+        spec: MambaDimensions,
         vocab_size: int,
         layers: Iterable[RecallLayer],
         details: Details = OURS,
     ) -> None:
-        super().__init__()
+        super().__init__(spec, vocab_size)
         if vocab_size < 1:
             raise ValueError(f"vocab_size={vocab_size}: E is D x V (Tab. 3) and needs a token. Use vocab_size >= 2.")
-        self.spec = spec
-        self.vocab_size = vocab_size
         self.details = details
         self.E = nn.Parameter(torch.zeros(spec.embed_dim, vocab_size))
         tied = self.details.tied_head
@@ -114,7 +156,7 @@ class RecallModel(nn.Module, ABC):
     def hidden_at(
         self, tokens: Int[Tensor, "batch L"], positions: Int[Tensor, "batch Q"]
     ) -> Float[Tensor, "batch Q D"]:
-        """`answer` before the head: what the embedding is compared with."""
+        """`answer` before the head: the vectors that are compared with the embedding."""
         *below, last = self.layers
         table = self.E.T.contiguous()  # rows in one piece, for the look-ups
         if not below:
@@ -125,15 +167,28 @@ class RecallModel(nn.Module, ABC):
             x = layer.mix(x)
         return self.finish(last.read(last.project_in(x), at_positions(x, positions), positions))
 
+    def best_tokens(self, tokens: Int[Tensor, "batch L"], positions: Int[Tensor, "batch Q"]) -> Int[Tensor, "batch Q"]:
+        """The token with the largest logit at each position, a chunk of queries at a time."""
+        y, head = self.hidden_at(tokens, positions), self.head
+        rows = max(1, LOGITS_AT_ONCE // head.shape[1])
+        return torch.cat([(part @ head).argmax(dim=-1) for part in y.flatten(0, 1).split(rows)]).view(y.shape[:2])
+
+    def loss(self, batch: Batch, label_smoothing: float) -> Float[Tensor, ""]:
+        """Mean cross-entropy at the queries, fused with the head."""
+        y = self.hidden_at(batch.tokens, batch.query_positions)
+        return query_loss(y.flatten(0, 1), self.head, batch.answers.flatten(), label_smoothing)
+
     def draw_weights(self, generator: torch.Generator, *, embedding_std: float = 1.0) -> None:
         """Overwrite all weights with a fresh draw, as published: E ~ N(0, std²), and each layer its own."""
         draw_normal(self.E, embedding_std, generator)
         for layer in self.layers:
             layer.draw_weights(generator)
 
-    def undecayed(self) -> frozenset[str]:
-        """Names of the parameters that weight decay must leave alone."""
-        return frozenset()
+    def why_not_saved(self) -> str | None:
+        """A checkpoint from elsewhere may differ from what its spec says."""
+        if self.details == OURS:
+            return None
+        return f"this model was loaded from elsewhere and differs from what its spec says ({self.details})"
 
     def finish(self, y: Float[Tensor, "batch T D"]) -> Float[Tensor, "batch T D"]:
         """What stands between the last layer and the head: nothing, or a norm."""

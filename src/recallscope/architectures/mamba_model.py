@@ -1,4 +1,4 @@
-"""The mixer of full Mamba, under mamba-ssm's parameter names, so that weights move between them unchanged.
+"""Full Mamba. Its mixer has mamba-ssm's parameter names, so that weights move between them unchanged.
 
 The letters of the mixer: E channels inside (D_in in the paper), R the rank of the Δ projection.
 
@@ -23,21 +23,23 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, silu, softplus
 from torch.nn.utils import skip_init
 
-from recallscope.models.details import OURS, Details
-from recallscope.models.draws import draw_log_uniform, draw_uniform
+from recallscope.architectures.blocks import BlockModel, Mixer, draw_delta_bias, zero_weights
+from recallscope.architectures.details import OURS, Details
+from recallscope.architectures.initial_weights import draw_uniform
+from recallscope.architectures.mamba import FullSpec
+from recallscope.architectures.mamba_step import full_step
 from recallscope.ops import (
     at_positions,
     causal_conv,
     hidden_states,
     linear_scan,
+    pick_form,
     read_at,
     selective_read_at,
     selective_scan,
     selective_states_loop,
 )
-from recallscope.specs import FullSpec
-
-DELTA_MIN, DELTA_MAX, DELTA_FLOOR = 1e-3, 1e-1, 1e-4  # mamba-ssm's range of Δ at the start
+from recallscope.tasks.batch import Batch
 
 
 class Drive(NamedTuple):
@@ -50,13 +52,15 @@ class Drive(NamedTuple):
 
 
 @final
-class FullMixer(nn.Module):
+class FullMixer(Mixer):
     """Project, convolve, activate, scan, gate, project back; each part can be switched off.
 
     Paper: Eq. 1 (`eq:output_block`), Eq. 2 (`eq:TimeVariantMatrices1`), Eq. 3 (`eq:original-ssm`);
         switches of Tab. 8 (`fig:mqar_ablation`).
     Departs: like mamba-ssm, has the skip weight and the biases of conv and Δ that the print leaves out.
     """
+
+    spec: FullSpec
 
     def __init__(self, spec: FullSpec, details: Details = OURS) -> None:
         super().__init__()
@@ -73,17 +77,15 @@ class FullMixer(nn.Module):
         self.A_log = nn.Parameter(torch.empty(E, N)) if selective else None
         self.D = nn.Parameter(torch.empty(E)) if spec.skip else None
         self.out_proj = skip_init(nn.Linear, E, D, bias=bias)
-        with torch.no_grad():
-            for weight in self.parameters():
-                weight.zero_()
+        zero_weights(self)
 
     def project_in(self, u: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch D_in"]:
         """The half of in_proj that goes to the convolution."""
-        return self._half(u, slice(None, self.spec.inner_dim))
+        return self.rows_of_in_proj(u, slice(None, self.spec.inner_dim))
 
     def gate(self, u: Float[Tensor, "batch T D"]) -> Float[Tensor, "batch T D_in"] | None:
         """ẑ = SiLU(Linear(u)), the other half."""
-        return silu(self._half(u, slice(self.spec.inner_dim, None))) if self.spec.gate else None
+        return silu(self.rows_of_in_proj(u, slice(self.spec.inner_dim, None))) if self.spec.gate else None
 
     def drive(self, x_in: Float[Tensor, "batch L D_in"]) -> Drive:
         """x̂ from the projected input, then Δ, B and C from x̂."""
@@ -132,25 +134,21 @@ class FullMixer(nn.Module):
         assert self.A_log is not None
         return -torch.exp(self.A_log)
 
+    def trace(self, u: Float[Tensor, "batch L D"], *, states: bool) -> dict[str, Tensor | None]:
+        """x̂, B, C, Δ and ŷ of every token; the states, if asked for."""
+        drive = self.drive(self.project_in(u))
+        named: dict[str, Tensor | None] = {"x_hat": drive.x_hat, "B": drive.B, "C": drive.C, "delta": drive.delta}
+        return named | {"y_hat": self.scan(drive), "h": self.states(drive) if states else None}
+
     @torch.no_grad()
     def draw_weights(self, generator: torch.Generator) -> None:
-        """torch's default for every Linear and Conv1d but Δ's (see `_draw_delta`); A = -(1..N), skip = 1.
-
-        The last projection shrinks with depth, so that residuals of many layers add up to the size of one.
-        """
+        """torch's default for every Linear and Conv1d but Δ's (see `_draw_delta`); A = -(1..N), skip = 1."""
         spec = self.spec
-        draw_uniform(self.in_proj.weight, spec.embed_dim, generator)
-        draw_uniform(self.conv1d.weight, spec.conv_width, generator)
-        if self.conv1d.bias is not None:
-            draw_uniform(self.conv1d.bias, spec.conv_width, generator)
-        draw_uniform(self.x_proj.weight, spec.inner_dim, generator)
-        draw_uniform(self.out_proj.weight, spec.inner_dim, generator)
-        if spec.residual:
-            self.out_proj.weight /= math.sqrt(spec.num_layers)
+        self.draw_projections(generator, lambda: draw_uniform(self.x_proj.weight, spec.inner_dim, generator))
         if self.dt_proj is not None:
             self._draw_delta(self.dt_proj, generator)
         if self.A_log is not None:
-            self.A_log.copy_(torch.arange(1, spec.state_dim + 1).log())
+            self.A_log.copy_(torch.arange(1, spec.state_dim + 1, device=self.A_log.device).log())
         if self.D is not None:
             self.D.fill_(1.0)
 
@@ -163,14 +161,8 @@ class FullMixer(nn.Module):
         draw_uniform(dt_proj.weight, fan_in, generator)
         if self.spec.delta_rank == "full":
             draw_uniform(dt_proj.bias, fan_in, generator)
-            return
-        draw_log_uniform(dt_proj.bias, DELTA_MIN, DELTA_MAX, generator)
-        start = dt_proj.bias.clamp(min=DELTA_FLOOR)
-        dt_proj.bias.copy_(start + torch.log(-torch.expm1(-start)))  # the inverse of softplus
-
-    def _half(self, u: Tensor, rows: slice) -> Tensor:
-        bias = self.in_proj.bias
-        return linear(u, self.in_proj.weight[rows], None if bias is None else bias[rows])
+        else:
+            draw_delta_bias(dt_proj.bias, generator)
 
     def _convolve(self, x_in: Tensor) -> Tensor:
         x_hat = causal_conv(x_in, self.conv1d.weight[:, 0], self.conv1d.bias)
@@ -181,3 +173,29 @@ class FullMixer(nn.Module):
 
     def _with_skip(self, y_hat: Tensor, x_hat: Tensor) -> Tensor:
         return y_hat if self.D is None else y_hat + self.D * x_hat
+
+
+@final
+class FullMamba(BlockModel):
+    """Full Mamba-1. Weights: `E`, `layers[l].norm`, `layers[l].mixer` under mamba-ssm's names, `norm_f`.
+
+    Paper: Eq. 1 (`eq:output_block`), Eq. 2 (`eq:TimeVariantMatrices1`), Eq. 3 (`eq:original-ssm`); ladder of
+        Tab. 8 (`fig:mqar_ablation`).
+    """
+
+    spec: FullSpec
+
+    def __init__(self, spec: FullSpec, vocab_size: int, details: Details = OURS) -> None:
+        super().__init__(spec, vocab_size, [FullMixer(spec, details) for _ in range(spec.num_layers)], details)
+
+    @property
+    def has_fast_step(self) -> bool:
+        """One layer as a spec describes it, where the C kernels compute."""
+        compiled = pick_form(self.E, self.spec.state_dim) == "compiled"
+        return compiled and self.spec.num_layers == 1 and self.details == OURS
+
+    def add_gradients(self, batch: Batch, label_smoothing: float) -> Float[Tensor, ""]:
+        """The loss of a batch, by a step without an autograd graph where there is one."""
+        if self.has_fast_step:
+            return full_step(self, batch, label_smoothing)
+        return super().add_gradients(batch, label_smoothing)

@@ -9,7 +9,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import Mamba2Config, Mamba2ForCausalLM, MambaConfig, MambaForCausalLM, MambaModel, PreTrainedModel
 
-from recallscope.models import Full2Mamba, FullMamba, from_pretrained
+from recallscope.architectures.mamba2_model import Full2Mamba
+from recallscope.architectures.mamba_model import FullMamba
+from recallscope.architectures.pretrained import from_pretrained
 from recallscope.ops import selective_scan_loop
 from recallscope.specs import TaskSpec
 from recallscope.train.weights import write_weights

@@ -1,0 +1,153 @@
+"""The block around the mixers of full Mamba and Mamba-2: pre-norm, mixer, residual; a last norm before the head."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from recallscope.architectures.details import OURS, Details
+from recallscope.architectures.initial_weights import draw_log_uniform, draw_uniform
+from recallscope.architectures.layered import LayeredModel, LayerTrace, RecallLayer
+from recallscope.architectures.mamba import MambaBlock
+
+DELTA_MIN, DELTA_MAX, DELTA_FLOOR = 1e-3, 1e-1, 1e-4  # mamba-ssm's range of Δ at the start
+
+
+class Mixer(nn.Module, ABC):
+    """What a block asks of its mixer; weights are under mamba-ssm's names."""
+
+    spec: MambaBlock
+    in_proj: nn.Linear
+    conv1d: nn.Conv1d
+    out_proj: nn.Linear
+    UNDECAYED: tuple[str, ...] = ("A_log", "D")  # weights that mamba-ssm spares from weight decay
+
+    @abstractmethod
+    def project_in(self, u: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch C"]:
+        """What of in_proj is needed of every token."""
+
+    @abstractmethod
+    def gate(self, u: Float[Tensor, "batch T D"]) -> Float[Tensor, "batch T D_in"] | None:
+        """ẑ after SiLU; None without a gate."""
+
+    @abstractmethod
+    def read(
+        self, x_in: Float[Tensor, "batch L C"], positions: Int[Tensor, "batch Q"]
+    ) -> Float[Tensor, "batch Q D_in"]:
+        """ŷ at the positions, skip included."""
+
+    @abstractmethod
+    def project_out(
+        self, y_hat: Float[Tensor, "batch T D_in"], gate: Float[Tensor, "batch T D_in"] | None
+    ) -> Float[Tensor, "batch T D"]:
+        """From ŷ and ẑ back to D dimensions."""
+
+    @abstractmethod
+    def trace(self, u: Float[Tensor, "batch L D"], *, states: bool) -> dict[str, Tensor | None]:
+        """The named tensors of a `LayerTrace` that are the mixer's own."""
+
+    @abstractmethod
+    def draw_weights(self, generator: torch.Generator) -> None:
+        """Overwrite the weights with a fresh draw, as mamba-ssm starts."""
+
+    def draw_projections(self, generator: torch.Generator, *between: Callable[[], None]) -> None:
+        """torch's default for in_proj, conv1d and out_proj; `between` draws what comes before out_proj.
+
+        The last projection shrinks with depth, so that residuals of many layers add up to the size of one.
+        """
+        spec = self.spec
+        draw_uniform(self.in_proj.weight, spec.embed_dim, generator)
+        draw_uniform(self.conv1d.weight, spec.conv_width, generator)
+        if self.conv1d.bias is not None:
+            draw_uniform(self.conv1d.bias, spec.conv_width, generator)
+        for draw in between:
+            draw()
+        draw_uniform(self.out_proj.weight, spec.inner_dim, generator)
+        if spec.residual:
+            self.out_proj.weight /= math.sqrt(spec.num_layers)
+
+    def rows_of_in_proj(self, u: Tensor, rows: slice) -> Tensor:
+        """A part of in_proj, with its part of the bias where a checkpoint has one."""
+        bias = self.in_proj.bias
+        return linear(u, self.in_proj.weight[rows], None if bias is None else bias[rows])
+
+
+def draw_delta_bias(bias: Tensor, generator: torch.Generator) -> None:
+    """Softplus of it is log-uniform in [.001, .1], as in mamba-ssm."""
+    draw_log_uniform(bias, DELTA_MIN, DELTA_MAX, generator)
+    start = bias.clamp(min=DELTA_FLOOR)
+    bias.copy_(start + torch.log(-torch.expm1(-start)))  # the inverse of softplus
+
+
+def zero_weights(module: nn.Module) -> None:
+    """A blank module."""
+    with torch.no_grad():
+        for weight in module.parameters():
+            weight.zero_()
+
+
+def _norm(spec: MambaBlock, details: Details) -> nn.Module:
+    return nn.RMSNorm(spec.embed_dim, eps=details.norm_eps) if spec.norm == "rms" else nn.Identity()
+
+
+class BlockLayer(RecallLayer):
+    """x + Mixer(norm(x)), residual and norm as the spec says.   Paper: Eq. 1 (`eq:output_block`)."""
+
+    mixer: Mixer
+
+    def __init__(self, spec: MambaBlock, mixer: Mixer, details: Details = OURS) -> None:
+        super().__init__()
+        self.residual = spec.residual
+        self.norm = _norm(spec, details)
+        self.mixer = mixer
+
+    def trace(self, x: Float[Tensor, "batch L D"], *, states: bool = False) -> LayerTrace:
+        """The block, line by line."""
+        u = self.norm(x)
+        tensors = self.mixer.trace(u, states=states)
+        y_hat, gate = tensors["y_hat"], self.mixer.gate(u)
+        assert y_hat is not None
+        y_out = self.mixer.project_out(y_hat, gate)
+        return LayerTrace(x=x, y=x + y_out if self.residual else y_out, gate=gate, **tensors)  # type: ignore[arg-type]
+
+    def project_in(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch C"]:
+        """Norm and what of in_proj is needed of every token: both treat each token alone."""
+        return self.mixer.project_in(self.norm(x))
+
+    def read(
+        self,
+        x_in: Float[Tensor, "batch L C"],
+        x_q: Float[Tensor, "batch Q D"],
+        positions: Int[Tensor, "batch Q"],
+    ) -> Float[Tensor, "batch Q D"]:
+        """The scan runs through, what follows it is done at the positions."""
+        y_out = self.mixer.project_out(self.mixer.read(x_in, positions), self.mixer.gate(self.norm(x_q)))
+        return x_q + y_out if self.residual else y_out
+
+    def draw_weights(self, generator: torch.Generator) -> None:
+        """The mixer's; norms stay at one."""
+        self.mixer.draw_weights(generator)
+
+
+class BlockModel(LayeredModel):
+    """Blocks between the embedding and the head. Weights: `E`, `layers[l].norm`, `layers[l].mixer`, `norm_f`."""
+
+    spec: MambaBlock
+    layers: Sequence[BlockLayer]
+
+    def __init__(self, spec: MambaBlock, vocab_size: int, mixers: Sequence[Mixer], details: Details = OURS) -> None:
+        super().__init__(spec, vocab_size, [BlockLayer(spec, mixer, details) for mixer in mixers], details)
+        self.norm_f = _norm(spec, details)
+
+    def finish(self, y: Float[Tensor, "batch T D"]) -> Float[Tensor, "batch T D"]:
+        """The norm before the head."""
+        return self.norm_f(y)
+
+    def undecayed(self) -> frozenset[str]:
+        """What mamba-ssm spares: A_log, the skip weights, and what the mixer names besides."""
+        spared = tuple(f".mixer.{name}" for name in self.layers[0].mixer.UNDECAYED)
+        return frozenset(name for name, _ in self.named_parameters() if name.endswith(spared))

@@ -1,0 +1,98 @@
+"""A user's own `nn.Module` as an architecture: named by where it is, `my_nets:MyModel` or `path/to/my_nets.py:MyModel`.
+
+The contract is the least possible: the class is called with `vocab_size` and the given arguments, and `forward(tokens)`
+returns logits `batch L V`. A run's identity holds the name, the arguments and a digest of the source file, so that a
+changed file is another run. No torch is needed to read such a spec, nor the file: only to build the model.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from pydantic import ConfigDict, Field, field_validator, model_validator
+
+from recallscope.registry import source_digest
+from recallscope.specs import ModelSpec, canonical_json
+
+RESERVED = ("kind", "digest")
+
+
+class OutsideSpec(ModelSpec):
+    """A module of the user's own; fields beside these two are the arguments of its constructor."""
+
+    model_config = ConfigDict(extra="allow")
+    model = "recallscope.architectures.outside_model:OutsideModel"
+
+    FOLLOWING = ("kind", "digest")
+    kind: str = Field(description="where the class is: my_nets:MyModel, or path/to/my_nets.py:MyModel")
+    digest: str = Field(description="of the source file; taken from the file if it is left out")
+
+    @field_validator("kind")
+    @classmethod
+    def _kind_is_the_registered_one(cls, kind: str) -> str:
+        """In the place of the registered name: a module or file, and a class in it."""
+        place, _, name = kind.rpartition(":")
+        if not place or not name.isidentifier():
+            raise ValueError(
+                f"model={kind!r} names no class: write a module and a class, my_nets:MyModel, or a file and a class, "
+                f"path/to/my_nets.py:MyModel."
+            )
+        return f"{os.path.normpath(place)}:{name}" if place.endswith(".py") else kind
+
+    @model_validator(mode="before")
+    @classmethod
+    def _digest_of_the_source(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("digest") is None and isinstance(data.get("kind"), str):
+            place = data["kind"].rpartition(":")[0]
+            return {**data, "digest": source_digest(source_file(place))} if place else data
+        return data
+
+    @model_validator(mode="after")
+    def _arguments_are_plain_data(self) -> OutsideSpec:
+        if "vocab_size" in self.arguments:
+            raise ValueError("vocab_size is given by the task and handed to the model's constructor. Leave it out.")
+        try:
+            canonical_json(self.arguments)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"the arguments of {self.kind} are kept in the run's record, and this is not plain data: {error}."
+            ) from error
+        return self
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What the constructor is called with, beside vocab_size."""
+        return dict(self.model_extra or {})
+
+
+def outside(name: str, **arguments: Any) -> OutsideSpec:
+    """The spec of a module of one's own: `outside("my_nets:MyModel", width=64)`."""
+    clash = [argument for argument in arguments if argument in RESERVED]
+    if clash:
+        raise ValueError(f"{clash[0]!r} is a field of the spec itself. Name the constructor's argument otherwise.")
+    return OutsideSpec.model_validate({"kind": name, **arguments})
+
+
+def source_file(place: str) -> Path:
+    """The file of a module name or path, found without importing it."""
+    if place.endswith(".py"):
+        path = Path(place)
+        if not path.is_file():
+            raise ValueError(f"there is no file {place} (from {os.getcwd()}). Name a Python file, path/to/my_nets.py.")
+        return path
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        spec = importlib.util.find_spec(place)
+    except (ImportError, ValueError, AttributeError):
+        spec = None
+    if spec is None or not spec.origin or not Path(spec.origin).is_file():
+        raise ValueError(
+            f"there is no module {place!r}, neither installed nor in {os.getcwd()}. Name a module, my_package.my_nets, "
+            f"or a file, path/to/my_nets.py."
+        )
+    return Path(spec.origin)

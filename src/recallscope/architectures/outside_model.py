@@ -1,0 +1,119 @@
+"""The model behind an `OutsideSpec`: a user's module, imported, checked, and given the interface of every model."""
+
+import inspect
+from typing import Any, TypeVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from recallscope.architectures.initial_weights import drawn_seed, lent_stream
+from recallscope.architectures.model import RecallModel
+from recallscope.architectures.outside import OutsideSpec, source_file
+from recallscope.registry import import_from, source_digest
+from recallscope.tasks.batch import Batch
+
+P = TypeVar("P")
+
+
+class OutsideModelError(ValueError):
+    """The user's module cannot be used as it is; the message says what it does and what is asked of it."""
+
+
+class OutsideModel(RecallModel):
+    """A module of the user's own, as `module`. Its constructor draws its weights; dropout and the like are seeded."""
+
+    spec: OutsideSpec
+    draws_noise = True
+
+    def __init__(self, spec: OutsideSpec, vocab_size: int) -> None:
+        super().__init__(spec, vocab_size)
+        self.module = self._constructed(seed=0)
+
+    def forward(self, tokens: Int[Tensor, "batch L"]) -> Float[Tensor, "batch L V"]:
+        """What the module returns; of an object with `logits`, those."""
+        output = self.module(tokens)
+        return output if isinstance(output, Tensor) else output.logits
+
+    def draw_weights(self, generator: torch.Generator, *, embedding_std: float = 1.0) -> None:
+        """Construct the module anew, with torch's global stream seeded from the generator and put back afterwards."""
+        if embedding_std != 1:
+            raise OutsideModelError(
+                f"embedding_std={embedding_std} cannot be applied to {self.spec.kind}: its constructor draws its weights. "
+                f"Leave embedding_std out, and scale the embedding there."
+            )
+        first = next(self.module.parameters())
+        self.module = self._constructed(drawn_seed(generator)).to(device=first.device, dtype=first.dtype)
+
+    def capability(self, protocol: type[P]) -> P | None:
+        """The module itself, if it can do what the protocol asks."""
+        return self.module if isinstance(self.module, protocol) else super().capability(protocol)
+
+    def rehearse(self, batch: Batch) -> None:
+        """One forward and one backward pass, to say at once what is wrong with the module."""
+        name, shape = self.spec.kind, (*batch.tokens.shape, self.vocab_size)
+        called = f"{name}: forward(tokens), tokens of shape {tuple(batch.tokens.shape)},"
+        try:
+            with lent_stream(0, batch.tokens.device):
+                logits = self(batch.tokens)
+        except Exception as error:
+            raise OutsideModelError(f"{called} failed: {type(error).__name__}: {error}") from error
+        if not isinstance(logits, Tensor) or tuple(logits.shape) != shape:
+            found = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+            raise OutsideModelError(
+                f"{called} returned {found}, not logits of shape {shape}: batch, length, vocabulary."
+            )
+        if not logits.is_floating_point():
+            raise OutsideModelError(f"{called} returned {logits.dtype}, and logits are floating-point numbers.")
+        if not bool(logits.isfinite().all()):
+            raise OutsideModelError(
+                f"{called} returned NaN or infinity before any training. Check its initial weights."
+            )
+        if not logits.requires_grad:
+            raise OutsideModelError(f"{called} returned logits that no parameter has a gradient of: it cannot learn.")
+
+    def _constructed(self, seed: int) -> nn.Module:
+        spec = self.spec
+        make = self._imported()
+        call = f"{spec.kind} is called with vocab_size={self.vocab_size}" + "".join(
+            f", {name}={value!r}" for name, value in spec.arguments.items()
+        )
+        try:
+            signature = inspect.signature(make)
+            signature.bind(vocab_size=self.vocab_size, **spec.arguments)
+        except TypeError as error:
+            raise OutsideModelError(f"{call}, and takes {signature}: {error}.") from error
+        except ValueError:  # no signature to be had: the call itself tells
+            pass
+        try:
+            with lent_stream(seed):
+                module = make(vocab_size=self.vocab_size, **spec.arguments)
+        except Exception as error:
+            raise OutsideModelError(f"{call}, and failed: {type(error).__name__}: {error}") from error
+        if not isinstance(module, nn.Module):
+            raise OutsideModelError(f"{call}, and gave a {type(module).__name__}, not a torch.nn.Module.")
+        if not any(parameter.requires_grad for parameter in module.parameters()):
+            raise OutsideModelError(f"{call}, and has no parameters to train.")
+        return module
+
+    def _imported(self) -> Any:
+        place, _, name = self.spec.kind.rpartition(":")
+        found = source_digest(source_file(place))
+        if found != self.spec.digest:
+            raise OutsideModelError(
+                f"{source_file(place)} has changed since this run was named (digest {self.spec.digest}, now {found}): "
+                f"its weights or checkpoint belong to the earlier file. Restore that file, or start a new run."
+            )
+        try:
+            module = import_from(place)
+        except Exception as error:
+            raise OutsideModelError(f"importing {place} failed: {type(error).__name__}: {error}") from error
+        made = getattr(module, name, None)
+        if made is None:
+            there = [
+                key for key, value in vars(module).items() if isinstance(value, type) and issubclass(value, nn.Module)
+            ]
+            raise OutsideModelError(f"{place} has no {name!r}; modules in it: {', '.join(there) or 'none'}.")
+        if not callable(made):
+            raise OutsideModelError(f"{self.spec.kind} is a {type(made).__name__}, not a class or a function.")
+        return made
