@@ -7,8 +7,7 @@ from recallscope.analysis import AccuracyGrid, designed_rows, law_on_cells
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.records import RunRecord
-from recallscope.specs import RunSpec, TaskSpec
-from recallscope.store import in_words
+from recallscope.specs import RunSpec, TaskSpec, in_words
 from recallscope.theory.catalogue import BY_NAME
 from recallscope.theory.heads import head_bounds
 

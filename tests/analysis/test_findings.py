@@ -25,8 +25,8 @@ from recallscope.analysis.law_table import ALL_LINEAR, law_table
 from recallscope.analysis.paper_runs import PaperRuns, Row
 from recallscope.analysis.predicted import dimensions, law_on_cells
 from recallscope.paper import claim
-from recallscope.store import RunStore
-from recallscope.store.words import in_words
+from recallscope.runs import RunStore
+from recallscope.specs import in_words
 from recallscope.sweeps.paper_grids import EXPERIMENTS, Scale
 from recallscope.theory.catalogue import find_law
 from recallscope.theory.extremes import sqrt_two_log

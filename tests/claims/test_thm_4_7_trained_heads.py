@@ -14,7 +14,7 @@ import pytest
 from recallscope.analysis.best_cells import best_cells
 from recallscope.analysis.law_table import counted
 from recallscope.analysis.paper_runs import PaperRuns, Row
-from recallscope.store import RunStore
+from recallscope.runs import RunStore
 from recallscope.sweeps.paper_grids import PATTERNS
 from recallscope.theory.sharing import sharing_law
 

@@ -7,8 +7,8 @@ import numpy as np
 from recallscope.analysis.paper_runs import PaperRuns, designed_path, inside_paths, write_designed
 from recallscope.analysis.predicted import law_on_cells
 from recallscope.records import RunRecord
-from recallscope.store import RunStore
-from recallscope.store.words import in_words
+from recallscope.runs import RunStore
+from recallscope.specs import in_words
 from recallscope.theory.catalogue import find_law
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from recallscope.cli import report as verb
 from recallscope.records import RunRecord
-from recallscope.store import RunStore
+from recallscope.runs import RunStore
 from recallscope.sweeps.paper_grids import EXPERIMENTS
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -81,7 +81,7 @@ class Reproduce:
         return 0
 
     def _sweep(self, experiment: PaperExperiment, parts: list[Part], store: RunStore, keep_weights: bool) -> int:
-        from recallscope.sweeps import Driver, LocalEngine, PlainView, local_slots, make_plan
+        from recallscope.runs import Driver, LocalEngine, PlainView, local_slots, make_plan
 
         cells = {cell.run: cell for part in parts for cell in part.grid.cells()}
         plan = make_plan(cells.values(), store, weights=keep_weights)
@@ -92,7 +92,7 @@ class Reproduce:
         if sys.stdout.isatty() and not self.json:
             from rich.console import Console
 
-            from recallscope.sweeps.live import LiveView
+            from recallscope.runs.live import LiveView
 
             view = LiveView(list(cells.values()), Console(), f"{experiment.name}: {len(cells)} runs in {self.store}")
         outcome = Driver(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -52,7 +51,7 @@ def note_attempt(folder: Path, event: str, **details: Any) -> None:
         file.write(json.dumps(line | details) + "\n")
 
 
-def read_attempts(folder: Path) -> list[Mapping[str, Any]]:
+def read_attempts(folder: Path) -> list[dict[str, Any]]:
     """The log of a run; a last line that was cut off is left out."""
     try:
         lines = (folder / ATTEMPTS).read_text(encoding="utf-8", errors="replace").splitlines()

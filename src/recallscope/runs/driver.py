@@ -194,9 +194,9 @@ class Driver:
 
     def _fail(self, running: _Running, reason: str, stderr: str) -> None:
         cell, tries = running.cell, self._tries[running.cell.run]
-        self.store.put_failure(
-            Failure(run=cell.run, spec=cell.spec, tries=tries, reason=reason, stderr=stderr, at=time.time())
-        )
+        spec = cell.spec.model_dump(mode="json")
+        failure = Failure(run=cell.run, spec=spec, tries=tries, reason=reason, stderr=stderr, at=time.time())
+        self.store.put_failure(failure)
         del self._running[cell.run]
         self._counts["failed"] += 1
         self.view.failed(cell, reason)

@@ -160,10 +160,8 @@ class Grid:
 
     def _base_words(self, point: Mapping[str, Any]) -> dict[str, Any]:
         """What formulas may use besides the axes: the base's fields, and the defaults of those it leaves out."""
-        task, model = self._kinds_at(point)
         words: dict[str, Any] = {"seed": self.base.get("seed", 0)}
-        owners: dict[str, type[Spec]] = {"train": TrainSpec, "task": task, "model": model}
-        for part, owner in owners.items():
+        for part, owner in _owners(self._kinds_at(point)).items():
             defaults = {name: info.default for name, info in owner.model_fields.items() if not info.is_required()}
             for name, value in (defaults | self.base.get(part, {})).items():
                 words.setdefault(part if name == "kind" else name, value)
@@ -176,16 +174,16 @@ def _classes(task: Any, model: Any) -> Kinds:
     return TASKS.find(str(task or "mqar")), find_architecture(str(model or "linear"))
 
 
+def _owners(kinds: Kinds) -> dict[str, type[Spec]]:
+    """The spec classes of a run's parts; where two have a field of one name, the first has the word."""
+    return {"train": TrainSpec, "task": kinds[0], "model": kinds[1]}
+
+
 def _words(kinds: Kinds) -> list[str]:
     """All words of runs of these kinds."""
-    task, model = kinds
-    names = [
-        (part, name) for part, owner in zip(PARTS, (task, model, TrainSpec), strict=True) for name in owner.model_fields
-    ]
-    fields = [
-        name if path_of(name, *kinds) == (part, name) else f"{part}.{name}" for part, name in names if name != "kind"
-    ]
-    return ["task", "model", *fields, "seed"]
+    fields = [(part, name) for part, owner in _owners(kinds).items() for name in owner.model_fields if name != "kind"]
+    words = [name if path_of(name, *kinds) == (part, name) else f"{part}.{name}" for part, name in fields]
+    return ["task", "model", *words, "seed"]
 
 
 def _value(fields: Fields, word: str, kinds: Kinds) -> Any:

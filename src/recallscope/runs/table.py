@@ -26,6 +26,7 @@ from recallscope.runs.store import RunStore
 from recallscope.specs import RESULTS, TASKS, Value, find_architecture, path_of
 
 FIRST, LAST = ("run", "status"), (*RESULTS, "needs")  # columns of every store
+USUAL_ORDER = ("task", "model", "vocab_size", "num_facts", "embed_dim", "state_dim", "seed")
 FORMATS = (".csv", ".parquet")
 _CONDITION = re.compile(r"\s*([A-Za-z_][\w.]*)\s*(<=|>=|!=|==|=|<|>)\s*(.*?)\s*", re.DOTALL)
 _LOGICAL = {"true": 1, "yes": 1, "false": 0, "no": 0}
@@ -73,13 +74,14 @@ def find_runs(
     conditions: Iterable[Condition] = (),
     *,
     columns: Sequence[str] | None = None,
-    order_by: Sequence[str] = ("run",),
+    order_by: Sequence[str] | None = ("run",),
     limit: int | None = None,
 ) -> list[dict[str, Any]]:
     """Rows that satisfy all conditions, as dictionaries by column; None where a run has no such field.
 
     Columns are the words of the store's runs, their results, and `needs`: what this installation lacks to make a spec
-    of the run. Without `columns` all of them are given. A leading - in `order_by` reverses the order.
+    of the run. Without `columns` all of them are given. A leading - in `order_by` reverses the order; None sorts by
+    task, model and sizes.
     """
     conditions = list(conditions)
     try:
@@ -108,12 +110,17 @@ def find_name(store: RunStore, wanted: str) -> str:
 
 
 def _select(
-    table: Table, conditions: list[Condition], columns: Sequence[str] | None, order_by: Sequence[str], limit: int | None
+    table: Table,
+    conditions: list[Condition],
+    columns: Sequence[str] | None,
+    order_by: Sequence[str] | None,
+    limit: int | None,
 ) -> list[dict[str, Any]]:
     if table.connection.execute("SELECT 1 FROM now LIMIT 1").fetchone() is None:
         return []
     fields = [word for word in table.words if word not in (*FIRST, *LAST, "schema_version")]
     every = (*FIRST, *fields, *LAST)
+    order_by = [name for name in USUAL_ORDER if name in fields] if order_by is None else order_by
     for name in (*(columns or ()), *(name.removeprefix("-") for name in order_by)):
         if name not in every:
             raise ValueError(f"{name!r} is no column of this store. {suggestion(name, every)}")

@@ -161,10 +161,10 @@ class PlainView(TallyView):
         self.stream.flush()
 
 
-def progress_view(cells: Sequence[Cell], title: str, *, stdout_is_taken: bool = False) -> View:
-    """The live grid if stdout is a terminal, plain lines elsewhere; on stderr if stdout is for something else."""
-    if stdout_is_taken or not sys.stdout.isatty():
-        return PlainView(sys.stderr if stdout_is_taken else sys.stdout)
+def progress_view(cells: Sequence[Cell], title: str, *, stream: IO[str], live: bool = True) -> View:
+    """The live grid if it is wanted and stdout is a terminal, else plain lines on the stream."""
+    if not live or not sys.stdout.isatty():
+        return PlainView(stream)
     from rich.console import Console
 
     from recallscope.runs.live import LiveView

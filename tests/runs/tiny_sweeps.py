@@ -7,9 +7,8 @@ import sys
 from pathlib import Path
 
 from recallscope.architectures.linear import LinearSpec
+from recallscope.runs import Grid, RunStore
 from recallscope.specs import RunSpec, TaskSpec, TrainSpec
-from recallscope.store import RunStore
-from recallscope.sweeps import Grid
 
 TOML = """
 skip = ["state_dim > embed_dim"]

@@ -8,8 +8,8 @@ import pytest
 from tiny_sweeps import tiny_grid
 
 from recallscope.records import Evaluation, RunRecord
-from recallscope.sweeps import SilentView
-from recallscope.sweeps.trackers import tracked
+from recallscope.runs import View
+from recallscope.runs.trackers import tracked
 
 (CELL, *_) = tiny_grid(seeds=1).cells()
 RECORD = RunRecord(
@@ -33,7 +33,7 @@ def test_tensorboard_gets_scalars_by_step(tmp_path, monkeypatch):
             seen.append((self.folder, name, value, step))
 
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", types.SimpleNamespace(SummaryWriter=SummaryWriter))
-    view = tracked(SilentView(), "tensorboard", tmp_path)
+    view = tracked(View(), "tensorboard", tmp_path)
     view.finished(CELL, RECORD)
     view.finished(CELL, RECORD, by_another=True)  # its own sweep writes that
     folder = str(tmp_path / "trackers" / "tensorboard" / CELL.run)
@@ -53,7 +53,7 @@ def test_wandb_is_only_ever_used_offline(tmp_path, monkeypatch):
         yield run
 
     monkeypatch.setitem(sys.modules, "wandb", types.SimpleNamespace(init=init))
-    tracked(SilentView(), "wandb", tmp_path).finished(CELL, RECORD)
+    tracked(View(), "wandb", tmp_path).finished(CELL, RECORD)
     assert began[0]["mode"] == "offline"
     assert began[0]["config"]["embed_dim"] == CELL.spec.model.embed_dim
     assert [step for step, _ in logged] == [10, 20]
@@ -63,4 +63,4 @@ def test_wandb_is_only_ever_used_offline(tmp_path, monkeypatch):
 def test_a_missing_tracker_is_answered_with_its_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(ValueError, match=r"recallscope\[trackers\]"):
-        tracked(SilentView(), "wandb", tmp_path)
+        tracked(View(), "wandb", tmp_path)

@@ -9,8 +9,9 @@ import time
 import pytest
 from synthetic_runs import fill, record
 
-from recallscope.store import Failure, RunStore, extend_index, find_runs, in_words, parse_conditions, rebuild_index
-from recallscope.store.index import INDEX
+from recallscope.runs import Failure, RunStore, extend_index, find_runs, parse_conditions, rebuild_index
+from recallscope.runs.index import INDEX
+from recallscope.specs import in_words
 
 
 @pytest.fixture
@@ -45,9 +46,14 @@ def test_conditions_mean_what_they_say(store, condition, holds):
 @pytest.mark.parametrize(
     "text", ["state_dm=3", "state_dim", "state_dim=x", "=3", "embed_dim=nan", "run; DROP TABLE runs=1"]
 )
-def test_conditions_that_are_none_are_explained(text):
+def test_conditions_that_are_none_are_explained(store, text):
+    fill(store, 3)
     with pytest.raises(ValueError, match=r"Did you mean|condition|number|There are"):
-        parse_conditions([text])
+        find_runs(store, parse_conditions([text]))
+
+
+def test_an_empty_store_answers_any_condition_with_nothing(store):
+    assert find_runs(store, parse_conditions(["width<=16"])) == []
 
 
 def test_rows_carry_words_and_results(store):
@@ -56,7 +62,8 @@ def test_rows_carry_words_and_results(store):
     (row,) = find_runs(store)
     assert {name: row[name] for name in in_words(found.spec)} == in_words(found.spec)
     assert (row["status"], row["test_accuracy"], row["seconds"]) == ("done", 0.25, 8.25)
-    assert row["num_heads"] is None
+    assert row["needs"] is None
+    assert "num_heads" not in row  # columns are those the store's runs have
 
 
 def test_runs_the_index_does_not_know_are_found_all_the_same(store):
@@ -107,8 +114,8 @@ def test_a_store_that_may_only_be_read_answers_from_memory(store, monkeypatch):
     def refuse(*_, **__):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("recallscope.store.index._new_file", refuse)
-    monkeypatch.setattr("recallscope.store.index.set_aside", refuse)
+    monkeypatch.setattr("recallscope.runs.index._new_file", refuse)
+    monkeypatch.setattr("recallscope.runs.index.set_aside", refuse)
     assert names(store) == made
     (store.root / INDEX).write_bytes(b"nonsense, and it cannot be moved away")
     assert names(store) == made

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tiny_sweeps import children, finish_sweep, records, start_sweep
 
-from recallscope.store import RunStore, read_attempts, verify
+from recallscope.runs import RunStore, read_attempts, verify
 
 
 def chaos(grid: Path, store: Path, *, rounds: int, seed: int) -> dict:

@@ -12,11 +12,10 @@ import warnings
 import pytest
 from tiny_sweeps import children, records, tiny_grid
 
-from recallscope.store import RunStore, verify
-from recallscope.sweeps import SilentView, run_sweep
+from recallscope.runs import RunStore, View, run_sweep, verify
 
 pytest.importorskip("ray")
-from recallscope.sweeps.ray_cluster import RayEngine
+from recallscope.runs.ray_cluster import RayEngine
 
 
 @pytest.fixture
@@ -53,7 +52,7 @@ def cluster(monkeypatch):
             shutil.rmtree(home, ignore_errors=True)
 
 
-class NodeKiller(SilentView):
+class NodeKiller(View):
     """Kills a node once some runs are done and every node is in the middle of another."""
 
     def __init__(self, cluster, node):
@@ -100,7 +99,7 @@ def test_a_node_killed_in_mid_sweep_costs_nothing_but_time(cluster, tmp_path):
 @pytest.mark.filterwarnings("ignore")
 def test_without_a_cluster_the_way_to_start_one_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    from recallscope.sweeps import EngineError
+    from recallscope.runs import EngineError
 
     store = RunStore(tmp_path / "store", create=True)
     with pytest.raises(EngineError, match="ray start --head"):

@@ -5,8 +5,7 @@ import csv
 import pytest
 from synthetic_runs import fill
 
-from recallscope.store import COLUMNS, RunStore, find_runs
-from recallscope.store.export import export_rows
+from recallscope.runs import RunStore, export_rows, find_runs
 
 
 @pytest.fixture
@@ -20,7 +19,7 @@ def test_csv_has_a_row_per_run_and_a_column_per_field(rows, tmp_path):
     export_rows(rows, tmp_path / "runs.csv")
     with open(tmp_path / "runs.csv", newline="") as file:
         read = list(csv.DictReader(file))
-    assert tuple(read[0]) == COLUMNS
+    assert list(read[0]) == list(rows[0])
     assert [row["run"] for row in read] == [row["run"] for row in rows]
     assert [float(row["test_accuracy"]) for row in read] == [row["test_accuracy"] for row in rows]
 

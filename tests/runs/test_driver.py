@@ -1,4 +1,4 @@
-"""The driver's promises, with an engine that does as it is told: tries, failures, claims, stops."""
+"""The driver's promises, with an engine that does as it is told: tries, failures, leases, stops."""
 
 import itertools
 import threading
@@ -7,12 +7,11 @@ import pytest
 from tiny_sweeps import tiny_grid
 
 from recallscope.records import RunRecord
-from recallscope.store import Failure, RunStore, find_runs
-from recallscope.sweeps import Driver, PlainView, SilentView, make_plan
-from recallscope.sweeps import plan as plan_module
-from recallscope.sweeps.cost import estimated_cost
-from recallscope.sweeps.engines import Died, Finished, Job, Moved
-from recallscope.sweeps.tally import Tally, clock
+from recallscope.runs import Driver, Failure, PlainView, RunStore, View, find_runs, make_plan
+from recallscope.runs import plan as plan_module
+from recallscope.runs.engine import Died, Finished, Job, Moved
+from recallscope.runs.plan import estimated_cost
+from recallscope.runs.views import Tally, clock
 
 
 def pretend_record(job: Job) -> RunRecord:
@@ -76,7 +75,7 @@ def store(tmp_path):
 def drive(store, engine, cells=None, **more):
     cells = tiny_grid(seeds=2).cells() if cells is None else cells
     plan = make_plan(cells, store, retry_failed=more.get("retry_failed", False))
-    return Driver(store=store, engine=engine, plan=plan, view=SilentView(), **more).run()
+    return Driver(store=store, engine=engine, plan=plan, view=View(), **more).run()
 
 
 def test_a_sweep_done_twice_does_nothing_the_second_time(store):
@@ -147,18 +146,18 @@ def test_a_checkpoint_on_which_tries_die_is_set_aside_before_the_last(store):
 
 def test_runs_held_by_another_are_waited_for_and_counted_as_skipped(store):
     cells = tiny_grid(seeds=1).cells()
-    claim = store.claim(cells[0].run)
+    lease = store.lease(cells[0].run)
     store_again = RunStore(store.root)
     threading.Timer(1.0, lambda: store_again.put(pretend_record(Job(cells[0].run, cells[0].spec)))).start()
     outcome = drive(store, PuppetEngine(store), cells)
     assert (outcome.done, outcome.skipped) == (4, 1)
-    assert not claim.renew()
+    assert not lease.renew()
 
 
 def test_runs_another_gives_back_are_taken(store):
     cells = tiny_grid(seeds=1).cells()
-    claim = store.claim(cells[0].run)
-    threading.Timer(0.7, claim.release).start()
+    lease = store.lease(cells[0].run)
+    threading.Timer(0.7, lease.release).start()
     assert drive(store, PuppetEngine(store), cells).done == 5
 
 
@@ -172,7 +171,7 @@ def test_a_run_taken_over_while_we_slept_is_left_to_its_new_holder(store):
         import os
 
         os.utime(path, (1, 1))
-        assert other.claim(cell.run, lease_seconds=60) is not None
+        assert other.lease(cell.run, lease_seconds=60) is not None
         threading.Timer(1.0, lambda: other.put(pretend_record(Job(cell.run, cell.spec)))).start()
 
     threading.Timer(0.1, steal).start()
@@ -198,7 +197,7 @@ def test_stopping_keeps_what_is_done_and_frees_the_rest(store):
     assert drive(store, PuppetEngine(store)).done == 10 - outcome.done
 
 
-def test_an_engine_that_breaks_leaves_no_claim_behind(store):
+def test_an_engine_that_breaks_leaves_no_lease_behind(store):
     class Broken(PuppetEngine):
         def wait(self, seconds):
             raise RuntimeError("broken")
@@ -226,7 +225,7 @@ def test_a_failure_noted_by_another_meanwhile_is_respected(store):
     cells = tiny_grid(seeds=1).cells()
     plan = make_plan(cells, store)
     store.put_failure(Failure(run=cells[0].run, spec=cells[0].spec, tries=3, reason="died", stderr="", at=0.0))
-    outcome = Driver(store=store, engine=PuppetEngine(store), plan=plan, view=SilentView()).run()
+    outcome = Driver(store=store, engine=PuppetEngine(store), plan=plan, view=View()).run()
     assert (outcome.done, outcome.failed) == (4, 1)
 
 

@@ -6,8 +6,8 @@ import os
 import pytest
 from synthetic_runs import fill, record, spec
 
-from recallscope.store import Failure, RunStore, collect_garbage, find_runs, rebuild_index, verify
-from recallscope.store.upkeep import safetensors_fault
+from recallscope.runs import Failure, RunStore, collect_garbage, find_runs, rebuild_index, verify
+from recallscope.runs.upkeep import safetensors_fault
 
 
 @pytest.fixture
@@ -64,12 +64,13 @@ def test_every_kind_of_damage_is_found_named_and_set_aside(store):
 def test_newer_records_are_named_and_not_moved(store):
     (found,) = fill(store, 1)
     path = store.folder(found.run) / "record.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"schema_version": 2}))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"schema_version": 3}))
+    before = path.read_bytes()
     health = verify(store)
-    assert not health.clean
-    assert health.faults == []
+    assert health.clean
+    assert health.done == 0
     assert "Upgrade" in health.newer[0]
-    assert path.exists()
+    assert path.read_bytes() == before
 
 
 def test_an_index_that_lies_is_found_out(store):
@@ -84,13 +85,13 @@ def test_an_index_that_lies_is_found_out(store):
 
 def test_running_and_failed_runs_are_no_damage(store):
     running, failed = spec(seed=1), spec(seed=2)
-    claim = store.claim(running.content_hash())
+    lease = store.lease(running.content_hash())
     (store.folder(running.content_hash()) / ".record.json.0123456789ab.tmp").write_text("being written")
     store.put_failure(Failure(run=failed.content_hash(), spec=failed, tries=3, reason="died", stderr="", at=0.0))
     health = verify(store)
     assert health.clean
     assert (health.running, health.failed) == (1, 1)
-    claim.release()
+    lease.release()
     assert not verify(store).clean
 
 
@@ -115,7 +116,7 @@ def test_cut_off_tensors_are_told_from_whole_ones(tmp_path, data, fine):
 def test_gc_takes_leftovers_of_finished_runs_and_nothing_else(store):
     done, begun = record(seed=1), spec(seed=2).content_hash()
     store.put(done)
-    store.claim(begun)
+    store.lease(begun)
     for folder in (store.folder(done.run), store.folder(begun)):
         (folder / "checkpoint.safetensors").write_bytes(safetensors())
     (store.folder(done.run) / "claim.1").write_text("")

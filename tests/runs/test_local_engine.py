@@ -10,14 +10,24 @@ import time
 import pytest
 from tiny_sweeps import children, finish_sweep, grid_file, records, start_sweep, tiny_grid, tiny_run
 
-from recallscope.store import RunStore, read_attempts, verify
-from recallscope.sweeps import Driver, EngineError, Grid, LocalEngine, SilentView, local_slots, make_plan, run_sweep
-from recallscope.sweeps.local import how_it_ended
-from recallscope.sweeps.slots import Slot
+from recallscope.runs import (
+    Driver,
+    EngineError,
+    Grid,
+    LocalEngine,
+    RunStore,
+    View,
+    local_slots,
+    make_plan,
+    read_attempts,
+    run_sweep,
+    verify,
+)
+from recallscope.runs.local import Slot, how_it_ended
 from recallscope.train.loop import train_run
 
 
-class KillingView(SilentView):
+class KillingView(View):
     """Kills a worker each time a run has come some way, up to a number of times."""
 
     def __init__(self, engine, times):
@@ -83,7 +93,7 @@ def test_workers_that_cannot_start_stop_the_sweep_instead_of_failing_every_run(t
     store = RunStore(tmp_path / "store", create=True)
     engine = LocalEngine(store, [Slot("cpu", {"PYTHONHOME": "/nowhere"})])
     with pytest.raises(EngineError, match="died before they began"):
-        Driver(store=store, engine=engine, plan=make_plan(tiny_grid(1).cells(), store), view=SilentView()).run()
+        Driver(store=store, engine=engine, plan=make_plan(tiny_grid(1).cells(), store), view=View()).run()
     assert not [cell for cell in tiny_grid(1).cells() if store.failure(cell.run)]
 
 
@@ -119,7 +129,7 @@ def test_ctrl_c_stops_within_seconds_saves_and_prints_the_command_that_resumes(t
     assert all(gone(worker) for worker in workers)
     assert verify(RunStore(tmp_path / "store")).clean
     assert list(tmp_path.glob("store/runs/*/checkpoint.safetensors"))
-    assert not [run for run in RunStore(tmp_path / "store").names() if not RunStore(tmp_path / "store").claim(run)]
+    assert not [run for run in RunStore(tmp_path / "store").names() if not RunStore(tmp_path / "store").lease(run)]
 
 
 def test_workers_go_when_their_driver_is_killed(tmp_path):
@@ -170,6 +180,6 @@ def test_slots_are_cores_or_shares_of_gpus(monkeypatch):
 
 
 def test_a_driver_loads_no_torch():
-    code = "import sys, recallscope.sweeps, recallscope.sweeps.live, recallscope.analysis\n"
+    code = "import sys, recallscope.runs, recallscope.runs.live, recallscope.analysis\n"
     code += "assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

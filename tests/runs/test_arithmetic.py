@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recallscope.sweeps.arithmetic import calculate
+from recallscope.runs.arithmetic import calculate
 
 WORDS = {"num_facts": 16, "num_layers": 4, "state_dim": 8, "embed_dim": 32, "head_pattern": "MHA", "learning_rate": 0.5}
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from synthetic_runs import record
 
 from recallscope.cli.main import main
-from recallscope.records import RecordError
-from recallscope.store import NewerRecordError, RunStore, find_runs, verify
+from recallscope.records import NewerRecordError, RecordError
+from recallscope.runs import RunStore, find_runs, verify
 
 RECORD = record()
 SOUND = RECORD.model_dump_json().encode()
@@ -109,7 +109,7 @@ def test_other_files_of_a_run_may_be_anything_too(data):
         find_runs(store)
         assert main(["store", "show", str(store.root), RECORD.run, "--json"]) in (0, 2)
         verify(store)
-        store.claim(RECORD.run)
+        store.lease(RECORD.run)
         assert data in contents(store.root)
     finally:
         shutil.rmtree(root)

@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 from tiny_sweeps import tiny_grid, tiny_run
 
-from recallscope.sweeps import Grid, read_grid
-from recallscope.sweeps.cost import estimated_cost
-from recallscope.sweeps.grid_file import grid_from_fields
+from recallscope.runs import Grid, estimated_cost, grid_from_fields, read_grid
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 

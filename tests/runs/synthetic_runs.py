@@ -2,8 +2,8 @@
 
 from recallscope.architectures.linear import LinearSpec
 from recallscope.records import Evaluation, RunRecord
+from recallscope.runs import RunStore
 from recallscope.specs import RunSpec, TaskSpec
-from recallscope.store import RunStore
 
 
 def spec(embed_dim=32, state_dim=8, seed=0, **task):
