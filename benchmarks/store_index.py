@@ -15,8 +15,8 @@ from pathlib import Path
 
 from recallscope.architectures.linear import LinearSpec
 from recallscope.records import Evaluation, RunRecord
+from recallscope.runs import RunStore, find_runs, parse_conditions, rebuild_index
 from recallscope.specs import RunSpec, TaskSpec
-from recallscope.store import RunStore, find_runs, parse_conditions, rebuild_index
 
 FILTER = ("embed_dim=64", "state_dim<=8")
 

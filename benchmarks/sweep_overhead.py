@@ -20,9 +20,8 @@ import time
 from pathlib import Path
 
 from recallscope.architectures.linear import LinearSpec
+from recallscope.runs import Grid, RunStore, read_attempts, run_sweep
 from recallscope.specs import RunSpec, TaskSpec, TrainSpec
-from recallscope.store import RunStore, read_attempts
-from recallscope.sweeps import Grid, run_sweep
 
 
 def grid_of(runs: int, steps: int) -> Grid:

@@ -287,7 +287,7 @@ def test_the_watch_lets_honest_code_pass(text: str) -> None:
         ("recallscope.cli.main", "from recallscope.analysis import collapse", True),
         ("recallscope.paper.report", "from recallscope.figures import save_figure", True),
         ("recallscope.figures.panels", "from recallscope.paper.claims import CLAIMS", False),
-        ("recallscope.sweeps.grid_file", "from recallscope.presets import PRESETS", True),
+        ("recallscope.runs.grid", "from recallscope.presets import PRESETS", True),
         ("recallscope.cli.main", "from recallscope.web import api", False),
     ],
 )

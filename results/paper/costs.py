@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from recallscope.paper.costs import cost_table
-from recallscope.store import RunStore
+from recallscope.runs import RunStore
 
 HERE = Path(__file__).parent
 TARGET = HERE.parents[1] / "src" / "recallscope" / "paper" / "measured_costs.json"

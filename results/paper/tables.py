@@ -15,7 +15,7 @@ from recallscope.paper.experiments.minimality import RUNGS, ladder, rung_of
 from recallscope.paper.full_as_linear import coefficient_ratio
 from recallscope.paper.paper_runs import PaperRuns
 from recallscope.records import RunRecord
-from recallscope.store import RunStore
+from recallscope.runs import RunStore
 from recallscope.theory.law import find_law
 
 HERE = Path(__file__).parent

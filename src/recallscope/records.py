@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, NonNegativeInt, ValidationError, model_validator
 
-from recallscope.registry import UnknownNameError
-from recallscope.specs import Fraction, Frozen, RunSpec, Value, canonical_json, identity_hash, in_words
+from recallscope.specs import RESULTS, Fraction, Frozen, RunSpec, Value, canonical_json, identity_hash, in_words
 
 SCHEMA_VERSION = 2
-RESULTS = ("test_accuracy", "val_accuracy", "test_queries", "best_step", "steps", "seconds")
 MOST = 10**15  # steps or queries of a run; what is beyond is damage
 _RUN_NAME = re.compile("[0-9a-f]{24}")
 
@@ -50,6 +49,11 @@ class RunRecord(Frozen):
     seconds: Annotated[float, Field(ge=0)] = Field(description="wall time, resumed parts added up")
     history: list[Evaluation] = Field(default_factory=list)
     environment: dict[str, str] = Field(default_factory=dict, description="versions, device, threads")
+
+    @property
+    def words(self) -> dict[str, Value]:
+        """The run's fields as one flat table."""
+        return in_words(self.spec.model_dump(mode="json"))
 
     @model_validator(mode="before")
     @classmethod
@@ -85,7 +89,7 @@ def is_run_name(name: object) -> bool:
 def read_facts(text: str | bytes) -> dict[str, Any]:
     """A record as plain data, of this schema or another; RecordError only if the text contradicts itself."""
     try:
-        facts: Any = json.loads(text)
+        facts: Any = json.loads(text, parse_constant=_finite, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise RecordError(f"not JSON: {error}") from error
     if not isinstance(facts, dict):
@@ -98,6 +102,13 @@ def read_facts(text: str | bytes) -> dict[str, Any]:
     if version <= SCHEMA_VERSION:
         _check(facts, version)
     return facts
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is not a finite number")
+    return number
 
 
 def _check(facts: Mapping[str, Any], version: int) -> None:
@@ -145,8 +156,10 @@ def row_of(facts: Mapping[str, Any] | RunRecord) -> dict[str, Value]:
     """A finished run as one flat row: its name, the words of its spec, its results."""
     if isinstance(facts, RunRecord):
         facts = facts.model_dump(mode="json")
-    row: dict[str, Value] = {"run": facts["run"], "status": "done", **in_words(facts.get("spec") or {})}
-    return row | {name: facts.get(name) for name in RESULTS}
+    spec = facts.get("spec")
+    row: dict[str, Value] = {"run": facts["run"], "status": "done"}
+    row |= in_words(spec if isinstance(spec, Mapping) else {})
+    return row | {name: value if _is_number(value := facts.get(name)) else None for name in RESULTS}
 
 
 def parse_record(text: str | bytes) -> RunRecord:
@@ -162,21 +175,52 @@ def record_from(facts: Mapping[str, Any]) -> RunRecord:
             f"{SCHEMA_VERSION}. It was written by a newer version and is left as it is. Upgrade recallscope."
         )
     try:
+        spec = _spec_of(facts)
         if facts["schema_version"] == 1:
-            spec = RunSpec.model_validate(facts["spec"])
             facts = {name: value for name, value in facts.items() if name != "identity"} | {
                 "schema_version": SCHEMA_VERSION,
                 "run": spec.content_hash(),
-                "spec": spec,
                 "formerly": [facts["run"]],
             }
-        return RunRecord.model_validate(dict(facts))
-    except UnknownNameError as error:
-        raise NewerRecordError(f"run {facts['run']}: {error}") from error
+        return RunRecord.model_validate({**facts, "spec": spec})
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"]) or "record"
-        raise NewerRecordError(
-            f"run {facts['run']} cannot be made a run of this installation: {place}: {first['msg']}. It is left as it "
-            f"is; a newer recallscope, or the package that defines its parts, may be needed."
-        ) from error
+        reason = f"{place}: {first['msg'].removeprefix('Value error, ').rstrip('.')}"
+    except Exception as error:  # the code of an architecture from elsewhere may raise anything
+        reason = f"{type(error).__name__}: {str(error).rstrip('.')}"
+    raise NewerRecordError(
+        f"run {facts['run']} cannot be made a run of this installation: {reason}. It is left as it is; a newer "
+        f"recallscope, or the package that defines its parts, may be needed."
+    )
+
+
+def _spec_of(facts: Mapping[str, Any]) -> RunSpec:
+    """The spec in full or, if it has fields that are not known here, by its identity: those are at their defaults."""
+    try:
+        return RunSpec.model_validate(facts["spec"])
+    except ValidationError:
+        if not isinstance(facts.get("identity"), dict):
+            raise
+        lean = {name: _without_schema(value) for name, value in facts["identity"].items() if name != "schema"}
+        try:
+            spec = RunSpec.model_validate(lean)
+        except ValidationError:
+            spec = None
+        if spec is None or spec.content_hash() != facts["run"]:
+            raise
+        return spec
+
+
+def _without_schema(part: Any) -> Any:
+    return {name: value for name, value in part.items() if name != "schema"} if isinstance(part, dict) else part
+
+
+def todays_name(facts: Mapping[str, Any]) -> str:
+    """The name of a sound record's run under today's rule; the one it has if this installation cannot tell."""
+    if facts["schema_version"] > 1:
+        return str(facts["run"])
+    try:
+        return _spec_of(facts).content_hash()
+    except Exception:  # the code of an architecture from elsewhere may raise anything
+        return str(facts["run"])

@@ -18,7 +18,7 @@ import os
 import pkgutil
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from importlib.metadata import entry_points
 from importlib.resources import files
@@ -33,6 +33,13 @@ _GROUPS = ("recallscope.tasks", "recallscope.architectures", "recallscope.laws")
 
 class UnknownNameError(ValueError):
     """A name that no registry entry has; the message offers the nearest ones."""
+
+
+def suggestion(name: object, known: Iterable[str]) -> str:
+    """The second sentence about a name that is not among the known ones: the nearest, or all that there are."""
+    known = list(known)
+    near = difflib.get_close_matches(str(name), known, n=3, cutoff=0.45)
+    return f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(known)}."
 
 
 class Registry(Generic[T]):
@@ -82,10 +89,7 @@ class Registry(Generic[T]):
         if name not in self._entries:
             load_plugins()
         if name not in self._entries:
-            names = self.names()
-            near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.4)
-            hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(names)}."
-            raise UnknownNameError(f"{self.noun}={name!r} is not registered. {hint}")
+            raise UnknownNameError(f"{self.noun}={name!r} is not registered. {suggestion(name, self.names())}")
         return self._entries[name]
 
     def origin(self, name: str) -> str | None:

@@ -275,33 +275,34 @@ class RunSpec(Spec):
 
 
 PARTS = ("task", "model", "train")
+RESULTS = ("test_accuracy", "val_accuracy", "test_queries", "best_step", "steps", "seconds")
+COLUMNS = frozenset(("run", "status", "schema_version", "needs", "task", "model", "seed", *RESULTS))  # no field's word
 
 
-def in_words(fields: Mapping[str, Any]) -> dict[str, Value]:
+def in_words(fields: Mapping[str, Any] | RunSpec) -> dict[str, Value]:
     """The fields of a run as one flat table: the form in which runs are listed, filtered, fitted and plotted.
 
-    `fields` is a RunSpec as plain data, whoever wrote it: no class is needed to read it. A field's word is its name,
-    the kinds are `task` and `model`, and a name that an earlier part has already is prefixed with its own part.
+    `fields` is a RunSpec, or its plain data, whoever wrote it: no class is needed to read that. A field's word is its
+    name, and the kinds are `task` and `model`. A name that a column, the training or an earlier part has already is
+    prefixed with its own part.
     """
+    fields = fields.model_dump(mode="json") if isinstance(fields, RunSpec) else fields
     words: dict[str, Value] = {}
     for part in PARTS:
         for name, value in _plain(fields.get(part)):
             if name == "kind":
-                if part != "train":
-                    words[part] = value
+                words |= {part: value} if part != "train" else {}
             else:
-                words[f"{part}.{name}" if name in words else name] = value
-    words["seed"] = fields.get("seed", 0)
+                taken = name in words or name in COLUMNS or (part != "train" and name in TrainSpec.model_fields)
+                words[f"{part}.{name}" if taken else name] = value
+    words["seed"] = next((value for _, value in _plain({"seed": fields.get("seed", 0)})), 0)
     return words
 
 
 def _plain(part: Any) -> Iterator[tuple[str, Value]]:
     """Names and plain values; lists and tables of an outsider's arguments as canonical JSON."""
     for name, value in part.items() if isinstance(part, Mapping) else ():
-        yield (
-            str(name),
-            value if value is None or isinstance(value, int | float | str | bool) else canonical_json(value),
-        )
+        yield str(name), value if isinstance(value, int | float | str | bool | None) else canonical_json(value)
 
 
 def path_of(word: str, task: type[TaskSpec], model: type[ModelSpec]) -> tuple[str, str] | None:
@@ -313,10 +314,11 @@ def path_of(word: str, task: type[TaskSpec], model: type[ModelSpec]) -> tuple[st
         return word, "kind"
     if word == "seed":
         return "", "seed"
-    prefix, _, rest = word.rpartition(".")
-    owners = {"task": task, "model": model, "train": TrainSpec}
+    prefix, _, name = word.rpartition(".")
+    if name == "kind" or (not prefix and name in COLUMNS):
+        return None
+    owners: dict[str, type[Spec]] = {"train": TrainSpec, "task": task, "model": model}
     for part, owner in owners.items():
-        name = rest if prefix == part else word
-        if name != "kind" and name in owner.model_fields and prefix in ("", part):
+        if prefix in ("", part) and name in owner.model_fields:
             return part, name
-    return ("model", word) if model.model_config.get("extra") == "allow" and not prefix else None
+    return ("model", name) if model.model_config.get("extra") == "allow" and prefix in ("", "model") else None

@@ -9,7 +9,7 @@ from recallscope.analysis.collapse import fit_with_draws
 from recallscope.analysis.collapse_curve import collapse_curve
 from recallscope.analysis.law_points import law_points
 from recallscope.analysis.planned import law_grid, planned_grid, planned_rows
-from recallscope.sweeps import Grid
+from recallscope.runs import Grid
 from recallscope.theory.extremes import sqrt_two_log
 from recallscope.theory.law import find_law
 

@@ -16,7 +16,7 @@ from recallscope.paper.experiment import Rows
 from recallscope.paper.experiments.heads import PATTERNS
 from recallscope.paper.law_table import counted
 from recallscope.paper.paper_runs import PaperRuns
-from recallscope.store import RunStore
+from recallscope.runs import RunStore
 from recallscope.theory.laws.sharing import sharing_law
 
 STORE = Path(__file__).resolve().parents[2] / "results" / "paper"

@@ -8,8 +8,8 @@ from recallscope.analysis.predicted import law_on_cells
 from recallscope.paper.experiments.mechanism import MODELS, inspection_paths
 from recallscope.paper.paper_runs import PaperRuns
 from recallscope.records import RunRecord
-from recallscope.store import RunStore
-from recallscope.store.words import in_words
+from recallscope.runs import RunStore
+from recallscope.specs import in_words
 from recallscope.theory.law import find_law
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from recallscope.paper.experiment import find_experiment
 from recallscope.records import RunRecord
-from recallscope.store import RunStore
+from recallscope.runs import RunStore
 
 ROOT = Path(__file__).resolve().parents[2]
 

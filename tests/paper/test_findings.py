@@ -20,8 +20,8 @@ from recallscope.paper.finding import Finding
 from recallscope.paper.full_as_linear import coefficient_ratio
 from recallscope.paper.law_table import law_table
 from recallscope.paper.paper_runs import PaperRuns
-from recallscope.store import RunStore
-from recallscope.store.words import in_words
+from recallscope.runs import RunStore
+from recallscope.specs import in_words
 from recallscope.theory.extremes import sqrt_two_log
 from recallscope.theory.law import find_law
 

@@ -12,7 +12,7 @@ from recallscope.paper.experiment import all_findings
 from recallscope.paper.law_table import LawTable
 from recallscope.paper.paper_runs import PaperRuns
 from recallscope.paper.report import Picture, Report, html_page, markdown_page, run_facts
-from recallscope.store import RunStore
+from recallscope.runs import RunStore
 
 
 def text_of_html(report):

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from recallscope.sweeps import make_plan, read_grid
-from recallscope.sweeps.live import LiveView
-from recallscope.sweeps.trackers import tracked
+from recallscope.runs import make_plan, read_grid
+from recallscope.runs.live import LiveView
+from recallscope.runs.trackers import tracked
 
 ROOT = Path(__file__).resolve().parents[2]
 GRID = ROOT / "examples" / "tiny_grid.toml"
@@ -55,7 +55,11 @@ def refused(result, *words):
         assert word in err, err
 
 
-HELPS = [("sweep",), ("fit",), *(("store", verb) for verb in ("list", "show", "export", "verify", "rebuild", "gc"))]
+HELPS = [
+    ("sweep",),
+    ("fit",),
+    *(("store", verb) for verb in ("list", "show", "export", "verify", "rebuild", "gc", "migrate")),
+]
 
 
 @pytest.mark.parametrize("verb", HELPS, ids="-".join)
@@ -173,15 +177,19 @@ def test_damage_is_named_set_aside_and_run_again(run, home):
 def test_a_newer_record_stops_the_sweep_with_a_clear_word(run, home):
     shutil.copytree(home / "runs" / "tiny", home / "runs" / "newer")
     path = next((home / "runs" / "newer" / "runs").iterdir()) / "record.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"schema_version": 2}))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"schema_version": 3}))
     code, _, err = run("sweep", "examples/tiny_grid.toml", "--store", "runs/newer", "--json")
     assert code == 2
-    assert "schema_version=2" in err
+    assert "schema_version=3" in err
     assert "Upgrade" in err
     code, out, _ = run("store", "verify", "runs/newer")
-    assert code == 1
-    assert "refused" in out
+    assert code == 0
+    assert "23 done" in out
+    assert "1 that need another version: clean" in out
     assert path.exists()
+    rows = json.loads(run("store", "list", "runs/newer", "--json")[1])["runs"]
+    assert [row["needs"] for row in rows if row["needs"]] == ["a recallscope that reads schema 3"]
+    assert "reads schema 3" in run("store", "list", "runs/newer")[1]
 
 
 def test_mistakes_are_answered_in_one_paragraph(run, tmp_path):
@@ -233,7 +241,7 @@ def test_the_live_grid_fills_in(home):
     view.begin(make_plan(cells, None))
     view.started(cells[0])
     view.moved(cells[0], 50, 100)
-    from recallscope.store import RunStore
+    from recallscope.runs import RunStore
 
     record = RunStore(home / "runs" / "tiny").get(cells[5].run)
     view.started(cells[5])

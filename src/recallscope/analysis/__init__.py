@@ -6,7 +6,7 @@ from recallscope.analysis.collapse_curve import CollapseCurve, collapse_curve
 from recallscope.analysis.compare import CellError, Comparison, compare_law, compare_laws
 from recallscope.analysis.law_points import LawPoints, law_points
 from recallscope.analysis.planned import law_grid, planned_grid
-from recallscope.analysis.predicted import Dimensions, dimensions, law_on_cells
+from recallscope.analysis.predicted import dimensions, law_on_cells
 from recallscope.analysis.run_groups import RunGroup, group_runs
 from recallscope.analysis.seeds import SeedBin, convergence_by_best, convergence_grid
 
@@ -15,7 +15,6 @@ __all__ = [
     "CellError",
     "CollapseCurve",
     "Comparison",
-    "Dimensions",
     "Experiment",
     "Fit",
     "LawPoints",
@@ -32,7 +31,6 @@ __all__ = [
     "fit_collapse",
     "fit_with_draws",
     "group_runs",
-    "inverse_sigma",
     "ladder",
     "law_grid",
     "law_on_cells",

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recallscope.records import RunRecord
-from recallscope.specs import TaskSpec
-from recallscope.store.words import TRAIN_WORDS, WORDS, Value, in_words, unknown_word
+from recallscope.specs import RESULTS, TaskSpec, TrainSpec, Value, in_words
 
 Reduce = Literal["best", "mean", "seed", "convergence"]
 Row = Mapping[str, Any]  # one measurement: words of its run, and test_accuracy
 
+_NO_FIELDS = frozenset(("run", "status", "needs", *RESULTS))
 CONVERGED = 0.1  # accuracy from which a seed counts as converged
 
 
@@ -42,9 +42,6 @@ class AccuracyGrid:
     @classmethod
     def over(cls, axes: Mapping[str, Sequence[Value]], task: TaskSpec | None = None, **words: Value) -> AccuracyGrid:
         """An empty grid: axes, and what all its cells share. With facts on an axis the length follows from them."""
-        for name in (*axes, *words):
-            if name not in WORDS:
-                raise ValueError(unknown_word(name))
         fields = task.model_dump(mode="json") if task else {}
         shared = {("task" if name == "kind" else name): value for name, value in fields.items()} | words
         if "num_facts" in axes:
@@ -87,9 +84,11 @@ class AccuracyGrid:
             grid.accuracy[place] = reducer(reduce, threshold)(np.array([row["test_accuracy"] for row in kept], float))
             for name, array in varying.items():
                 array[place] = members[0].get(name)
-        shared = {
-            name: rows[0][name] for name in WORDS if rows and name in rows[0] and name not in {*varying, *axes, "seed"}
-        }
+        shared = (
+            {name: value for name, value in words_of(rows[0]).items() if name not in {*varying, *axes, "seed"}}
+            if rows
+            else {}
+        )
         said = source or f"{reduce} of {len(rows)} runs" + (f", seed {seed}" if reduce == "seed" else "")
         return cls(grid.axes, grid.accuracy, grid.counts, said, shared, varying)
 
@@ -129,11 +128,13 @@ def row_of(run: RunRecord | Row) -> dict[str, Any]:
     return {name: value for name, value in run.items() if value is not None}
 
 
+def words_of(row: Row) -> dict[str, Any]:
+    """The fields of a measurement's run, without its name, its state and its results."""
+    return {name: value for name, value in row.items() if name not in _NO_FIELDS}
+
+
 def group_cells(rows: Sequence[Row], axes: Sequence[str]) -> dict[tuple[Value, ...], list[Row]]:
     """Measurements by cell; those of one cell may differ in the seed only."""
-    for name in axes:
-        if name not in WORDS:
-            raise ValueError(unknown_word(name))
     cells: dict[tuple[Value, ...], list[Row]] = {}
     for row in rows:
         missing = [name for name in axes if name not in row]
@@ -145,7 +146,7 @@ def group_cells(rows: Sequence[Row], axes: Sequence[str]) -> dict[tuple[Value, .
     for key, members in cells.items():
         differing = _differing(members) - {"seed"}
         if differing:
-            name = sorted(differing, key=lambda word: (word in TRAIN_WORDS, word))[0]
+            name = sorted(differing, key=lambda word: (word in TrainSpec.model_fields, word))[0]
             values = sorted({str(row.get(name)) for row in members})
             where = ", ".join(f"{axis}={value}" for axis, value in zip(axes, key, strict=True))
             raise ValueError(
@@ -166,7 +167,8 @@ def reducer(reduce: Reduce, threshold: float = CONVERGED) -> Callable[[NDArray[n
 
 
 def _differing(rows: Sequence[Row]) -> set[str]:
-    return {name for name in WORDS if len({row.get(name) for row in rows}) > 1}
+    names = dict.fromkeys(name for row in rows for name in words_of(row))
+    return {name for name in names if len({row.get(name) for row in rows}) > 1}
 
 
 def _sort_key(value: Value) -> tuple[str, Any]:

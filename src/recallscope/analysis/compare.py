@@ -9,7 +9,7 @@ import numpy as np
 
 from recallscope.analysis.accuracy_grid import AccuracyGrid
 from recallscope.analysis.predicted import law_on_cells
-from recallscope.store.words import Value
+from recallscope.specs import Value
 from recallscope.theory.law import LAWS, Law
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from recallscope.analysis.accuracy_grid import AccuracyGrid, Reduce, Row
 from recallscope.analysis.predicted import law_on_cells
-from recallscope.store.words import in_words
-from recallscope.sweeps.grids import Grid
+from recallscope.runs.grid import Grid
+from recallscope.specs import in_words
 from recallscope.theory.law import Law
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from recallscope.analysis.accuracy_grid import Row, row_of
+from recallscope.analysis.accuracy_grid import Row, row_of, words_of
 from recallscope.records import RunRecord
-from recallscope.store.words import MODEL_WORDS, TASK_WORDS, TRAIN_WORDS, Value
+from recallscope.specs import Value
 
 SIZES = ("num_facts", "embed_dim", "state_dim", "num_layers", "num_heads")
 FOLLOWING = ("length", "residual")  # follow from the sizes as a rule
@@ -27,7 +27,8 @@ class RunGroup:
 def group_runs(runs: Iterable[RunRecord | Row]) -> list[RunGroup]:
     """Split runs by task, vocabulary, model and training. A label names task, V and model, and what else differs."""
     rows = [row_of(run) for run in runs]
-    fixed = [name for name in (*TASK_WORDS, *MODEL_WORDS, *TRAIN_WORDS) if name not in (*SIZES, *FOLLOWING)]
+    names = dict.fromkeys(name for row in rows for name in words_of(row))
+    fixed = [name for name in names if name not in (*SIZES, *FOLLOWING, "seed")]
     groups: dict[tuple[Value, ...], list[dict[str, Any]]] = {}
     for row in rows:
         groups.setdefault(tuple(row.get(name) for name in fixed), []).append(row)

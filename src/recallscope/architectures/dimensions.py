@@ -34,7 +34,7 @@ class MambaDimensions(ModelSpec):
 
     def work_per_token(self) -> float:
         """Projections, and writing and reading the state."""
-        return self.depth * self.inner_dim * (self.embed_dim + 4 * self.state_dim)
+        return float(self.depth * self.inner_dim * (self.embed_dim + 4 * self.state_dim))
 
 
 class Heads(MambaDimensions):

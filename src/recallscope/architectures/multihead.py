@@ -25,4 +25,4 @@ class MultiHeadSpec(Heads):
 
     def work_per_token(self) -> float:
         """Every head has keys and queries of its own."""
-        return self.inner_dim * (self.embed_dim + 4 * self.state_dim * self.num_heads)
+        return float(self.inner_dim * (self.embed_dim + 4 * self.state_dim * self.num_heads))

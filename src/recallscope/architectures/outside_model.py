@@ -39,8 +39,8 @@ class OutsideModel(RecallModel):
         """Construct the module anew, with torch's global stream seeded from the generator and put back afterwards."""
         if embedding_std != 1:
             raise OutsideModelError(
-                f"embedding_std={embedding_std} cannot be applied to {self.spec.kind}: its constructor draws its weights. "
-                f"Leave embedding_std out, and scale the embedding there."
+                f"embedding_std={embedding_std} cannot be applied to {self.spec.kind}: its constructor draws its "
+                f"weights. Leave embedding_std out, and scale the embedding there."
             )
         first = next(self.module.parameters())
         self.module = self._constructed(drawn_seed(generator)).to(device=first.device, dtype=first.dtype)

@@ -58,6 +58,7 @@ def circuit(
     fixed_size: bool = False,
 ) -> Callable[[Callable[[Sizes, torch.Generator], RecallModel]], Callable[[Sizes, torch.Generator], RecallModel]]:
     """Decorator: register a function that writes a circuit down."""
+
     def register(
         build: Callable[[Sizes, torch.Generator], RecallModel],
     ) -> Callable[[Sizes, torch.Generator], RecallModel]:

@@ -69,7 +69,7 @@ class Draw:
 
     def _runs(self) -> PaperRuns:
         from recallscope.paper.paper_runs import PaperRuns
-        from recallscope.store import RunStore
+        from recallscope.runs import RunStore
 
         folder = self.store or next((path for path in STORES if path.exists()), None)
         if folder is None:

@@ -47,14 +47,14 @@ class FitStore:
         if (self.seed is None) == (self.reduce == "seed"):
             raise ValueError("--seed and --reduce seed go together: which seed of each cell is to be taken?")
         from recallscope.analysis import AccuracyGrid, compare_laws, convergence_by_best, group_runs
-        from recallscope.store import RunStore, find_runs, parse_conditions
+        from recallscope.runs import RunStore, find_runs, parse_conditions
         from recallscope.theory.law import LAWS, find_law
 
         laws = [find_law(name) for name in self.law] or list(LAWS)
         conditions = parse_conditions(
             [*self.where, "status=done", *([f"seed={self.seed}"] if self.reduce == "seed" else [])]
         )
-        rows = find_runs(RunStore(self.store), conditions)
+        rows = [row for row in find_runs(RunStore(self.store), conditions) if row["test_accuracy"] is not None]
         if not rows:
             raise ValueError(
                 f"{self.store} has no finished run that satisfies this. "

@@ -8,14 +8,14 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 
+from recallscope.architectures.mamba2_model import Full2Mamba
+from recallscope.architectures.mamba_model import FullMamba
+from recallscope.architectures.model import RecallModel
 from recallscope.figures import attention_figure, inside_figures, save_figure
 from recallscope.interp.attention import ideal_attention
 from recallscope.interp.full2_probe import head_attention_strength
 from recallscope.interp.full_probe import attention_strength
 from recallscope.interp.picture_arrays import picture_arrays
-from recallscope.architectures.mamba2_model import Full2Mamba
-from recallscope.architectures.mamba_model import FullMamba
-from recallscope.architectures.model import RecallModel
 from recallscope.specs import TaskSpec
 from recallscope.tasks import Batch, draw_batch
 

@@ -165,11 +165,11 @@ def recommended_law(model: str) -> tuple[Law, str]:
     if model in RECOMMENDED:
         name, why = RECOMMENDED[model]
         return find_law(name), why
-    name = find_architecture(model).law
-    if name is None:
+    own = find_architecture(model).law
+    if own is None:
         raise ValueError(f"no law of the catalogue predicts the recall of {model}. Name one with --law, or train it.")
-    law = find_law(name)
-    return law, dict(RECOMMENDED.values()).get(name, law.holds)
+    law = find_law(own)
+    return law, dict(RECOMMENDED.values()).get(own, law.holds)
 
 
 def predictions(run: RunSpec) -> list[tuple[str, float]]:

@@ -45,7 +45,7 @@ class WriteReport:
             _check_file(path)
         from recallscope.paper.paper_runs import PaperRuns
         from recallscope.paper.report import make_report, report_data, templates
-        from recallscope.store import RunStore
+        from recallscope.runs import RunStore
 
         if pages:
             templates()  # without Jinja2 this fails now, not after a minute of work

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from recallscope.paper.experiment import Experiment
     from recallscope.paper.finding import Finding
     from recallscope.paper.paper_runs import PaperRuns
-    from recallscope.store import RunStore
-    from recallscope.sweeps import Cell
+    from recallscope.runs import Cell, RunStore
 
 
 @dataclass(kw_only=True)
@@ -56,7 +55,7 @@ class Reproduce:
             return self._list(chosen)
         if self.dry_run:
             return self._say_plan(chosen)
-        from recallscope.store import RunStore
+        from recallscope.runs import RunStore
 
         store = RunStore(self.store, create=True)
         for experiment in chosen:
@@ -82,19 +81,14 @@ class Reproduce:
         return 0
 
     def _sweep(self, experiment: Experiment, cells: list[Cell], store: RunStore, keep_weights: bool) -> int:
-        from recallscope.sweeps import PlainView, make_plan, run_sweep
+        from recallscope.runs import make_plan, progress_view, run_sweep
 
         plan = make_plan(cells, store, weights=keep_weights, look_only=True)
         if not plan.missing and not plan.failed:
             return 0
         self._say(f"{experiment.name}, {self.scale}: {len(plan.done)} of {plan.total} runs are there")
-        view: Any = PlainView(sys.stderr)
-        if sys.stdout.isatty() and not self.json:
-            from rich.console import Console
-
-            from recallscope.sweeps.live import LiveView
-
-            view = LiveView(cells, Console(), f"{experiment.name}: {len(cells)} runs in {self.store}")
+        title = f"{experiment.name}: {len(cells)} runs in {self.store}"
+        view = progress_view(cells, title, stream=sys.stderr, live=not self.json)
         outcome = run_sweep(cells, store, workers=self.workers, view=view, weights=keep_weights)
         if outcome.interrupted:
             self._say(
@@ -187,7 +181,7 @@ class Reproduce:
     def _rows(self, chosen: list[Experiment]) -> list[dict[str, Any]]:
         from recallscope.paper.claims import claim
         from recallscope.paper.costs import measured_cost
-        from recallscope.store import RunStore
+        from recallscope.runs import RunStore
 
         there = set(RunStore(self.store).finished_names()) if (self.store / "store.json").exists() else set()
         rows = []

@@ -1,21 +1,21 @@
-"""`recallscope store`: look at the runs of a folder, take them elsewhere, keep them sound."""
+"""`recallscope store`: list, show, export and look after the runs of a folder."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import tyro
 
 from recallscope.cli.flags import print_json
-from recallscope.cli.store_upkeep import Gc, Rebuild, Verify
-
-if TYPE_CHECKING:
-    from recallscope.store import RunStore
+from recallscope.cli.store_upkeep import Gc, Migrate, Rebuild, Verify
 
 Folder = Annotated[Path, tyro.conf.Positional]
+SHOWN = ("run", "task", "vocab_size", "num_facts", "length", "model", "embed_dim", "state_dim", "num_layers", "seed")
+MOST_SHOWN = 6  # further columns that are shown because they vary
 
 
 @dataclass(kw_only=True)
@@ -29,33 +29,34 @@ class List:
     """Folder of the runs."""
     where: tuple[str, ...] = ()
     """Conditions, such as state_dim<=16 or status=failed; quote them, as < means something to a shell."""
-    sort: tuple[str, ...] = ("task", "model", "vocab_size", "num_facts", "embed_dim", "state_dim", "seed")
-    """Columns to sort by; a leading - turns the order round: --sort=-test_accuracy."""
+    sort: tuple[str, ...] = ()
+    """Columns to sort by; a leading - reverses the order: --sort=-test_accuracy."""
     columns: tuple[str, ...] = ()
-    """Columns to print."""
+    """Columns to print; unless given, the usual ones and some that vary."""
     limit: int = 50
     """Rows to print; 0 for all."""
     json: bool = False
     """Print one JSON object."""
 
     def run(self) -> int:
-        """Ask the index, print."""
-        from recallscope.store import RunStore, find_runs, parse_conditions
-        from recallscope.store.columns import COLUMNS, SHOWN
+        """Query the index, print."""
+        from recallscope.runs import RunStore, find_runs, parse_conditions
 
         if self.limit < 0:
             raise ValueError(f"limit={self.limit}: a number of rows, or 0 for all.")
-        store, conditions = RunStore(self.store), parse_conditions(self.where)
-        columns = self.columns or (COLUMNS if self.json else SHOWN)
         rows = find_runs(
-            store, conditions, columns=columns, order_by=self.sort, limit=self.limit + 1 if self.limit else None
+            RunStore(self.store),
+            parse_conditions(self.where),
+            columns=self.columns or None,
+            order_by=self.sort or None,
+            limit=self.limit + 1 if self.limit else None,
         )
         more = bool(self.limit) and len(rows) > self.limit
         rows = rows[: self.limit] if self.limit else rows
         if self.json:
             print_json({"runs": rows, "more": more})
             return 0
-        _print_table(rows, columns)
+        _print_table(rows, self.columns or _usual_columns(rows))
         print(
             f"{len(rows)} runs"
             + (
@@ -71,38 +72,40 @@ class List:
 class Show:
     """recallscope store show STORE RUN
 
-    All there is about one run: record, log of its tries, failure. The first few digits of its hash will do.
+    All there is about one run: record, log of its tries, failure. The first few digits of its name will do.
     """
 
     store: Folder
     """Folder of the runs."""
     wanted: Annotated[str, tyro.conf.Positional, tyro.conf.arg(name="run", metavar="RUN")]
-    """Content hash of the run, or how it begins."""
+    """Name of the run, today's or a former one, or how it begins."""
     json: bool = False
     """Print one JSON object."""
 
     def run(self) -> int:
         """Find the one run, print what is known."""
-        from recallscope.records import RecordError
-        from recallscope.store import NewerRecordError, RunStore, read_attempts
+        from recallscope.records import RecordError, row_of
+        from recallscope.runs import RunStore, find_name, read_attempts
+        from recallscope.runs.table import needs_of
 
         store = RunStore(self.store)
-        name = _one(store, self.wanted)
+        name = find_name(store, self.wanted)
         try:
-            record = store.get(name)
-        except NewerRecordError:
-            raise
+            record = store.facts(name)
         except RecordError as error:
             place = store.folder(name) / "record.json"
             raise ValueError(
                 f"{place} is damaged: {error}. recallscope store verify {store.root} sets it aside."
             ) from error
         failure, attempts = store.failure(name), read_attempts(store.folder(name))
+        row = row_of(record) if record else {}
+        needs = needs_of({**row, "schema_version": record["schema_version"]}) if record else None
         if self.json:
             print_json(
                 {
                     "run": name,
-                    "record": record.model_dump(mode="json") if record else None,
+                    "record": record,
+                    "needs": needs,
                     "failure": failure.model_dump(mode="json") if failure else None,
                     "attempts": attempts,
                     "files": sorted(path.name for path in store.folder(name).iterdir()),
@@ -111,15 +114,7 @@ class Show:
             return 0
         print(f"run {name}  {'done' if record else 'failed' if failure else 'not finished'}")
         if record:
-            from recallscope.store import in_words
-
-            print(
-                f"  test accuracy {record.test_accuracy:.4f} over {record.test_queries:,} queries, "
-                f"{record.steps} steps, {record.seconds:.1f} s"
-            )
-            print("  " + " ".join(f"{word}={value}" for word, value in in_words(record.spec).items()))
-            for seen in record.history:
-                print(f"  step {seen.step:>7}  loss {seen.loss:.4f}  accuracy {seen.accuracy:.4f}")
+            _print_record(record, row, needs)
         for entry in attempts:
             print(f"  {entry.get('event')} by process {entry.get('pid')} on {str(entry.get('host')).split('/')[0]}")
         if failure:
@@ -144,9 +139,9 @@ class Export:
     """Print one JSON object."""
 
     def run(self) -> int:
-        """Ask the index, write."""
-        from recallscope.store import RunStore, find_runs, parse_conditions
-        from recallscope.store.export import check_export, export_rows
+        """Query the index, write."""
+        from recallscope.runs import RunStore, export_rows, find_runs, parse_conditions
+        from recallscope.runs.table import check_export
 
         check_export(self.out)
         rows = find_runs(RunStore(self.store), parse_conditions(self.where))
@@ -161,7 +156,7 @@ class Export:
 class Store:
     """recallscope store list STORE
 
-    The runs of a folder: list, show, export, verify, rebuild, gc. Each has its own --help.
+    The runs of a folder: list, show, export, verify, rebuild, gc, migrate. Each has its own --help.
     """
 
     action: tyro.conf.OmitSubcommandPrefixes[
@@ -171,6 +166,7 @@ class Store:
         | Annotated[Verify, tyro.conf.subcommand("verify")]
         | Annotated[Rebuild, tyro.conf.subcommand("rebuild")]
         | Annotated[Gc, tyro.conf.subcommand("gc")]
+        | Annotated[Migrate, tyro.conf.subcommand("migrate")]
     ]
 
     def run(self) -> int:
@@ -178,17 +174,44 @@ class Store:
         return self.action.run()
 
 
-def _one(store: RunStore, wanted: str) -> str:
-    """The run whose name begins so, if there is just one."""
-    found = [name for name in store.names() if wanted and name.startswith(wanted.lower())]
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise ValueError(f"run {wanted!r} is not in {store.root}. recallscope store list {store.root} shows what is.")
-    raise ValueError(f"run {wanted!r} could be any of {len(found)}: {', '.join(found[:4])}. Give more digits.")
+def _usual_columns(rows: list[dict[str, Any]]) -> list[str]:
+    """The usual columns that these runs have, fields that vary among them, and what they need if they need anything."""
+    from recallscope.specs import COLUMNS, TrainSpec
+
+    names = list(rows[0]) if rows else []
+    known = {*SHOWN, *COLUMNS, *TrainSpec.model_fields}
+    varying = [name for name in names if name not in known and len({str(row[name]) for row in rows}) > 1]
+    usual = [name for name in SHOWN if name in names] + varying[:MOST_SHOWN]
+    needs = ["needs"] if any(row["needs"] for row in rows) else []
+    return usual + [name for name in ("test_accuracy", "seconds") if name in names] + needs
 
 
-def _print_table(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
+def _print_record(record: dict[str, Any], row: dict[str, Any], needs: str | None) -> None:
+    """A record as plain data, of any version: numbers that are not there are shown as a dash."""
+    from recallscope.specs import RESULTS
+
+    facts = {name: "-" if value is None else value for name, value in row.items()}
+    queries = f"{facts['test_queries']:,}" if isinstance(facts["test_queries"], int) else facts["test_queries"]
+    seconds = f"{facts['seconds']:.1f}" if row["seconds"] is not None else "-"
+    print(f"  test accuracy {_four(row['test_accuracy'])} over {queries} queries, {facts['steps']} steps, {seconds} s")
+    print("  " + " ".join(f"{word}={value}" for word, value in row.items() if word not in ("run", "status", *RESULTS)))
+    if record.get("formerly"):
+        print(f"  formerly {', '.join(map(str, record['formerly']))}")
+    if needs:
+        print(f"  needs {needs}: listed as plain data")
+    history = record.get("history")
+    for seen in history if isinstance(history, list) else ():
+        if isinstance(seen, dict):
+            loss, reached = _four(seen.get("loss")), _four(seen.get("accuracy"))
+            print(f"  step {seen.get('step')!s:>7}  loss {loss}  accuracy {reached}")
+
+
+def _four(value: Any) -> str:
+    """Four digits; a dash for what is no number, such as the loss of a run that diverged."""
+    return f"{value:.4f}" if isinstance(value, int | float) else "-"
+
+
+def _print_table(rows: list[dict[str, Any]], columns: Sequence[str]) -> None:
     from rich.console import Console
     from rich.table import Table
 

@@ -1,4 +1,4 @@
-"""`recallscope store verify | rebuild | gc`: keep a store sound."""
+"""`recallscope store verify | rebuild | gc | migrate`: look after a store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ class Verify:
     """recallscope store verify STORE
 
     Read every file. What is damaged or half written is named and moved to STORE/damaged, never deleted; a sweep then
-    runs those cells again. Exit code 1 if anything was found.
+    runs those cells again. Exit code 1 if anything was. Records that need another version, or code that is not
+    installed, are counted apart and left as they are.
     """
 
     store: Folder
@@ -29,8 +30,8 @@ class Verify:
     """Print one JSON object."""
 
     def run(self) -> int:
-        """Look at everything, report."""
-        from recallscope.store import RunStore, verify
+        """Read everything, report."""
+        from recallscope.runs import RunStore, verify
 
         health = verify(RunStore(self.store), move=not self.dry_run)
         if self.json:
@@ -41,15 +42,17 @@ class Verify:
                 f"damaged: {fault.path}: {fault.reason}"
                 + (f"; set aside as {fault.moved_to}" if fault.moved_to else "")
             )
-        for refused in health.newer:
-            print(f"refused: {refused}")
+        for reason in health.newer:
+            print(f"not read: {reason}")
         if health.index_was_wrong:
             print("the index did not agree with the files" + (" and was made anew" if not self.dry_run else ""))
         counts = f"{health.done} done, {health.failed} failed, {health.running} running, {health.begun} begun"
-        print(
-            f"{counts}: "
-            + ("clean" if health.clean else f"{len(health.faults)} damaged, {len(health.newer)} of a newer version")
-        )
+        counts += f", {len(health.newer)} that need another version" if health.newer else ""
+        print(f"{counts}: " + ("clean" if health.clean else f"{len(health.faults)} damaged"))
+        if health.former:
+            print(
+                f"{health.former} have names of the first schema; recallscope store migrate {self.store} renames them"
+            )
         if health.set_aside_before:
             print(f"{health.set_aside_before} files set aside earlier lie in {self.store / 'damaged'}")
         return 0 if health.clean else 1
@@ -71,7 +74,7 @@ class Rebuild:
         """Read every record, write the index."""
         import time
 
-        from recallscope.store import RunStore, rebuild_index
+        from recallscope.runs import RunStore, rebuild_index
 
         began = time.monotonic()
         count = rebuild_index(RunStore(self.store))
@@ -86,7 +89,7 @@ class Rebuild:
 class Gc:
     """recallscope store gc STORE --dry-run
 
-    Remove what finished runs left over: checkpoints, claims, old failure notes. Records, weights and the checkpoints of
+    Remove what finished runs left over: checkpoints, leases, old failure notes. Records, weights and the checkpoints of
     unfinished runs stay. With --damaged also what was set aside.
     """
 
@@ -101,7 +104,7 @@ class Gc:
 
     def run(self) -> int:
         """Find and remove."""
-        from recallscope.store import RunStore, collect_garbage
+        from recallscope.runs import RunStore, collect_garbage
 
         found = collect_garbage(RunStore(self.store), damaged=self.damaged, dry_run=self.dry_run)
         size = sum(bytes_ for _, bytes_ in found)
@@ -111,4 +114,41 @@ class Gc:
         for name, _ in found:
             print(name)
         print(f"{len(found)} files, {size / 1e6:.1f} MB {'would be removed' if self.dry_run else 'removed'}")
+        return 0
+
+
+@dataclass(kw_only=True)
+class Migrate:
+    """recallscope store migrate STORE --dry-run
+
+    Rewrite records of the first schema in today's: runs get their name of today, and are still found by their former
+    one. Reading and sweeping work without it. What cannot be read here stays as it is and is named. Kill it, start it
+    again: it finishes what it began.
+    """
+
+    store: Folder
+    """Folder of the runs, or a record file outside a store."""
+    dry_run: bool = False
+    """Only name them."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def run(self) -> int:
+        """Rewrite, report."""
+        from recallscope.runs import RunStore, migrate, migrate_file
+
+        if self.store.is_file():
+            done = migrate_file(self.store, dry_run=self.dry_run)
+        else:
+            done = migrate(RunStore(self.store), dry_run=self.dry_run)
+        if self.json:
+            renamed = [{"formerly": former, "run": run} for former, run in done.renamed]
+            left = [{"run": run, "reason": reason} for run, reason in done.left]
+            print_json({"renamed": renamed, "left": left, "written": not self.dry_run})
+            return 0
+        for former, run in done.renamed:
+            print(f"{former} -> {run}")
+        for run, reason in done.left:
+            print(f"left as it is: {run}: {reason}")
+        print(f"{len(done.renamed)} runs {'would be renamed' if self.dry_run else 'renamed'}, {len(done.left)} left")
         return 0

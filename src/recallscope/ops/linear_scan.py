@@ -1,7 +1,7 @@
 """The simplified SSM, h_t = h_{t-1} + x̂_t B_tᵀ and ŷ_t = h_t C_t: as printed, as attention, and read where asked.
 
-As masked attention, ŷ_t = Σ_{τ≤t} x̂_τ α_τt with α_τt = B_τᵀ C_t, no state is kept; long sequences go in chunks, with the
-state carried from one to the next, so memory grows with L times the chunk instead of L².
+As masked attention, ŷ_t = Σ_{τ≤t} x̂_τ α_τt with α_τt = B_τᵀ C_t, no state is kept; long sequences go in chunks, with
+the state carried from one to the next, so memory grows with L times the chunk instead of L².
 """
 
 import torch

@@ -13,7 +13,7 @@ from importlib.resources import files
 
 from recallscope.paper.experiment import SCALES, Experiment, Scale, experiments
 from recallscope.records import RunRecord
-from recallscope.sweeps.cost import estimated_cost
+from recallscope.runs.plan import estimated_cost
 
 CostTable = dict[str, dict[str, dict[str, float | bool]]]
 

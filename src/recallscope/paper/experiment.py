@@ -28,7 +28,7 @@ from recallscope.paper.designed import DesignedPart
 from recallscope.paper.finding import Finding
 from recallscope.presets import Fields, Preset
 from recallscope.registry import Registry
-from recallscope.sweeps.grids import Cell, Grid
+from recallscope.runs.grid import Cell, Grid
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

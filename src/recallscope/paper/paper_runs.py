@@ -15,7 +15,7 @@ from recallscope.analysis.accuracy_grid import row_of
 from recallscope.paper.designed import DesignedPart
 from recallscope.paper.experiment import Part, Rows, Scale, experiments
 from recallscope.records import RunRecord
-from recallscope.store import RunStore
+from recallscope.runs import RunStore
 
 
 class PaperRuns:

@@ -24,7 +24,7 @@ from recallscope.paper.law_table import SHOWN_LAWS, where_it_fails
 from recallscope.paper.paper_runs import PaperRuns
 from recallscope.paper.sources import draw_part, sheet, source_line
 from recallscope.presets import Fields, Preset
-from recallscope.specs import TaskSpec
+from recallscope.tasks.mqar import MQARSpec
 from recallscope.theory.law import find_law
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def dn_grid(scale: Scale) -> Iterator[Part | DesignedPart]:
         "paper": (tuple(range(2, 65, 2)), tuple(range(2, 33)), 20, 500),
     }[scale]
     for regime in ("iii",) if scale == "quick" else REGIMES:
-        task = TaskSpec(kind="mqar", **REGIMES[regime])
+        task = MQARSpec.model_validate(REGIMES[regime])
         yield DesignedPart(DESIGNED[regime], task, D, N, draws, sequences)
     yield from linear_parts(scale)
     yield from full_parts(scale)
@@ -155,7 +155,7 @@ def example_cell_by_cell(runs: PaperRuns) -> Iterator[Finding]:
     """The authors' small grid against the accuracies published with the code."""
     paper = "14 accuracies (batch 32, 1 seed), .24 at (16, 8) to 1.00"
     check = Check("sec-5.1", "The authors' small linear grid, cell by cell", paper)
-    measured = {(r.spec.model.embed_dim, r.spec.model.state_dim): r for r in runs.records(EXAMPLE)}
+    measured = {(r.words["embed_dim"], r.words["state_dim"]): r for r in runs.records(EXAMPLE)}
     if len(measured) < len(PUBLISHED_EXAMPLE):
         yield check.untested(f"{len(measured)} of {len(PUBLISHED_EXAMPLE)} runs done")
         return
@@ -312,7 +312,7 @@ def regimes_here(runs: PaperRuns, wanted: Sequence[str]) -> list[str]:
 
 def regime_name(regime: str) -> str:
     """Such as (i) V = 1024, L = 64, N_f = 16; the length is that of MQAR."""
-    task = TaskSpec(kind="mqar", **REGIMES[regime])
+    task = MQARSpec.model_validate(REGIMES[regime])
     return f"({regime}) $V={task.vocab_size}$, $L={task.length}$, $N_f={task.num_facts}$"
 
 

@@ -24,7 +24,7 @@ from recallscope.paper.paper_runs import PaperRuns
 from recallscope.paper.sources import no_runs, sheet, source_line
 from recallscope.presets import Preset
 from recallscope.records import RunRecord
-from recallscope.store import RunStore
+from recallscope.runs import RunStore
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, FigureBase
@@ -68,7 +68,14 @@ class Inspected:
     @property
     def cell(self) -> tuple[int, int]:
         """(D, N)."""
-        return self.record.spec.model.embed_dim, self.record.spec.model.state_dim
+        words: dict[str, Any] = self.record.words
+        return words["embed_dim"], words["state_dim"]
+
+    @property
+    def context_length(self) -> int:
+        """Tokens of the facts section."""
+        words: dict[str, Any] = self.record.words
+        return int(2 * words["num_facts"] * words["key_repeats"])
 
 
 def inspected_models(runs: PaperRuns) -> list[Inspected]:
@@ -84,7 +91,8 @@ def inspected_models(runs: PaperRuns) -> list[Inspected]:
 
 def inspection_paths(store: RunStore, run: str) -> tuple[Path, Path]:
     """Where arrays and scores of a run are kept."""
-    return store.root / "inside" / f"{run}.npz", store.root / "inside" / f"{run}.json"
+    name = store.folder(run).name  # a former one in stores that were not migrated
+    return store.root / "inside" / f"{name}.npz", store.root / "inside" / f"{name}.json"
 
 
 @mechanism.after_runs
@@ -106,7 +114,7 @@ def inspect_run(store: RunStore, record: RunRecord, *, num_sequences: int = NUM_
 
     from recallscope.interp import inspect_model
     from recallscope.interp.picture_arrays import picture_arrays
-    from recallscope.store.run_store import WEIGHTS
+    from recallscope.runs.store import WEIGHTS
     from recallscope.tasks import draw_batch
     from recallscope.train.weights import read_weights
 
@@ -228,10 +236,10 @@ def _rows(
 
 
 def _name(model: Inspected) -> str:
-    (D, N), task, shown = model.cell, model.record.spec.task, len(model.arrays["shown"])
-    some = "" if shown == task.vocab_size else f", {shown} of the tokens"
+    (D, N), words, shown = model.cell, model.record.words, len(model.arrays["shown"])
+    some = "" if shown == words["vocab_size"] else f", {shown} of the tokens"
     accuracy = f"accuracy {model.record.test_accuracy:.4f}"
-    return f"$D={D}$, $N={N}$, $V={task.vocab_size}$, $N_f={task.num_facts}${some}; {accuracy}"
+    return f"$D={D}$, $N={N}$, $V={words['vocab_size']}$, $N_f={words['num_facts']}${some}; {accuracy}"
 
 
 def _tables(figure: FigureBase, model: Inspected) -> None:
@@ -241,12 +249,12 @@ def _tables(figure: FigureBase, model: Inspected) -> None:
 
 
 def _attention(figure: FigureBase, model: Inspected) -> None:
-    context, arrays = model.record.spec.task.context_length, model.arrays
+    context, arrays = model.context_length, model.arrays
     figures.draw_attention_pair(figure, arrays["ideal_attention"], arrays["attention"], context_length=context)
 
 
 def _copy_and_shift(figure: FigureBase, model: Inspected) -> None:
-    context, arrays = model.record.spec.task.context_length, model.arrays
+    context, arrays = model.context_length, model.arrays
     figures.draw_copy_and_shift(figure, arrays["copied"], arrays["shifted"], context_length=context)
 
 

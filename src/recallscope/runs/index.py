@@ -1,0 +1,238 @@
+"""The index: the store's finished runs in one SQLite file, for quick queries. A copy, never the truth.
+
+It is never changed in place. Whoever drives a sweep writes a whole new file now and then and renames it over the old,
+so readers see one state or the other and need no lock, on any file system. What the file does not know yet, readers
+find by comparing names: the answer is complete even while a sweep runs, or after the index was lost.
+
+Runs have whatever fields they have: a row is a JSON list, and the index keeps the word of each place in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sqlite3
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from recallscope.atomic import TEMPORARY, flush_folder
+from recallscope.records import RecordError, RunRecord, row_of, todays_name
+from recallscope.runs.attempts import read_failure
+from recallscope.runs.store import FAILURE, RECORD, RunStore, read_record, set_aside
+from recallscope.specs import Value
+
+INDEX = "index.sqlite"
+INDEX_VERSION = 2  # of the tables; a file of another version is made anew
+CREATE = "CREATE {} (folder TEXT PRIMARY KEY, run TEXT, formerly TEXT, row TEXT)"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the files of one folder say: the run's name of today, earlier ones, and its row."""
+
+    folder: str
+    run: str
+    formerly: tuple[str, ...]
+    row: dict[str, Value]
+
+
+def entry_of(facts: Mapping[str, Any]) -> Entry:
+    """The entry of a finished run."""
+    run, earlier = todays_name(facts), facts.get("formerly")
+    formerly = [name for name in earlier if isinstance(name, str)] if isinstance(earlier, list) else []
+    row = row_of(facts) | {"run": run, "schema_version": facts["schema_version"]}
+    return Entry(facts["run"], run, (*formerly, *([facts["run"]] if run != facts["run"] else [])), row)
+
+
+def read_entry(store: RunStore, folder: str) -> Entry | None:
+    """The entry of a folder; None if it has neither a sound record nor a sound failure note."""
+    try:
+        facts = read_record(store.runs / folder)
+        if facts is not None:
+            return entry_of(facts)
+        failure = read_failure(store.runs / folder / FAILURE)
+    except (RecordError, OSError, ValueError):
+        return None  # nothing there, or damaged: `store verify` names it
+    run = todays_name({"schema_version": 1, "run": folder, "spec": failure.spec})
+    return Entry(folder, run, (folder,) if run != folder else (), failure.row() | {"run": run})
+
+
+@dataclass
+class Table:
+    """A table of entries in an SQLite connection, and the words of their rows by place."""
+
+    connection: sqlite3.Connection
+    words: list[str] = field(default_factory=list)
+
+    def add(self, entries: Iterable[Entry], table: str = "runs") -> None:
+        """Insert or replace entries; words that are new get a place at the end."""
+        places = {word: place for place, word in enumerate(self.words)}
+
+        def encoded() -> Iterator[tuple[str, str, str, str]]:
+            for entry in entries:
+                for word in entry.row:
+                    if word not in places:
+                        places[word] = len(self.words)
+                        self.words.append(word)
+                values: list[Value] = [None] * len(places)
+                for word, value in entry.row.items():
+                    values[places[word]] = value
+                yield entry.folder, entry.run, " ".join(entry.formerly), json.dumps(values, separators=(",", ":"))
+
+        self.connection.executemany(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?, ?)", encoded())  # noqa: S608
+
+    def decode(self, row: str) -> dict[str, Value]:
+        """The row of its JSON text; words it does not have are left out."""
+        return {word: value for word, value in zip(self.words, json.loads(row), strict=False) if value is not None}
+
+
+def rebuild_index(store: RunStore) -> int:
+    """Make the index anew from the files; returns how many runs are finished."""
+    with _new_file(store) as path, contextlib.closing(_connect(path)) as connection:
+        table = Table(connection)
+        _fill(table, store)
+        _save(table)
+        (count,) = connection.execute("SELECT count(*) FROM runs").fetchone()
+    return int(count)
+
+
+def extend_index(store: RunStore, records: Iterable[RunRecord]) -> None:
+    """Write a new index file with these runs added; for the driver of a sweep."""
+    entries = [entry_of(record.model_dump(mode="json")) for record in records]
+    try:
+        with _new_file(store) as path:
+            shutil.copyfile(store.root / INDEX, path)
+            with contextlib.closing(_connect(path)) as connection:
+                table = _load(connection)
+                table.add(entries)
+                _save(table)
+    except (FileNotFoundError, sqlite3.DatabaseError):
+        rebuild_index(store)
+
+
+@contextlib.contextmanager
+def open_index(store: RunStore, *, anew: bool = False) -> Iterator[Table]:
+    """A table whose view `now` holds every run of the files, whatever the index file knows of them.
+
+    A damaged index file is moved aside and made anew, as is any with `anew`.
+    """
+    try:
+        table = _complete(store, _open(store) if not anew and (store.root / INDEX).exists() else None)
+    except sqlite3.DatabaseError as error:
+        if not isinstance(error, _OtherVersionError):
+            set_index_aside(store, error)
+        table = _complete(store, None)
+    with contextlib.closing(table.connection):
+        yield table
+
+
+def set_index_aside(store: RunStore, error: Exception) -> None:
+    """Move a damaged index aside; a store we may only read keeps it."""
+    with contextlib.suppress(OSError):
+        set_aside(store.root, store.root / INDEX, f"not a sound SQLite file: {error}")
+
+
+def _complete(store: RunStore, table: Table | None) -> Table:
+    """Add what the index file does not know, and hide what is gone."""
+    if table is None:
+        try:
+            rebuild_index(store)
+            table = _open(store)
+        except (OSError, sqlite3.OperationalError):  # a store we may only read: an index in memory answers as well
+            table = Table(sqlite3.connect(":memory:"))
+            _fill(table, store)
+    connection = table.connection
+    known, there = set(map(itemgetter(0), connection.execute("SELECT folder FROM runs"))), set(store.folders())
+    late = [entry for folder in sorted(there - known) if (entry := read_entry(store, folder))]
+    gone = known - there
+    if store.marker["version"] == 1:  # folders with former names, of runs that are also there under today's
+        moved = [
+            row for row in connection.execute("SELECT folder, run FROM runs WHERE folder != run") if row[1] in there
+        ]
+        gone |= {folder for folder, run in moved if _has_result(store, run)}
+        late = [entry for entry in late if entry.folder == entry.run or not _has_result(store, entry.run)]
+    connection.execute(CREATE.format("TEMP TABLE late"))
+    table.add(late, "late")
+    connection.execute("CREATE TEMP TABLE gone (folder TEXT PRIMARY KEY)")
+    connection.executemany("INSERT INTO gone VALUES (?)", [(folder,) for folder in gone])
+    hidden = "WHERE folder NOT IN (SELECT folder FROM gone)" if gone else ""
+    view = f"SELECT * FROM main.runs {hidden} UNION ALL SELECT * FROM late"  # noqa: S608
+    connection.execute(f"CREATE TEMP VIEW now AS {view}")
+    return table
+
+
+def _has_result(store: RunStore, run: str) -> bool:
+    return (store.home(run) / RECORD).exists() or (store.home(run) / FAILURE).exists()
+
+
+def _fill(table: Table, store: RunStore) -> None:
+    """Read all finished runs. Others are read anew for every query: their state may change."""
+    table.connection.execute(CREATE.format("TABLE runs"))
+    entries = (read_entry(store, folder) for folder in store.folders())
+    table.add(entry for entry in entries if entry is not None and entry.row["status"] == "done")
+
+
+class _OtherVersionError(sqlite3.DatabaseError):
+    """A sound index with other tables than ours."""
+
+
+def _open(store: RunStore) -> Table:
+    connection = _connect(store.root / INDEX, "mode=ro&immutable=1")
+    try:
+        return _load(connection)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _load(connection: sqlite3.Connection) -> Table:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version != INDEX_VERSION:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # raises here if it is no SQLite file
+        raise _OtherVersionError(f"index version {version}")
+    row = connection.execute("SELECT words FROM words").fetchone()
+    if row is None:
+        raise sqlite3.DatabaseError("it has no words")
+    try:
+        return Table(connection, [str(word) for word in json.loads(row[0])])
+    except (ValueError, TypeError) as error:
+        raise sqlite3.DatabaseError(f"its words are damaged: {error}") from error
+
+
+def _save(table: Table) -> None:
+    table.connection.execute("DROP TABLE IF EXISTS words")
+    table.connection.execute("CREATE TABLE words (words TEXT)")
+    table.connection.execute("INSERT INTO words VALUES (?)", [json.dumps(table.words)])
+    table.connection.execute(f"PRAGMA user_version = {INDEX_VERSION}")
+    table.connection.commit()
+
+
+def _connect(path: Path, options: str = "mode=rwc&nolock=1") -> sqlite3.Connection:
+    """No lock is taken: a file that is written is ours alone, a file that is read never changes."""
+    connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?{options}", uri=True)
+    connection.execute("PRAGMA temp_store = MEMORY")
+    if "nolock" in options:
+        connection.execute("PRAGMA journal_mode = OFF")
+        connection.execute("PRAGMA synchronous = OFF")
+    return connection
+
+
+@contextlib.contextmanager
+def _new_file(store: RunStore) -> Iterator[Path]:
+    """A path beside the index; when the block ends well, the file there becomes the index."""
+    beside = store.root / f".{INDEX}.{uuid.uuid4().hex[:12]}{TEMPORARY}"
+    try:
+        yield beside
+        with open(beside, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(beside, store.root / INDEX)
+        flush_folder(store.root)
+    finally:
+        beside.unlink(missing_ok=True)

@@ -1,0 +1,194 @@
+"""Leases: which process works on a run. They end by themselves, and rely on nothing but exclusive creation of files.
+
+The leases of a run are numbered files, `claim.1`, `claim.2` ... in its folder, none of which is removed before the run
+has a record. Only the creation of a file that must not exist decides (O_EXCL, which is atomic on local and network file
+systems alike): who sees that the last lease has ended and is first to create the next number holds the run. A lease is
+kept alive by touching the file. Ages are differences between two times of the same file system, so the clocks of hosts
+do not matter; and a holder on this machine whose process is gone is known to be dead at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from recallscope.atomic import write_atomically
+
+LEASE_SECONDS = 60.0  # a lease that was not renewed for so long has ended
+CLOCK = ".clock"  # touched to learn the time of the file system
+_NAME = re.compile(r"claim\.([1-9][0-9]{0,8})")
+
+
+class Holder(BaseModel):
+    """One process. `machine` tells hosts, boots and containers apart; `born` tells reused process ids apart."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    machine: str
+    pid: int
+    born: str
+
+
+class _Text(BaseModel):
+    """The content of a lease file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    holder: Holder
+    lease_seconds: float
+    released: bool = False
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A run that is ours until we release it or do not renew it in time."""
+
+    path: Path
+    lease_seconds: float
+
+    def renew(self) -> bool:
+        """Extend the lease; False if another process has taken the run over meanwhile (a lid was closed).
+
+        We touch our file first and then look for rivals, as a rival does: one of the two is bound to see the other.
+        """
+        try:
+            os.utime(self.path)  # no times given: the file system's own clock
+        except FileNotFoundError:
+            return False
+        if any(is_live(path) for path in lease_files(self.path.parent) if path != self.path):
+            self.release()
+            return False
+        return True
+
+    def release(self) -> None:
+        """End the lease. The file stays, marked: were it removed, a slow rival could take its number again."""
+        with contextlib.suppress(OSError):
+            if self.path.exists():
+                text = _Text(holder=this_process(), lease_seconds=self.lease_seconds, released=True)
+                write_atomically(self.path, text.model_dump_json().encode())
+
+
+def try_lease(folder: Path, lease_seconds: float = LEASE_SECONDS) -> Lease | None:
+    """Lease the run of this folder, or None if another holds it. Of any number of rivals at most one succeeds."""
+    folder.mkdir(parents=True, exist_ok=True)
+    before = lease_files(folder)
+    if any(is_live(path) for path in before):
+        return None
+    number = _number(before[-1]) + 1 if before else 1
+    lease = Lease(folder / f"claim.{number}", lease_seconds)
+    text = _Text(holder=this_process(), lease_seconds=lease_seconds).model_dump_json().encode()
+    try:
+        descriptor = os.open(lease.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+    except (FileExistsError, FileNotFoundError):  # another was quicker, to lease it or to clear an empty folder away
+        return None
+    try:
+        os.write(descriptor, text)
+    finally:
+        os.close(descriptor)
+    # Leases vanish when a run is finished. A rival that looked before that and one that looked after may both have
+    # created a number; each sees the other here, and whoever sees another steps back.
+    if any(is_live(path) for path in lease_files(folder) if path != lease.path):
+        lease.release()
+        return None
+    return lease
+
+
+def is_live(path: Path) -> bool:
+    """Whether a lease file still holds: not released, its process not known to be dead, its time not run out."""
+    try:
+        data, touched = path.read_bytes(), path.stat().st_mtime
+    except FileNotFoundError:
+        return False
+    try:
+        text = _Text.model_validate_json(data)
+    except ValidationError:  # just created and not yet written, or cut off while it was
+        return _now(path.parent) - touched <= LEASE_SECONDS
+    if text.released or surely_dead(text.holder):
+        return False
+    return _now(path.parent) - touched <= text.lease_seconds
+
+
+def is_leased(folder: Path) -> bool:
+    """Whether a process works on the run of this folder."""
+    return any(is_live(path) for path in lease_files(folder))
+
+
+def lease_files(folder: Path) -> list[Path]:
+    """A folder's leases, in the order of their numbers."""
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted((folder / name for name in names if _NAME.fullmatch(name)), key=_number)
+
+
+def drop_leases(folder: Path) -> None:
+    """Remove all leases of a run that has its record: whoever takes a lease looks for the record next."""
+    for path in (*lease_files(folder), folder / CLOCK):
+        path.unlink(missing_ok=True)
+
+
+def this_process() -> Holder:
+    """This process, as a holder of leases."""
+    return Holder(machine=this_machine(), pid=os.getpid(), born=_born(os.getpid()) or "")
+
+
+@cache
+def this_machine() -> str:
+    """Host, boot and process space: only where all three agree does a process id mean anything to us."""
+    parts = [socket.gethostname()]
+    for read in (_boot, _process_space):
+        try:
+            parts.append(read())
+        except OSError:  # not Linux: the host's name alone has to do
+            parts.append("")
+    return "/".join(parts)
+
+
+def surely_dead(holder: Holder) -> bool:
+    """True only if we can see that the process is gone; a process of another machine is never surely dead."""
+    if holder.machine != this_machine():
+        return False
+    try:
+        os.kill(holder.pid, 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError, ValueError):
+        return False
+    born = _born(holder.pid)
+    return bool(holder.born and born and born != holder.born)
+
+
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()[:8]
+
+
+def _process_space() -> str:
+    return os.readlink("/proc/self/ns/pid")
+
+
+def _born(pid: int) -> str | None:
+    """Start time of a process in clock ticks since boot, and None where it cannot be read; a zombie counts as gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return "zombie" if fields[0] in ("Z", "X") else fields[19]
+
+
+def _number(path: Path) -> int:
+    return int(path.suffix[1:])
+
+
+def _now(folder: Path) -> float:
+    """The time by the clock of the file system that holds the folder, read off a file touched now."""
+    clock = folder / CLOCK
+    clock.touch()
+    return clock.stat().st_mtime

@@ -1,0 +1,232 @@
+"""Runs as a table: conditions as one types them, rows that satisfy them, and files for other programs.
+
+Columns are whatever words the store's runs have, so runs of any architecture and version can be listed and exported.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import io
+import json
+import math
+import re
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from recallscope.atomic import write_atomically
+from recallscope.records import SCHEMA_VERSION
+from recallscope.registry import suggestion
+from recallscope.runs.index import Table, open_index, set_index_aside
+from recallscope.runs.store import RunStore
+from recallscope.specs import RESULTS, TASKS, Value, find_architecture, path_of
+
+FIRST, LAST = ("run", "status"), (*RESULTS, "needs")  # columns of every store
+USUAL_ORDER = ("task", "model", "vocab_size", "num_facts", "embed_dim", "state_dim", "seed")
+FORMATS = (".csv", ".parquet")
+_CONDITION = re.compile(r"\s*([A-Za-z_][\w.]*)\s*(<=|>=|!=|==|=|<|>)\s*(.*?)\s*", re.DOTALL)
+_LOGICAL = {"true": 1, "yes": 1, "false": 0, "no": 0}
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A column, a comparison, and a value as it was typed."""
+
+    column: str
+    sign: str
+    value: str
+
+    @property
+    def number(self) -> float | int | None:
+        """The value as a number; None if it is none."""
+        if self.value.lower() in _LOGICAL:
+            return _LOGICAL[self.value.lower()]
+        try:
+            number = float(self.value)
+        except ValueError:
+            return None
+        if not math.isfinite(number):
+            return None
+        return int(number) if number.is_integer() else number
+
+
+def parse_conditions(texts: Iterable[str]) -> list[Condition]:
+    """Conditions that must all hold; commas separate them as well as spaces do."""
+    return [_parse(part) for text in texts for part in text.split(",") if part.strip()]
+
+
+def _parse(text: str) -> Condition:
+    match = _CONDITION.fullmatch(text)
+    if not match:
+        raise ValueError(
+            f"{text!r} is not a condition. Write a field, a comparison and a value: state_dim<=16 or model=linear."
+        )
+    column, sign, value = match.groups()
+    return Condition(column, "=" if sign == "==" else sign, value.strip("'\""))
+
+
+def find_runs(
+    store: RunStore,
+    conditions: Iterable[Condition] = (),
+    *,
+    columns: Sequence[str] | None = None,
+    order_by: Sequence[str] | None = ("run",),
+    limit: int | None = None,
+) -> list[dict[str, Any]]:
+    """Rows that satisfy all conditions, as dictionaries by column; None where a run has no such field.
+
+    Columns are the words of the store's runs, their results, and `needs`: what this installation lacks to make a spec
+    of the run. Without `columns` all of them are given. A leading - in `order_by` reverses the order; None sorts by
+    task, model and sizes.
+    """
+    conditions = list(conditions)
+    try:
+        with open_index(store) as table:
+            return _select(table, conditions, columns, order_by, limit)
+    except sqlite3.DatabaseError as error:  # damage beyond the first page of the file
+        set_index_aside(store, error)
+        with open_index(store, anew=True) as table:
+            return _select(table, conditions, columns, order_by, limit)
+
+
+def find_name(store: RunStore, wanted: str) -> str:
+    """The run whose name of today, or a former one, begins so; ValueError if there is none or more than one."""
+    text = wanted.lower()
+    found = {name for name in store.names() if text and name.startswith(text)}
+    if not found and text.isalnum():
+        with open_index(store) as table:
+            query = "SELECT run FROM now WHERE ' ' || formerly LIKE ?"
+            found = {run for (run,) in table.connection.execute(query, [f"% {text}%"])}
+    if len(found) == 1:
+        return found.pop()
+    if not found:
+        raise ValueError(f"run {wanted!r} is not in {store.root}. recallscope store list {store.root} shows what is.")
+    some = ", ".join(sorted(found)[:4])
+    raise ValueError(f"run {wanted!r} could be any of {len(found)}: {some}. Give more digits.")
+
+
+def _select(
+    table: Table,
+    conditions: list[Condition],
+    columns: Sequence[str] | None,
+    order_by: Sequence[str] | None,
+    limit: int | None,
+) -> list[dict[str, Any]]:
+    if table.connection.execute("SELECT 1 FROM now LIMIT 1").fetchone() is None:
+        return []
+    fields = [word for word in table.words if word not in (*FIRST, *LAST, "schema_version")]
+    every = (*FIRST, *fields, *LAST)
+    order_by = [name for name in USUAL_ORDER if name in fields] if order_by is None else order_by
+    for name in (*(columns or ()), *(name.removeprefix("-") for name in order_by)):
+        if name not in every:
+            raise ValueError(f"{name!r} is no column of this store. {suggestion(name, every)}")
+    for condition in conditions:
+        if condition.column not in every:
+            raise ValueError(
+                f"{condition.column!r} is no field of a run of this store. {suggestion(condition.column, every)}"
+            )
+    places = {word: f"json_extract(row, '$[{place}]')" for place, word in enumerate(table.words)}
+    places = {name: places.get(name, "NULL") for name in every} | {"run": "run"}  # NULL: a result that no run has
+    clause, values = _where(conditions, places)
+    order = ", ".join(places[name.removeprefix("-")] + " DESC" * name.startswith("-") for name in order_by) or "run"
+    query = f"SELECT row FROM now WHERE {clause} ORDER BY {order} LIMIT ?"  # noqa: S608 (places are numbers)
+    found = table.connection.execute(query, [*values, -1 if limit is None else limit]).fetchall()
+    if not found:
+        _explain_nothing(table, conditions, places)
+    rows = []
+    for (text,) in found:
+        row = table.decode(text)
+        rows.append({name: needs_of(row) if name == "needs" else row.get(name) for name in columns or every})
+    return rows
+
+
+def _where(conditions: list[Condition], places: Mapping[str, str]) -> tuple[str, list[float | int | str]]:
+    """SQL after WHERE, and the values for its question marks: numbers are compared as numbers, texts as texts."""
+    clauses, values = ["1"], list[float | int | str]()
+    for condition in conditions:
+        place, sign, number = places[condition.column], condition.sign, condition.number
+        clause = f"(typeof({place}) = 'text' AND {place} {sign} ?)"
+        values.append(condition.value)
+        if number is not None:
+            clause = f"({clause} OR (typeof({place}) != 'text' AND {place} {sign} ?))"
+            values.append(number)
+        clauses.append(clause)
+    return " AND ".join(clauses), values
+
+
+def _explain_nothing(table: Table, conditions: list[Condition], places: Mapping[str, str]) -> None:
+    """ValueError if nothing was found because a column of numbers was compared with a text."""
+    for condition in conditions:
+        place = places[condition.column]
+        if condition.number is None and place != "NULL":
+            query = f"SELECT 1 FROM now WHERE typeof({place}) = 'text' LIMIT 1"  # noqa: S608
+            if table.connection.execute(query).fetchone() is None:
+                raise ValueError(f"{condition.column} is a number, and {condition.value!r} is not a finite one.")
+
+
+def needs_of(row: Mapping[str, Any]) -> str | None:
+    """What this installation lacks to make a spec of a run: a newer schema, a task, an architecture, a field."""
+    words = frozenset(row) - {*FIRST, *LAST, "schema_version"}
+    return _needs(row.get("schema_version") or 0, row.get("task"), row.get("model"), words)
+
+
+@cache
+def _needs(schema: int, task: Any, model: Any, words: frozenset[str]) -> str | None:
+    if schema > SCHEMA_VERSION:
+        return f"a recallscope that reads schema {schema}"
+    try:
+        owners = TASKS.find(str(task)), find_architecture(str(model))
+    except ValueError as error:  # an unknown name
+        return str(error).split(" is not registered")[0]
+    unknown = sorted(word for word in words if path_of(word, *owners) is None)
+    return f"field {unknown[0]}" if unknown else None
+
+
+def check_export(path: Path) -> None:
+    """Check before any work is done that a table can be written under this name."""
+    if path.suffix not in FORMATS:
+        raise ValueError(
+            f"{path.name!r}: the ending says the format, and it is neither .csv nor .parquet. Try {path.stem}.csv."
+        )
+    if path.suffix == ".parquet" and importlib.util.find_spec("pyarrow") is None:
+        raise ValueError(
+            f"Parquet needs pyarrow, which is not installed. Run: pip install pyarrow, or export to {path.stem}.csv."
+        )
+
+
+def export_rows(rows: list[dict[str, Any]], path: Path) -> None:
+    """Write rows of `find_runs` by the ending of the name; an existing file is replaced whole."""
+    check_export(path)
+    columns = list(rows[0]) if rows else [*FIRST, *LAST]
+    write_atomically(path, _csv(rows, columns) if path.suffix == ".csv" else _parquet(rows, columns))
+
+
+def _csv(rows: list[dict[str, Any]], columns: list[str]) -> bytes:
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode(errors="replace")
+
+
+def _parquet(rows: list[dict[str, Any]], columns: list[str]) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    def values(name: str) -> list[Value]:
+        found = [row[name] for row in rows]
+        kinds = {type(value) for value in found if value is not None}
+        mixed = len(kinds) > 1 and kinds != {int, float}
+        return (
+            [value if value is None or isinstance(value, str) else json.dumps(value) for value in found]
+            if mixed
+            else found
+        )
+
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({name: values(name) for name in columns}), sink)
+    return bytes(sink.getvalue().to_pybytes())

@@ -1,0 +1,181 @@
+"""What a sweep shows while it runs: plain lines here, a grid that fills in on a terminal in `live.py`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import IO, Literal
+
+from recallscope.records import RunRecord
+from recallscope.runs.grid import Cell
+from recallscope.runs.plan import Plan, estimated_cost
+
+State = Literal["missing", "running", "done", "failed"]
+
+
+class View:
+    """What a driver reports. This one shows nothing; others override what they show."""
+
+    def begin(self, plan: Plan) -> None:
+        """The sweep starts with this plan."""
+
+    def started(self, cell: Cell) -> None:
+        """A worker has the run."""
+
+    def moved(self, cell: Cell, step: int, total_steps: int) -> None:
+        """A run has made progress."""
+
+    def finished(self, cell: Cell, record: RunRecord, *, by_another: bool = False) -> None:
+        """A run is done, here or by another sweep."""
+
+    def retried(self, cell: Cell, reason: str) -> None:
+        """A worker died, and the run is tried again."""
+
+    def failed(self, cell: Cell, reason: str) -> None:
+        """A run is given up."""
+
+    def tick(self) -> None:
+        """Called several times a second."""
+
+    def close(self) -> None:
+        """The sweep is over."""
+
+
+@dataclass
+class Tally:
+    """States of all cells; costs of what was done here and of what is left."""
+
+    states: dict[str, State] = field(default_factory=dict)
+    accuracy: dict[str, float] = field(default_factory=dict)
+    shares: dict[str, float] = field(default_factory=dict)  # of running cells, how far each is
+    began: float = field(default_factory=time.monotonic)
+    _costs: dict[str, float] = field(default_factory=dict)
+    _spent: float = 0.0
+
+    @classmethod
+    def of(cls, plan: Plan) -> Tally:
+        """The states of a plan."""
+        tally = cls(accuracy=dict(plan.accuracy))
+        for state, cells in (("missing", plan.missing), ("done", plan.done), ("failed", plan.failed)):
+            tally.states |= dict.fromkeys((cell.run for cell in cells), state)  # type: ignore[arg-type]
+        tally._costs = {cell.run: estimated_cost(cell.spec) for cell in plan.missing}
+        return tally
+
+    def move(self, cell: Cell, state: State, *, here: bool = True) -> None:
+        """Change a cell's state; work done by another sweep says nothing about our speed."""
+        self.states[cell.run] = state
+        self.shares.pop(cell.run, None)
+        if state in ("done", "failed"):
+            cost = self._costs.pop(cell.run, 0.0)
+            self._spent += cost if here and state == "done" else 0.0
+
+    def counts(self) -> Counter[str]:
+        """Cells per state."""
+        return Counter(self.states.values())
+
+    def seconds_left(self) -> float | None:
+        """By the speed so far; None before there is any."""
+        under_way = sum(self._costs.get(run, 0.0) * share for run, share in self.shares.items())
+        done = self._spent + under_way
+        if done <= 0:
+            return None
+        left = sum(self._costs.values()) - under_way
+        return (time.monotonic() - self.began) * left / done
+
+
+class TallyView(View):
+    """A view that keeps count."""
+
+    def __init__(self) -> None:
+        self.tally = Tally()
+
+    def begin(self, plan: Plan) -> None:
+        """Start counting."""
+        self.tally = Tally.of(plan)
+
+    def started(self, cell: Cell) -> None:
+        """One more is running."""
+        self.tally.move(cell, "running")
+
+    def moved(self, cell: Cell, step: int, total_steps: int) -> None:
+        """Keep how far it is."""
+        self.tally.shares[cell.run] = step / max(total_steps, 1)
+
+    def finished(self, cell: Cell, record: RunRecord, *, by_another: bool = False) -> None:
+        """One more is done."""
+        self.tally.accuracy[cell.run] = record.test_accuracy
+        self.tally.move(cell, "done", here=not by_another)
+
+    def retried(self, cell: Cell, reason: str) -> None:
+        """It is missing again."""
+        self.tally.move(cell, "missing")
+
+    def failed(self, cell: Cell, reason: str) -> None:
+        """One more has failed."""
+        self.tally.move(cell, "failed")
+
+
+class PlainView(TallyView):
+    """One line per run that ends, on any stream."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        super().__init__()
+        self.stream = stream
+
+    def begin(self, plan: Plan) -> None:
+        """Print what is to be done."""
+        super().begin(plan)
+        before = f", {len(plan.failed)} failed before" if plan.failed else ""
+        self._write(f"{plan.total} runs: {len(plan.done)} done, {len(plan.missing)} to do{before}")
+        for fault in plan.faults:
+            self._write(f"damaged: {fault.path} ({fault.reason}); set aside as {fault.moved_to}, to be run again")
+
+    def finished(self, cell: Cell, record: RunRecord, *, by_another: bool = False) -> None:
+        """Print the result."""
+        super().finished(cell, record, by_another=by_another)
+        whose = "  (by another sweep)" if by_another else f"  {record.seconds:.1f} s"
+        self._line("done", cell, f"accuracy {record.test_accuracy:.4f}{whose}")
+
+    def retried(self, cell: Cell, reason: str) -> None:
+        """Print that a worker died."""
+        super().retried(cell, reason)
+        self._line("retry", cell, f"its worker {reason}")
+
+    def failed(self, cell: Cell, reason: str) -> None:
+        """Print that a run is given up."""
+        super().failed(cell, reason)
+        self._line("FAILED", cell, f"its worker {reason}")
+
+    def _line(self, what: str, cell: Cell, more: str) -> None:
+        counts = self.tally.counts()
+        ended, total = counts["done"] + counts["failed"], sum(counts.values())
+        left = f"  left {clock(self.tally.seconds_left())}" if ended < total else ""
+        words = " ".join(f"{name}={value}" for name, value in cell.words.items()) or cell.run[:8]
+        self._write(f"[{ended}/{total}] {what:6} {cell.run[:8]}  {words}  {more}{left}")
+
+    def _write(self, line: str) -> None:
+        self.stream.write(line + "\n")
+        self.stream.flush()
+
+
+def progress_view(cells: Sequence[Cell], title: str, *, stream: IO[str], live: bool = True) -> View:
+    """The live grid if it is wanted and stdout is a terminal, else plain lines on the stream."""
+    if not live or not sys.stdout.isatty():
+        return PlainView(stream)
+    from rich.console import Console
+
+    from recallscope.runs.live import LiveView
+
+    return LiveView(cells, Console(), title)
+
+
+def clock(seconds: float | None) -> str:
+    """12 s as 0:12, two hours as 2:00:00, nothing as a dash."""
+    if seconds is None:
+        return "-"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

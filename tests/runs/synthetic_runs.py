@@ -1,0 +1,33 @@
+"""Records without training, as many as a test wants."""
+
+from recallscope.architectures.linear import LinearSpec
+from recallscope.records import Evaluation, RunRecord
+from recallscope.runs import RunStore
+from recallscope.specs import RunSpec, TaskSpec
+
+
+def spec(embed_dim=32, state_dim=8, seed=0, **task):
+    fields = {"vocab_size": 512, "num_facts": 16} | task
+    return RunSpec(task=TaskSpec(**fields), model=LinearSpec(embed_dim=embed_dim, state_dim=state_dim), seed=seed)
+
+
+def record(run=None, accuracy=0.5, **words):
+    run = run or spec(**words)
+    history = [Evaluation(step=250 * k, loss=1.0 / k, accuracy=accuracy * k / 8) for k in range(1, 9)]
+    return RunRecord(
+        run=run.content_hash(), spec=run, test_accuracy=accuracy, val_accuracy=accuracy, test_queries=160_000,
+        best_step=2000, steps=2000, seconds=8.25, history=history, environment={"torch": "none"},
+    )  # fmt: skip
+
+
+def fill(store: RunStore, count: int):
+    """Write records as fast as the disk allows, past the care of `put`; returns them in order of making."""
+    made = []
+    for number in range(count):
+        D, N, seed = 16 * (1 + number % 4), 4 * (1 + number // 4 % 5), number // 20
+        found = record(embed_dim=D, state_dim=N, seed=seed, accuracy=(number % 97) / 97)
+        folder = store.folder(found.run)
+        folder.mkdir(parents=True)
+        (folder / "record.json").write_text(found.model_dump_json())
+        made.append(found)
+    return made

@@ -1,0 +1,206 @@
+"""The index answers as the files would, whatever state it is in itself."""
+
+import random
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from synthetic_runs import fill, record
+
+from recallscope.runs import Failure, RunStore, extend_index, find_runs, parse_conditions, rebuild_index
+from recallscope.runs.index import INDEX
+from recallscope.specs import in_words
+
+
+@pytest.fixture
+def store(tmp_path):
+    return RunStore(tmp_path / "store", create=True)
+
+
+def names(store, *conditions):
+    return {row["run"] for row in find_runs(store, parse_conditions(conditions))}
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ("state_dim<=8", lambda w: w["state_dim"] <= 8),
+        ("embed_dim = 64", lambda w: w["embed_dim"] == 64),
+        ("embed_dim!=64", lambda w: w["embed_dim"] != 64),
+        ("seed>1", lambda w: w["seed"] > 1),
+        ("model=linear", lambda w: True),
+        ("model='full'", lambda w: False),
+        ("residual=false", lambda w: True),
+        ("learning_rate==0.01", lambda w: True),
+        ("state_dim<8, embed_dim>=32", lambda w: w["state_dim"] < 8 and w["embed_dim"] >= 32),
+    ],
+)
+def test_conditions_mean_what_they_say(store, condition, holds):
+    made = fill(store, 60)
+    rebuild_index(store)
+    assert names(store, condition) == {found.run for found in made if holds(in_words(found.spec))}
+
+
+@pytest.mark.parametrize(
+    "text", ["state_dm=3", "state_dim", "state_dim=x", "=3", "embed_dim=nan", "run; DROP TABLE runs=1"]
+)
+def test_conditions_that_are_none_are_explained(store, text):
+    fill(store, 3)
+    with pytest.raises(ValueError, match=r"Did you mean|condition|number|There are"):
+        find_runs(store, parse_conditions([text]))
+
+
+def test_an_empty_store_answers_any_condition_with_nothing(store):
+    assert find_runs(store, parse_conditions(["width<=16"])) == []
+
+
+def test_rows_carry_words_and_results(store):
+    found = record(embed_dim=48, accuracy=0.25)
+    store.put(found)
+    (row,) = find_runs(store)
+    assert {name: row[name] for name in in_words(found.spec)} == in_words(found.spec)
+    assert (row["status"], row["test_accuracy"], row["seconds"]) == ("done", 0.25, 8.25)
+    assert row["needs"] is None
+    assert "num_heads" not in row  # columns are those the store's runs have
+
+
+def test_runs_the_index_does_not_know_are_found_all_the_same(store):
+    made = fill(store, 10)
+    assert rebuild_index(store) == 10
+    late = record(seed=999)
+    store.put(late)
+    assert names(store) == {found.run for found in [*made, late]}
+    extend_index(store, [late])
+    assert names(store) == {found.run for found in [*made, late]}
+
+
+def test_runs_that_are_gone_or_have_changed_their_state_are_noticed(store):
+    gone, failed = fill(store, 2)
+    (store.folder(failed.run) / "record.json").unlink()
+    store.put_failure(Failure(run=failed.run, spec=failed.spec, tries=3, reason="was killed", stderr="", at=0.0))
+    rebuild_index(store)
+    assert names(store, "status=failed") == {failed.run}
+    (store.folder(gone.run) / "record.json").unlink()
+    store.folder(gone.run).rmdir()
+    store.put(failed)
+    assert names(store) == names(store, "status=done") == {failed.run}
+
+
+def test_a_damaged_index_is_set_aside_and_made_anew(store):
+    made = {found.run for found in fill(store, 50)}
+    rebuild_index(store)
+    sound = (store.root / INDEX).read_bytes()
+    luck = random.Random(0)
+    for _ in range(60):
+        data = bytearray(sound)
+        match luck.randrange(3):
+            case 0:
+                data = data[: luck.randrange(len(data))]
+            case 1:
+                data = bytearray(luck.randbytes(luck.randrange(5000)))
+            case 2:
+                start = luck.randrange(100)
+                data[start : start + 50] = luck.randbytes(50)
+        (store.root / INDEX).write_bytes(data)
+        assert names(store) == made
+    assert list(store.root.glob(f"damaged/*/{INDEX}"))
+
+
+def test_a_store_that_may_only_be_read_answers_from_memory(store, monkeypatch):
+    made = {found.run for found in fill(store, 5)}
+
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("recallscope.runs.index._new_file", refuse)
+    monkeypatch.setattr("recallscope.runs.index.set_aside", refuse)
+    assert names(store) == made
+    (store.root / INDEX).write_bytes(b"nonsense, and it cannot be moved away")
+    assert names(store) == made
+
+
+def test_an_index_of_another_version_is_replaced(store):
+    made = {found.run for found in fill(store, 5)}
+    import sqlite3
+
+    connection = sqlite3.connect(store.root / INDEX)
+    connection.execute("CREATE TABLE other (x)")
+    connection.execute("PRAGMA user_version = 77")
+    connection.commit()
+    connection.close()
+    assert names(store) == made
+
+
+def test_readers_never_see_less_than_was_there_while_the_driver_writes(store):
+    made = fill(store, 40)
+    rebuild_index(store)
+    stop, least = threading.Event(), []
+
+    def read():
+        while not stop.is_set():
+            least.append(len(find_runs(store, columns=("run",))))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for number in range(20):
+        late = record(seed=10_000 + number)
+        store.put(late)
+        extend_index(store, [late])
+    stop.set()
+    reader.join()
+    assert least == sorted(least)
+    assert least[0] >= len(made)
+    assert len(find_runs(store)) == 60
+
+
+def test_sorting_and_limits(store):
+    fill(store, 30)
+    rows = find_runs(store, columns=("test_accuracy",), order_by=("-test_accuracy",), limit=3)
+    every = sorted((row["test_accuracy"] for row in find_runs(store)), reverse=True)
+    assert [row["test_accuracy"] for row in rows] == every[:3]
+    with pytest.raises(ValueError, match="no column"):
+        find_runs(store, order_by=("nonsense",))
+
+
+def timed_index(store, count):
+    fill(store, count)
+    began = time.perf_counter()
+    assert rebuild_index(store) == count
+    rebuilt = time.perf_counter() - began
+    command = [
+        sys.executable,
+        "-m",
+        "recallscope.cli.main",
+        "store",
+        "list",
+        str(store.root),
+        "--where",
+        "embed_dim=64",
+        "state_dim<=8",
+    ]
+    began = time.perf_counter()
+    subprocess.run(command, check=True, capture_output=True)
+    with_python = time.perf_counter() - began
+    began = time.perf_counter()
+    rows = find_runs(store, parse_conditions(["embed_dim=64", "state_dim<=8"]), limit=50)
+    return rebuilt, time.perf_counter() - began, with_python, rows
+
+
+def test_two_thousand_records_are_indexed_and_asked_in_no_time(store):
+    """A fiftieth of the promise, with a tenth of its time: a busy machine may be slow."""
+    rebuilt, asked, _, rows = timed_index(store, 2000)
+    assert rebuilt < 6
+    assert asked < 0.5
+    assert len(rows) == 50
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_hundred_thousand_records_rebuild_in_a_minute_and_answer_in_a_second(store):
+    rebuilt, asked, with_python, rows = timed_index(store, 100_000)
+    assert rebuilt < 60
+    assert asked < 1
+    assert with_python < 2  # the interpreter's start included
+    assert len(rows) == 50

@@ -1,0 +1,185 @@
+"""Real worker processes: one thread each, watched, replaced when they die, gone when the driver goes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from tiny_sweeps import children, finish_sweep, grid_file, records, start_sweep, tiny_grid, tiny_run
+
+from recallscope.runs import (
+    Driver,
+    EngineError,
+    Grid,
+    LocalEngine,
+    RunStore,
+    View,
+    local_slots,
+    make_plan,
+    read_attempts,
+    run_sweep,
+    verify,
+)
+from recallscope.runs.local import Slot, how_it_ended
+from recallscope.train.loop import train_run
+
+
+class KillingView(View):
+    """Kills a worker each time a run has come some way, up to a number of times."""
+
+    def __init__(self, engine, times):
+        self.engine, self.times = engine, times
+        self.retries = []
+
+    def moved(self, cell, step, total_steps):
+        if self.times and step > 100:
+            self.times -= 1
+            os.kill(self.engine.pids()[0], signal.SIGKILL)
+
+    def retried(self, cell, reason):
+        self.retries.append(reason)
+
+
+def test_records_equal_those_of_a_training_in_this_process(tmp_path):
+    outcome = run_sweep(tiny_grid(seeds=1), tmp_path / "store", workers=2, weights=True)
+    assert (outcome.done, outcome.failed) == (5, 0)
+    found = records(tmp_path / "store")
+    for cell in tiny_grid(seeds=1).cells():
+        fields = train_run(cell.spec).record.model_dump(mode="json")
+        assert found[cell.run] == {name: v for name, v in fields.items() if name not in ("seconds", "environment")}
+        assert (tmp_path / "store" / "runs" / cell.run / "weights.safetensors").exists()
+        threads = json.loads((tmp_path / "store" / "runs" / cell.run / "record.json").read_text())["environment"][
+            "threads"
+        ]
+        assert threads == "1"
+    assert verify(RunStore(tmp_path / "store")).clean
+
+
+def test_a_killed_worker_costs_its_run_only_which_goes_on_from_its_checkpoint(tmp_path):
+    store = RunStore(tmp_path / "store", create=True)
+    grid = Grid.around(tiny_run(flat_steps=2000, eval_every=50), axes={"seed": [0]})
+    engine = LocalEngine(store, local_slots(1))
+    view = KillingView(engine, times=2)
+    outcome = Driver(store=store, engine=engine, plan=make_plan(grid.cells(), store), view=view).run()
+    assert outcome.done == 1
+    assert view.retries == ["was killed by SIGKILL (out of memory, or by hand)"] * 2
+    (cell,) = grid.cells()
+    assert [entry["event"] for entry in read_attempts(store.folder(cell.run))] == ["started"] * 3 + ["finished"]
+    fields = train_run(cell.spec).record.model_dump(mode="json")
+    assert records(store.root)[cell.run] == {n: v for n, v in fields.items() if n not in ("seconds", "environment")}
+
+
+def test_a_run_that_cannot_be_is_given_up_with_its_stderr_and_the_others_are_done(tmp_path):
+    """An embedding of 4e15 bytes is refused by any machine."""
+    base = tiny_run().model_dump()
+    base["model"] |= {"embed_dim": 10**6}
+    grid = Grid(
+        base=base, axes={"vocab_size": [32, 10**9]}, derived={"embed_dim": "8 + 999992 * (vocab_size // 1000000000)"}
+    )
+    outcome = run_sweep(grid, tmp_path / "store", workers=1)
+    assert (outcome.done, outcome.failed) == (1, 1)
+    store = RunStore(tmp_path / "store")
+    (failure,) = [found for cell in grid.cells() if (found := store.failure(cell.run))]
+    assert failure.tries == 3
+    assert failure.reason == "ended with exit code 1"
+    assert "Error" in failure.stderr
+    assert "Traceback" in failure.stderr
+
+
+def test_workers_that_cannot_start_stop_the_sweep_instead_of_failing_every_run(tmp_path, monkeypatch):
+    store = RunStore(tmp_path / "store", create=True)
+    engine = LocalEngine(store, [Slot("cpu", {"PYTHONHOME": "/nowhere"})])
+    with pytest.raises(EngineError, match="died before they began"):
+        Driver(store=store, engine=engine, plan=make_plan(tiny_grid(1).cells(), store), view=View()).run()
+    assert not [cell for cell in tiny_grid(1).cells() if store.failure(cell.run)]
+
+
+def wait_for(condition, seconds=30):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def gone(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_stops_within_seconds_saves_and_prints_the_command_that_resumes(tmp_path, number):
+    grid = grid_file(tmp_path, flat_steps=600)
+    process = start_sweep(grid, tmp_path / "store")
+    wait_for(lambda: len(list(tmp_path.glob("store/runs/*/checkpoint.safetensors"))) >= 2)
+    workers = children(process.pid)
+    began = time.monotonic()
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert time.monotonic() - began < 5
+    assert process.returncode == 130
+    assert f"recallscope sweep {grid} --store {tmp_path / 'store'} --workers 2 --json" in err
+    assert "Traceback" not in err
+    assert json.loads(out)["failed"] == 0
+    assert all(gone(worker) for worker in workers)
+    assert verify(RunStore(tmp_path / "store")).clean
+    assert list(tmp_path.glob("store/runs/*/checkpoint.safetensors"))
+    assert not [run for run in RunStore(tmp_path / "store").names() if not RunStore(tmp_path / "store").lease(run)]
+
+
+def test_workers_go_when_their_driver_is_killed(tmp_path):
+    process = start_sweep(grid_file(tmp_path, flat_steps=3000), tmp_path / "store")
+    wait_for(lambda: list(tmp_path.glob("store/runs/*/checkpoint.safetensors")))
+    workers = children(process.pid)
+    assert len(workers) == 2
+    process.kill()
+    process.communicate()
+    wait_for(lambda: all(gone(worker) for worker in workers), seconds=5)
+
+
+def test_two_drivers_at_once_do_each_run_once(tmp_path):
+    grid = grid_file(tmp_path, flat_steps=40)
+    first, second = (start_sweep(grid, tmp_path / "store", workers=1) for _ in range(2))
+    one, two = finish_sweep(first), finish_sweep(second)
+    assert one["done"] + two["done"] == 24
+    assert one["done"] + one["skipped"] == two["done"] + two["skipped"] == 24
+    assert min(one["done"], two["done"]) > 0
+    store = RunStore(tmp_path / "store")
+    for run in store.names():
+        assert [entry["event"] for entry in read_attempts(store.folder(run))] == ["started", "finished"]
+    assert verify(store).clean
+
+
+def test_exit_codes_are_put_into_words():
+    assert how_it_ended(1) == "ended with exit code 1"
+    assert how_it_ended(-signal.SIGSEGV) == "was killed by SIGSEGV"
+    assert how_it_ended(-signal.SIGKILL) == "was killed by SIGKILL (out of memory, or by hand)"
+    assert how_it_ended(-40) == "was killed by 40"
+
+
+def test_slots_are_cores_or_shares_of_gpus(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert [slot.device for slot in local_slots(3)] == ["cpu"] * 3
+    with pytest.raises(ValueError, match="shows none"):
+        local_slots(slots_per_gpu=2)
+    with pytest.raises(ValueError, match="shows no GPU"):
+        local_slots(device="cuda")
+    with pytest.raises(ValueError, match="workers=0"):
+        local_slots(0)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
+    places = [slot.environment["CUDA_VISIBLE_DEVICES"] for slot in local_slots(slots_per_gpu=2)]
+    assert places == ["4", "7", "4", "7"]
+    assert {slot.device for slot in local_slots(slots_per_gpu=2)} == {"cuda:0"}
+    assert len(local_slots(3, slots_per_gpu=2)) == 3
+    assert [slot.device for slot in local_slots(2, device="cpu")] == ["cpu"] * 2
+
+
+def test_a_driver_loads_no_torch():
+    code = "import sys, recallscope.runs, recallscope.runs.live, recallscope.analysis\n"
+    code += "assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

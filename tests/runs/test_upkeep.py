@@ -1,0 +1,146 @@
+"""Verify finds every kind of damage and spares what is sound; gc removes only what nobody needs."""
+
+import json
+import os
+
+import pytest
+from synthetic_runs import fill, record, spec
+
+from recallscope.runs import Failure, RunStore, collect_garbage, find_runs, rebuild_index, verify
+from recallscope.runs.upkeep import safetensors_fault
+
+
+@pytest.fixture
+def store(tmp_path):
+    return RunStore(tmp_path / "store", create=True)
+
+
+def safetensors(data=b"12345678"):
+    header = json.dumps({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
+    return len(header).to_bytes(8, "little") + header + data
+
+
+def files(root):
+    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+
+
+def test_a_sound_store_is_clean_and_untouched(store):
+    fill(store, 5)
+    rebuild_index(store)
+    before = files(store.root)
+    health = verify(store)
+    assert health.clean
+    assert health.done == 5
+    assert not health.index_was_wrong
+    assert files(store.root) == before
+
+
+def test_every_kind_of_damage_is_found_named_and_set_aside(store):
+    made = fill(store, 6)
+    rebuild_index(store)
+    folders = [store.folder(found.run) for found in made]
+    (folders[0] / "record.json").write_text("{")
+    (folders[1] / "record.json").write_bytes(b"")
+    (folders[2] / ".record.json.0123456789ab.tmp").write_text("half")
+    (folders[3] / "weights.safetensors").write_bytes(safetensors()[:-3])
+    (folders[4] / "failure.json").write_text("no note")
+    (folders[4] / "record.json").unlink()
+    odd = store.runs / spec(seed=77).content_hash()
+    odd.write_text("a file, not a folder")
+    looked = verify(store, move=False)
+    assert len(looked.faults) == 6
+    assert all(fault.moved_to is None for fault in looked.faults)
+    health = verify(store)
+    assert {fault.path for fault in health.faults} == {fault.path for fault in looked.faults}
+    assert all((store.root / fault.moved_to).exists() for fault in health.faults)
+    assert health.done == 3
+    assert not health.clean
+    again = verify(store)
+    assert again.clean
+    assert again.set_aside_before == 6
+    assert len(find_runs(store)) == 3
+
+
+def test_newer_records_are_named_and_not_moved(store):
+    (found,) = fill(store, 1)
+    path = store.folder(found.run) / "record.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"schema_version": 3}))
+    before = path.read_bytes()
+    health = verify(store)
+    assert health.clean
+    assert health.done == 0
+    assert "Upgrade" in health.newer[0]
+    assert path.read_bytes() == before
+
+
+def test_an_index_that_lies_is_found_out(store):
+    made = fill(store, 3)
+    rebuild_index(store)
+    changed = made[0].model_copy(update={"test_accuracy": 0.123})
+    (store.folder(changed.run) / "record.json").write_text(changed.model_dump_json())
+    assert verify(store).index_was_wrong
+    assert not verify(store).index_was_wrong
+    assert 0.123 in {row["test_accuracy"] for row in find_runs(store)}
+
+
+def test_running_and_failed_runs_are_no_damage(store):
+    running, failed = spec(seed=1), spec(seed=2)
+    lease = store.lease(running.content_hash())
+    (store.folder(running.content_hash()) / ".record.json.0123456789ab.tmp").write_text("being written")
+    store.put_failure(Failure(run=failed.content_hash(), spec=failed, tries=3, reason="died", stderr="", at=0.0))
+    health = verify(store)
+    assert health.clean
+    assert (health.running, health.failed) == (1, 1)
+    lease.release()
+    assert not verify(store).clean
+
+
+@pytest.mark.parametrize(
+    ("data", "fine"),
+    [
+        (safetensors(), True),
+        (safetensors(b""), False),
+        (safetensors(b"123456789"), False),
+        (b"", False),
+        (b"\xff" * 8, False),
+        (b"\x02\x00\x00\x00\x00\x00\x00\x00{}", True),
+        (b"\x02\x00\x00\x00\x00\x00\x00\x00[]", False),
+        (b"\x04\x00\x00\x00\x00\x00\x00\x00null", False),
+    ],
+)
+def test_cut_off_tensors_are_told_from_whole_ones(tmp_path, data, fine):
+    (tmp_path / "x").write_bytes(data)
+    assert (safetensors_fault(tmp_path / "x") is None) == fine
+
+
+def test_gc_takes_leftovers_of_finished_runs_and_nothing_else(store):
+    done, begun = record(seed=1), spec(seed=2).content_hash()
+    store.put(done)
+    store.lease(begun)
+    for folder in (store.folder(done.run), store.folder(begun)):
+        (folder / "checkpoint.safetensors").write_bytes(safetensors())
+    (store.folder(done.run) / "claim.1").write_text("")
+    (store.folder(done.run) / "weights.safetensors").write_bytes(safetensors())
+    empty = store.folder(spec(seed=3).content_hash())
+    empty.mkdir()
+    before = files(store.root)
+    named = collect_garbage(store, dry_run=True)
+    assert files(store.root) == before
+    assert collect_garbage(store) == named
+    assert {name for name, _ in named} == {
+        f"runs/{done.run}/checkpoint.safetensors",
+        f"runs/{done.run}/claim.1",
+        f"runs/{empty.name}",
+    }
+    assert not empty.exists()
+    assert "checkpoint.safetensors" in os.listdir(store.folder(begun))
+    assert {"record.json", "weights.safetensors"} == set(os.listdir(store.folder(done.run)))
+
+
+def test_what_was_set_aside_goes_only_on_demand(store):
+    (found,) = fill(store, 1)
+    (store.folder(found.run) / "record.json").write_text("{")
+    verify(store)
+    assert [name for name, _ in collect_garbage(store)] == [f"runs/{found.run}"]  # the emptied folder
+    assert len(collect_garbage(store, damaged=True)) == 1
+    assert verify(store).set_aside_before == 0
