@@ -8,8 +8,7 @@ from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.paper.designed import designed_rows
 from recallscope.records import RunRecord
-from recallscope.runs import in_words
-from recallscope.specs import RunSpec, TaskSpec
+from recallscope.specs import RunSpec, TaskSpec, in_words
 from recallscope.theory.law import find_law
 from recallscope.theory.reduction import head_bounds
 
