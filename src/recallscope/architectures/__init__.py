@@ -28,7 +28,7 @@ _HOMES = dict.fromkeys(_CAPABILITIES, "recallscope.architectures.capabilities") 
     "LinearLayer": "recallscope.architectures.linear_model",
     "LinearMamba": "recallscope.architectures.linear_model",
     "LinearSpec": "recallscope.architectures.linear",
-    "MissingCapability": "recallscope.architectures.model",
+    "MissingCapabilityError": "recallscope.architectures.model",
     "MultiHeadLayer": "recallscope.architectures.multihead_model",
     "MultiHeadMamba": "recallscope.architectures.multihead_model",
     "MultiHeadSpec": "recallscope.architectures.multihead",

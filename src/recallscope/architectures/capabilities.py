@@ -122,17 +122,6 @@ class WritesFacts(Protocol):
         """What the model itself writes at a value that follows a key; None where that depends on more than the pair."""
         ...
 
-    def faded(
-        self,
-        tokens: Int[Tensor, "n L"],
-        writes: tuple[Float[Tensor, "n heads P N"], ...],
-        *,
-        since: Int[Tensor, " n"],
-        now: int,
-    ) -> tuple[Float[Tensor, "n heads P N"], ...]:
-        """What is left after token `now` of writes made at the tokens `since`, one per sequence."""
-        ...
-
     def answer_edited(
         self,
         tokens: Int[Tensor, "batch L"],
@@ -140,8 +129,12 @@ class WritesFacts(Protocol):
         edits: tuple[Float[Tensor, "batch heads P N"], ...],
         *,
         after: int,
+        since: Int[Tensor, " batch"] | None = None,
     ) -> Float[Tensor, "batch Q V"]:
-        """Logits at the positions, had the edits been added to the states right after token `after` (-1: at first)."""
+        """Logits at the positions, had the states been changed right after token `after` (-1: before the first).
+
+        With `since`, the edits were written at these tokens, one per sequence, and have faded on the way to `after`.
+        """
         ...
 
 

@@ -22,7 +22,7 @@ P = TypeVar("P")
 TOKENS_AT_ONCE = 2**14  # of a batch on its way through a model: temporaries stay in the cache
 
 
-class MissingCapability(ValueError):
+class MissingCapabilityError(ValueError):
     """The model cannot do what it was asked for; the message says why."""
 
 
@@ -76,10 +76,10 @@ class RecallModel(nn.Module, ABC):
         return cast(P, self) if self.why_not(protocol) is None else None
 
     def require(self, protocol: type[P]) -> P:
-        """The same, or a MissingCapability that says why not."""
+        """The same, or a MissingCapabilityError that says why not."""
         able = self.capability(protocol)
         if able is None:
-            raise MissingCapability(f"{self.why_not(protocol)}.")
+            raise MissingCapabilityError(f"{self.why_not(protocol)}.")
         return able
 
     def why_not(self, protocol: type) -> str | None:

@@ -3,10 +3,9 @@
 import copy
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Self
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from recallscope.architectures.capabilities import FactCodes, Symbols, WritesFacts
@@ -70,19 +69,8 @@ class OperatorModel(OuterProductModel):
         """v' and k' from the operators. A window of more than two tokens holds a fact several times, once per place."""
         return tuple(_codes_of(heads) for heads in self.operators())
 
-    def faded(
-        self,
-        tokens: Int[Tensor, "n L"],
-        writes: tuple[Float[Tensor, "n heads P N"], ...],
-        *,
-        since: Int[Tensor, " n"],
-        now: int,
-    ) -> tuple[Float[Tensor, "n heads P N"], ...]:
-        """The writes: this state forgets nothing."""
-        return writes
-
     @torch.no_grad()
-    def rotated(self, generator: torch.Generator, *, spread: float = 0.5) -> Self:
+    def rotated(self, generator: torch.Generator, *, spread: float = 0.5) -> "OperatorModel":
         """An equivalent copy: every freedom below is drawn at random.
 
         - E -> QᵀE, P_in -> P_in Q, P_out -> QᵀP_out, with one rotation Q for all layers, as they share the stream;

@@ -99,17 +99,13 @@ class OuterProducts:
             left = torch.where((since == t)[:, None, None, None], write, left * self.decay(t))
         return left
 
-    def heard(self, edit: Float[Tensor, "batch heads P N"], *, after: int) -> Float[Tensor, "batch L heads P"]:
+    def heard(self, edit: Float[Tensor, "batch #heads P N"], *, after: int) -> Float[Tensor, "batch L M P"]:
         """What the heads read of something added to the state right after token `after`."""
         M, P = self.out.shape[1:]
         edit = edit.expand(-1, M, -1, -1)
         heard = edit.new_zeros(*self.values.shape[:2], M, P)
-        if self.decay is None:
-            later = self.queries[:, after + 1 :]
-            heard[:, after + 1 :] = einsum(edit, later, "batch M P N, batch t M N -> batch t M P")
-            return heard
         for t in range(after + 1, heard.shape[1]):
-            edit = edit * self.decay(t)
+            edit = edit if self.decay is None else edit * self.decay(t)
             heard[:, t] = einsum(edit, self.queries[:, t], "batch M P N, batch M N -> batch M P")
         return heard
 
@@ -179,19 +175,6 @@ class OuterProductModel(LayeredModel):
         return len(self.layers) == 1 and self.spec.conv_width == 2
 
     @torch.no_grad()
-    def faded(
-        self,
-        tokens: Int[Tensor, "n L"],
-        writes: tuple[Float[Tensor, "n heads P N"], ...],
-        *,
-        since: Int[Tensor, " n"],
-        now: int,
-    ) -> tuple[Float[Tensor, "n heads P N"], ...]:
-        """What is left after token `now` of writes made at the tokens `since`."""
-        memories = self.memories(tokens)
-        return tuple(memory.faded(write, since, now) for memory, write in zip(memories, writes, strict=True))
-
-    @torch.no_grad()
     def answer_edited(
         self,
         tokens: Int[Tensor, "batch L"],
@@ -199,6 +182,7 @@ class OuterProductModel(LayeredModel):
         edits: tuple[Float[Tensor, "batch heads P N"], ...],
         *,
         after: int,
+        since: Int[Tensor, " batch"] | None = None,
     ) -> Float[Tensor, "batch Q V"]:
         """Logits at the positions, had the states been changed right after token `after`, one edit per layer.
 
@@ -207,5 +191,7 @@ class OuterProductModel(LayeredModel):
         """
         x = self.embed(tokens)
         for layer, edit in zip(self.layers, edits, strict=True):
-            x = layer.read_more(x, layer.memory(x).heard(edit, after=after))
+            memory = layer.memory(x)
+            edit = edit if since is None else memory.faded(edit, since, after)
+            x = layer.read_more(x, memory.heard(edit, after=after))
         return self.unembed(self.finish(at_positions(x, positions)))

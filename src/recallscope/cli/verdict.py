@@ -60,9 +60,9 @@ def _of_state(found: Inspection) -> list[str]:
         )
     if overwrite:
         lines.append(
-            f"surgery: overwriting one fact changes its answer in {overwrite.success:.1%} of {overwrite.trials} trials; "
-            f"of the others {overwrite.others_changed:.2%} change, {overwrite.others_changed_control:.2%} if the "
-            f"sequence is rewritten instead"
+            f"surgery: overwriting one fact changes its answer in {overwrite.success:.1%} of {overwrite.trials} "
+            f"trials; of the others {overwrite.others_changed:.2%} change, {overwrite.others_changed_control:.2%} if "
+            f"the sequence is rewritten instead"
         )
     return lines
 
@@ -72,9 +72,9 @@ def _of_codes(found: Inspection) -> list[str]:
     if key is None or value is None:
         return []
     return [
-        f"codes: key variance {key.measured:.4f} (random {key.random:.4f}, tight frame {key.welch:.4f}), value variance "
-        f"{value.measured:.4f} (random {value.random:.4f}, tight {value.welch:.4f}, tight and shared "
-        f"{value.sharing:.4f})"
+        f"codes: key variance {key.measured:.4f} (random {key.random:.4f}, tight frame {key.welch:.4f}), "
+        f"value variance {value.measured:.4f} (random {value.random:.4f}, tight {value.welch:.4f}, "
+        f"tight and shared {value.sharing:.4f})"
     ]
 
 

@@ -19,7 +19,7 @@ _NAMES = {
     "probes": "ProbeScores ShiftScores probe_facts shift_test",
     "selectivity": "MeasuredCodes Selectivity VarianceCheck check_variances measure_codes measure_selectivity",
     "states": "facts_at states_at",
-    "surgery": "OverwriteScores ProjectionScores answer_edited fact_writes overwrite_facts project_on_facts",
+    "surgery": "OverwriteScores ProjectionScores fact_writes overwrite_facts project_on_facts",
     "table_scores": "FillCurve TableScores fill_curve score_tables",
 }
 _HOMES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names.split()}

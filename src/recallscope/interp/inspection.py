@@ -161,7 +161,7 @@ class _Subject:
 
     def __init__(self, model: RecallModel, task: TaskSpec, generator: torch.Generator, num_sequences: int) -> None:
         self.model, self.generator = model, generator
-        self.task: Any = task  # of facts and queries, where `why_not` says nothing else
+        self.task: Any = task  # of facts and queries, once `check` has passed
         self.batch = draw_batch(task, num_sequences, generator)
         fresh = num_sequences
         if model.capability(HasOperators) is not None:  # tables of V x V entries are decoded from these
@@ -184,47 +184,25 @@ class _Subject:
         stream = self.model.require(HasOperators).operators("stream")
         return {"embed_dim": stream[0][0].size, "state_dim": self.ops.Pi_k_in.shape[0]}
 
-    def why_not(self, needs: tuple[type, ...]) -> str | None:
-        """Why a section with these needs is left out."""
+    def check(self, needs: tuple[type, ...]) -> None:
+        """Raise the reason for which a section with these needs is left out, if there is one."""
         for protocol in needs:
             why = self.model.why_not(protocol)
             if why is not None:
-                return why
+                raise _NotShownError(why)
         if not (hasattr(self.task, "num_facts") and starts_with_facts(self.batch)):
-            return "the sequences of this task do not begin with their facts, key and value by turns"
+            raise _NotShownError("the sequences of this task do not begin with their facts, key and value by turns")
         if HasOperators in needs and strength(self.ops) == 0:
-            return (
+            raise _NotShownError(
                 f"a stored fact moves no logit (conv_width={self.ops.conv_width}): with windows of one token, or with "
                 f"weights 0, there is no table to look into. Use conv_width >= 2 and a trained model or a circuit"
             )
-        return None
 
     @cached_property
     def variances(self) -> tuple[VarianceCheck, VarianceCheck]:
         """Of keys and of values."""
         D, N = self.dims["embed_dim"], self.dims["state_dim"]
         return check_variances(self.codes, self.task, embed_dim=D, state_dim=min(N, D))
-
-
-class Section(NamedTuple):
-    """One part of the report."""
-
-    name: str
-    needs: tuple[type, ...]
-    look: Callable[[Any], Any]
-
-
-SECTIONS: list[Section] = []
-
-
-def _section(*needs: type) -> Callable[[Callable[[_Subject], Any]], Callable[[_Subject], Any]]:
-    """Add a section to the report: the field of `Inspection` with the function's name."""
-
-    def add(look: Callable[[_Subject], Any]) -> Callable[[_Subject], Any]:
-        SECTIONS.append(Section(look.__name__.strip("_"), needs, look))
-        return look
-
-    return add
 
 
 def inspect_model(
@@ -238,33 +216,27 @@ def inspect_model(
     subject = _Subject(model, task, generator, num_sequences)
     found: dict[str, Any] = {}
     left_out: list[LeftOut] = []
-    for name, needs, look in SECTIONS:
-        why = subject.why_not(needs)
+    for section in SECTIONS:
         try:
-            if why is not None:
-                raise _NotShownError(why)
-            found[name] = look(subject)
-        except _NotShownError as reason:
-            left_out.append(LeftOut(name, f"{reason}."))
+            subject.check(section.needs)
+            found[section.name] = section.look(subject)
+        except _NotShownError as why:
+            left_out.append(LeftOut(section.name, f"{why}."))
     behaviour = measure_behaviour(model, subject.batch)
     model.train(training)
     return Inspection(behaviour=behaviour, **found, left_out=tuple(left_out))
 
 
-@_section(HasOperators)
 def _operators(subject: _Subject) -> OperatorScores:
-    masses = block_masses(subject.ops)
+    masses, ops = block_masses(subject.ops), subject.ops
+    layers = enumerate(operators_by_layer(subject.model))
     return OperatorScores(
         g_vv_block_mass=masses.g_vv,
         g_kq_block_mass=masses.g_kq,
-        closeness=circuit_closeness(subject.ops),
-        strength=strength(subject.ops),
-        mean_diagonals=dict(zip(("g_vv", "g_kq"), mean_diagonals(subject.ops), strict=True)),
-        parts=[
-            _part(l, h, part)
-            for l, heads in enumerate(operators_by_layer(subject.model))
-            for h, part in enumerate(heads)
-        ],
+        closeness=circuit_closeness(ops),
+        strength=strength(ops),
+        mean_diagonals=dict(zip(("g_vv", "g_kq"), mean_diagonals(ops), strict=True)),
+        parts=[_part(l, h, part) for l, heads in layers for h, part in enumerate(heads)],
     )
 
 
@@ -275,108 +247,88 @@ def _part(layer: int, head: int, part: Operators) -> PartScores:
     )
 
 
-@_section(HasOperators)
+@torch.no_grad()
 def _nearest_circuit(subject: _Subject) -> CircuitScores:
     circuit, batch = nearest_circuit(subject.ops, **subject.dims).operators, subject.batch
     x = one_hot_tokens(batch.tokens, subject.model.vocab_size, dtype=circuit.Pi_v_in.dtype)
-    with torch.no_grad():
-        said = at_positions(read_through([circuit], x), batch.query_positions)
-        own = subject.model.answer(batch.tokens, batch.query_positions)
+    said = at_positions(read_through([circuit], x), batch.query_positions)
+    own = subject.model.answer(batch.tokens, batch.query_positions)
     return CircuitScores(
         accuracy=float(answered(said, batch).double().mean()),
         agreement=float((said.argmax(dim=-1) == own.argmax(dim=-1)).double().mean()),
     )
 
 
-@_section(HasOperators, HasState)
-def _table(subject: _Subject) -> TableScores:
-    return score_tables(hash_tables(subject.model, subject.fresh), strength(subject.ops), subject.codes)
-
-
-@_section(WritesFacts)
-def _overwrite(subject: _Subject) -> OverwriteScores:
-    return overwrite_facts(subject.model, subject.batch, subject.generator)
-
-
-@_section(HasOperators, HasState)
 def _fill(subject: _Subject) -> FillCurve:
-    counts = fill_counts(subject.task.vocab_size, subject.batch.keys.shape[1])
+    counts = fill_counts(subject.task.vocab_size, subject.task.num_facts)
     return fill_curve(subject.model, counts, num_sequences=FILL_SEQUENCES, generator=subject.generator)
 
 
-@_section(HasOperators, HasAttention)
 def _attention(subject: _Subject) -> AttentionScores:
-    delay = subject.ops.delay
-    return score_attention(joint_attention(subject.model, subject.batch.tokens), subject.batch, delay=delay)
+    maps = joint_attention(subject.model, subject.batch.tokens)
+    return score_attention(maps, subject.batch, delay=subject.ops.delay)
 
 
-@_section(HasAttention)
-def _attribution_hit_rate(subject: _Subject) -> float:
+def _attribution(subject: _Subject) -> float:
     few = draw_batch(subject.task, min(len(subject.batch), ATTENTION_SEQUENCES), subject.generator)
     return attribution_hit_rate(subject.model, few)
 
 
-@_section(HasOperators)
-def _copy(subject: _Subject) -> Dominance:
-    return copy_dominance(subject.ops, subject.batch.tokens)
-
-
-@_section(HasOperators)
-def _shift(subject: _Subject) -> Dominance:
-    return shift_dominance(subject.ops, subject.batch.tokens)
-
-
-@_section(HasKeys)
 def _shift_test(subject: _Subject) -> ShiftScores:
+    if subject.model.capability(HasOperators) is not None:
+        raise _NotShownError("the sign of keys and queries is free in this model; `shift` says the same without it")
     return shift_test(subject.model, subject.batch)
 
 
-@_section(HasOperators)
-def _codes(subject: _Subject) -> MeasuredCodes:
-    return subject.codes
-
-
-@_section(HasOperators)
-def _key_variance(subject: _Subject) -> VarianceCheck:
-    return subject.variances[0]
-
-
-@_section(HasOperators)
-def _value_variance(subject: _Subject) -> VarianceCheck:
-    return subject.variances[1]
-
-
-@_section(HasOperators)
-def _selectivity(subject: _Subject) -> Selectivity:
-    return measure_selectivity(subject.ops, **subject.dims)
-
-
-@_section(HasOperators)
 def _laws(subject: _Subject) -> LawScores:
-    parts = [head for heads in operators_by_layer(subject.model) for head in heads]
-    if len(parts) > 1:
-        raise _NotShownError(f"the laws are for one layer with one head, and this model has {len(parts)} heads in all")
-    if subject.batch.all_values.shape[1] > 1:
+    heads = sum(map(len, operators_by_layer(subject.model)))
+    if heads > 1:
+        raise _NotShownError(f"the laws are for one layer with one head, and this model has {heads} heads in all")
+    if subject.task.key_repeats > 1:
         raise _NotShownError("the recall laws are for keys that are written once (Thm 4.2)")
     return law_predictions(subject.codes, subject.task, **subject.dims)
 
 
-@_section(HasOperators, HasState, WritesFacts)
-def _projection(subject: _Subject) -> ProjectionScores:
-    return project_on_facts(subject.model, subject.batch)
-
-
-@_section(HasOperators)
 def _ablation(subject: _Subject) -> AblationScores:
-    layers, width = len(operators_by_layer(subject.model)), subject.ops.conv_width
-    if layers > 1 or width < 2:
-        raise _NotShownError(f"blocks are cut out of one layer with conv_width >= 2; here {layers}, conv_width={width}")
+    layers = len(operators_by_layer(subject.model))
+    if layers > 1:
+        raise _NotShownError(f"blocks are cut out of a single layer, and this model has {layers}")
     return ablate_blocks(subject.model, subject.batch)
 
 
-@_section(HasState, HasKeys)
-def _probe(subject: _Subject) -> ProbeScores:
-    return probe_facts(subject.model, subject.batch, subject.fresh, subject.generator)
+class Section(NamedTuple):
+    """One part of the report: the field of `Inspection` it fills, what it needs of the model, and how to fill it."""
+
+    name: str
+    needs: tuple[type, ...]
+    look: Callable[[_Subject], Any]
+
+
+# in this order, which is also the order in which they draw random numbers
+SECTIONS = (
+    Section("operators", (HasOperators,), _operators),
+    Section("nearest_circuit", (HasOperators,), _nearest_circuit),
+    Section(
+        "table",
+        (HasOperators, HasState),
+        lambda of: score_tables(hash_tables(of.model, of.fresh), strength(of.ops), of.codes),
+    ),
+    Section("overwrite", (WritesFacts,), lambda of: overwrite_facts(of.model, of.batch, of.generator)),
+    Section("fill", (HasOperators, HasState), _fill),
+    Section("attention", (HasOperators, HasAttention), _attention),
+    Section("attribution_hit_rate", (HasAttention,), _attribution),
+    Section("copy", (HasOperators,), lambda of: copy_dominance(of.ops, of.batch.tokens)),
+    Section("shift", (HasOperators,), lambda of: shift_dominance(of.ops, of.batch.tokens)),
+    Section("shift_test", (HasKeys,), _shift_test),
+    Section("codes", (HasOperators,), lambda of: of.codes),
+    Section("key_variance", (HasOperators,), lambda of: of.variances[0]),
+    Section("value_variance", (HasOperators,), lambda of: of.variances[1]),
+    Section("selectivity", (HasOperators,), lambda of: measure_selectivity(of.ops, **of.dims)),
+    Section("laws", (HasOperators,), _laws),
+    Section("projection", (HasOperators, HasState, WritesFacts), lambda of: project_on_facts(of.model, of.batch)),
+    Section("ablation", (HasOperators,), _ablation),
+    Section("probe", (HasState, HasKeys), lambda of: probe_facts(of.model, of.batch, of.fresh, of.generator)),
+)
 
 
 def fill_counts(vocab_size: int, num_facts: int, points: int = 12) -> Sequence[int]:

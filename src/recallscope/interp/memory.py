@@ -17,7 +17,7 @@ from recallscope.theory.sharing import recall_given_variances
 
 FOUND = 0.5  # a stored fact reads 1, an absent one 0
 FULL_AT = 0.01  # predicted error at which the table counts as full
-PAIRS = 4096  # of keys and values, at most, that the unit of a fact is averaged over
+QUESTIONS = 4096  # about as many are averaged over for the unit of a fact
 
 
 class Recall(NamedTuple):
@@ -81,7 +81,7 @@ class HashMemory:
         ids = torch.arange(self.vocab_size, device=self._codes.values.device)
         self._keys, self._values = ids[key_tokens(self.vocab_size)], ids[value_tokens(self.vocab_size)]
         alone = model.capability(HasOperators) is not None  # else queries are averaged over what may stand before
-        self._before = [ids[:0]] if alone else list(ids[:: max(1, len(ids) // PREVIOUS_TOKENS)].split(1))
+        self._before = ids[None, :0] if alone else ids[:: max(1, len(ids) // PREVIOUS_TOKENS), None]
         self._unit = 1.0
         self._unit = self._mean_rise()
         if not self._unit > 0:
@@ -177,18 +177,17 @@ class HashMemory:
     @torch.no_grad()
     def _ask(self, states: Float[Tensor, "n heads P N"], keys: Int[Tensor, " n"]) -> Float[Tensor, "n V"]:
         """What each state adds to the logits of its query, in units of one fact."""
-        rises = []
-        for before in self._before:
-            tokens = torch.cat((before.expand(len(keys), -1), keys[:, None]), dim=1)
-            asked = torch.full_like(keys, len(before))[:, None]
-            edited = self._able.answer_edited(tokens, asked, (states,), after=len(before) - 1)
-            rises.append((edited - self._model.answer(tokens, asked))[:, 0])
-        return torch.stack(rises).mean(dim=0) / self._unit
+        count, width = self._before.shape
+        tokens = torch.cat((self._before.repeat(len(keys), 1), keys.repeat_interleave(count)[:, None]), dim=1)
+        asked, edits = torch.full_like(tokens[:, :1], width), states.repeat_interleave(count, dim=0)
+        edited = self._able.answer_edited(tokens, asked, (edits,), after=width - 1)
+        risen = (edited - self._model.answer(tokens, asked))[:, 0]
+        return risen.unflatten(0, (len(keys), count)).mean(dim=1) / self._unit
 
     def _mean_rise(self) -> float:
         """How much a stored fact raises the logit of its value, over all pairs or an even choice of them."""
         keys, values = self._keys, self._values
-        turns = max(1, min(len(values), PAIRS // len(keys)))
+        turns = max(1, min(len(values), QUESTIONS // (len(keys) * len(self._before))))
         shifts = torch.arange(turns, device=keys.device) * len(values) // turns
         value = values[(shifts[:, None] + torch.arange(len(keys), device=keys.device)) % len(values)].flatten()
         key = keys.repeat(turns)

@@ -127,16 +127,16 @@ class LawScores:
     """as printed.   Paper: Rem 4.3 (`rem:practical-scaling-law`)."""
 
 
-def law_predictions(
-    codes: MeasuredCodes, task: AssociativeRecall, *, embed_dim: int, state_dim: int
-) -> LawScores:
+def law_predictions(codes: MeasuredCodes, task: AssociativeRecall, *, embed_dim: int, state_dim: int) -> LawScores:
     """Recall of one linear layer as the laws have it.   Paper: Rem 4.3 (`rem:practical-scaling-law`).
 
     Holds for: one layer with one head; every key written once.
     """
     question = law_question(task)
     if task.key_repeats > 1:
-        raise ValueError(f"key_repeats={task.key_repeats}: the recall laws are for keys that are written once (Thm 4.2)")
+        raise ValueError(
+            f"key_repeats={task.key_repeats}: the recall laws are for keys that are written once (Thm 4.2)"
+        )
     measured = recall_given_variances(
         key_variance=codes.key_variance, value_variance=codes.value_variance, leak=codes.leak, **question
     )

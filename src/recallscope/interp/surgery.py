@@ -12,7 +12,7 @@ from recallscope.architectures.model import RecallModel
 from recallscope.architectures.operators import Operators, key_tokens, value_tokens
 from recallscope.interp.operators import operators_by_layer
 from recallscope.interp.states import context_end, facts_at, states_at
-from recallscope.tasks import Batch
+from recallscope.tasks import Batch, answered
 
 
 def fact_writes(
@@ -23,21 +23,6 @@ def fact_writes(
     Paper: Eq. 13 (`eq:h-prime`); App. D.3 (`app-subsec:hidden-as-hash`).
     """
     return tuple(codes.writes(keys, values) for codes in model.require(WritesFacts).fact_codes())
-
-
-def answer_edited(
-    model: RecallModel,
-    tokens: Int[Tensor, "batch L"],
-    positions: Int[Tensor, "batch Q"],
-    edits: Sequence[Float[Tensor, "batch M P N"]],
-    *,
-    after: int,
-) -> Float[Tensor, "batch Q V"]:
-    """Logits at the positions, had the states been changed right after token `after`, one edit per layer.
-
-    Paper: Eq. 4 (`eq:simple-ssm`), whose state forgets nothing; other models fade the edit as they fade all else.
-    """
-    return model.require(WritesFacts).answer_edited(tokens, positions, tuple(edits), after=after)
 
 
 @dataclass(frozen=True)
@@ -90,8 +75,7 @@ def overwrite_facts(model: RecallModel, batch: Batch, generator: torch.Generator
     def said(*exchanged: tuple[Tensor, ...]) -> Int[Tensor, "batch Q"]:
         """Answers after all of these were added to the states, each as faded as if written with the fact."""
         total = tuple(torch.stack(layer).sum(dim=0) for layer in zip(*exchanged, strict=True))
-        edits = able.faded(batch.tokens, total, since=written_at, now=t)
-        return able.answer_edited(batch.tokens, positions, edits, after=t).argmax(dim=-1)
+        return able.answer_edited(batch.tokens, positions, total, after=t, since=written_at).argmax(dim=-1)
 
     codes = able.fact_codes()
     minus = tuple(-layer.writes(key, was) for layer in codes)
@@ -147,7 +131,7 @@ def project_on_facts(model: RecallModel, batch: Batch) -> ProjectionScores:
 
     Paper: Eq. 13 (`eq:h-prime`) says that the table is the sum over its facts.
     """
-    t = context_end(batch)
+    able, t = model.require(WritesFacts), context_end(batch)
     keys, values = facts_at(batch, t)
     count, n = keys.shape
     kept, rest, shares = [], [], []
@@ -161,12 +145,12 @@ def project_on_facts(model: RecallModel, batch: Batch) -> ProjectionScores:
         kept.append(facts - state)
         rest.append(-facts)
         shares.append(float(in_table(facts).square().sum() / in_table(state).square().sum()))
-    positions = batch.query_positions
-    return ProjectionScores(
-        facts_only=_accuracy(answer_edited(model, batch.tokens, positions, kept, after=t), batch),
-        without_facts=_accuracy(answer_edited(model, batch.tokens, positions, rest, after=t), batch),
-        energy=sum(shares) / len(shares),
-    )
+
+    def recall(edits: list[Tensor]) -> float:
+        logits = able.answer_edited(batch.tokens, batch.query_positions, tuple(edits), after=t)
+        return share(answered(logits, batch).flatten())
+
+    return ProjectionScores(recall(kept), recall(rest), energy=sum(shares) / len(shares))
 
 
 def _table_coordinates(heads: Sequence[Operators]) -> Callable[[Tensor], Tensor]:
@@ -185,7 +169,3 @@ def _table_coordinates(heads: Sequence[Operators]) -> Callable[[Tensor], Tensor]
         return sum(R_outs[h] @ each[:, h] @ R_qs[h].T for h in range(len(heads))).flatten(1)
 
     return coordinates
-
-
-def _accuracy(logits: Float[Tensor, "batch Q V"], batch: Batch) -> float:
-    return share((logits.argmax(dim=-1) == batch.answers).flatten())
