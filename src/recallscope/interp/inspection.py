@@ -125,7 +125,7 @@ class Inspection:
     left_out: tuple[LeftOut, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, the scores of the operators one level up and the five that sum a model up first."""
+        """Plain data; the scores of the operators, and three others that sum a model up, stand at the top level."""
         sections = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         ops = _plain(sections.pop("operators")) or {field.name: None for field in dataclasses.fields(OperatorScores)}
         summary = {
@@ -153,7 +153,7 @@ def _plain(score: Any) -> Any:
 
 
 class _NotShownError(ValueError):
-    """Why a section says nothing about this model, though it has the capabilities."""
+    """Why a section says nothing about this model."""
 
 
 class _Subject:
@@ -213,7 +213,13 @@ def inspect_model(
         raise ValueError(f"num_sequences={num_sequences}: scores are averages. Use num_sequences >= 2.")
     training = model.training
     model.eval()
-    subject = _Subject(model, task, generator, num_sequences)
+    try:
+        return _inspected(_Subject(model, task, generator, num_sequences))
+    finally:
+        model.train(training)
+
+
+def _inspected(subject: _Subject) -> Inspection:
     found: dict[str, Any] = {}
     left_out: list[LeftOut] = []
     for section in SECTIONS:
@@ -222,8 +228,7 @@ def inspect_model(
             found[section.name] = section.look(subject)
         except _NotShownError as why:
             left_out.append(LeftOut(section.name, f"{why}."))
-    behaviour = measure_behaviour(model, subject.batch)
-    model.train(training)
+    behaviour = measure_behaviour(subject.model, subject.batch)
     return Inspection(behaviour=behaviour, **found, left_out=tuple(left_out))
 
 
