@@ -49,6 +49,10 @@ class OutsideModel(RecallModel):
         """The module itself, if it can do what the protocol asks."""
         return self.module if isinstance(self.module, protocol) else super().capability(protocol)
 
+    def why_not(self, protocol: type) -> str | None:
+        """The module has not the methods of the protocol."""
+        return None if isinstance(self.module, protocol) else super().why_not(protocol)
+
     def rehearse(self, batch: Batch) -> None:
         """One forward and one backward pass, to say at once what is wrong with the module."""
         name, shape = self.spec.kind, (*batch.tokens.shape, self.vocab_size)

@@ -35,6 +35,7 @@ class Inspect:
     """recallscope inspect WEIGHTS --out DIR
 
     Show that the state of a model is a hash table: operators, tables, attention, copy and shift, surgery on the state.
+    A model that cannot show all of that, a module of your own for one, gets what it can, and why the rest is left out.
     WEIGHTS is what `recallscope train --out` or `recallscope design --out` wrote. Without it, train first:
 
     recallscope inspect --preset mechanism --embed-dim 32 --state-dim 16 --vocab-size 64 --num-facts 4 --eval-size 200
@@ -71,7 +72,7 @@ class Inspect:
     num_examples: int = 2000
     """Sequences to measure accuracy on; the other scores take a tenth of them."""
     seed: int = 0
-    """Owner of the sequences, and of the run if there is one."""
+    """Random seed of the sequences, and of the run if there is one."""
     json: bool = False
     """Print one JSON object."""
 
@@ -87,26 +88,25 @@ class Inspect:
 
         generator = torch.Generator().manual_seed(self.seed)
         accuracy = evaluate(model, task, self.num_examples, generator)
+        found = inspect_model(model, task, generator, num_sequences=self.num_examples // 10)
         scores: dict[str, Any] = {"accuracy": accuracy.accuracy, "standard_error": accuracy.standard_error}
-        scores |= inspect_model(model, task, generator, num_sequences=self.num_examples // 10)
+        scores |= found.to_dict()
         scores |= {"model": model.spec.model_dump(mode="json"), "task": task.model_dump(mode="json"), "pictures": []}
         if self.out:
             from recallscope.cli.pictures import draw_pictures
 
-            scores["pictures"] = [path.name for path in draw_pictures(model, task, scores, self.out, self.seed)]
+            scores["pictures"] = [path.name for path in draw_pictures(model, task, found, self.out, self.seed)]
             text = json.dumps(scores, indent=1, allow_nan=False)
             (self.out / "scores.json").write_text(text + "\n", encoding="utf-8")
         if self.json:
             print_json(scores)
         else:
-            print("\n".join(verdict(scores)))
+            print("\n".join(verdict(accuracy, found, model.spec.kind)))
             if self.out:
                 print(f"{len(scores['pictures'])} pictures and scores.json in {self.out}")
         return 0
 
     def _model(self) -> tuple[RecallModel, TaskSpec]:
-        from recallscope.cli.train import Train
-
         changes = {name: getattr(self, name) for name in TRAINING if getattr(self, name) is not None}
         if self.weights is not None:
             given = ["preset"] * (self.preset is not None) + list(changes)
@@ -121,6 +121,8 @@ class Inspect:
             return read_weights(self.weights / "weights.safetensors" if self.weights.is_dir() else self.weights)
         if self.preset is None:
             raise ValueError("nothing to inspect: give WEIGHTS, or --preset mechanism to train a model first.")
+        from recallscope.cli.train import Train
+
         run = Train(preset=self.preset, seed=self.seed, **changes).spec()
         import torch
 

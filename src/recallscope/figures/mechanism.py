@@ -23,7 +23,7 @@ from recallscope.figures.panels import (
     mark_classes,
 )
 from recallscope.figures.style import BLACK, COLUMN, PAGE, figure_style, new_figure
-from recallscope.specs import TaskSpec
+from recallscope.tasks.associative_recall import AssociativeRecall
 
 # what the line under each figure explains
 RINGS = "rings: facts of the context"
@@ -33,7 +33,7 @@ FRAMED = "framed: the block the circuit predicts"
 
 
 def inside_figures(
-    arrays: Mapping[str, NDArray[Any]], task: TaskSpec, fill: Mapping[str, Any], label: str
+    arrays: Mapping[str, NDArray[Any]], task: AssociativeRecall, fill: Mapping[str, Any], label: str
 ) -> dict[str, Figure]:
     """All figures of one linear model, from the arrays that were kept of it (`interp.picture_arrays`)."""
     context, delay = task.context_length, int(arrays["delay"])
