@@ -56,7 +56,8 @@ def test_weights_can_be_asked_for_later(store):
 
 
 @pytest.mark.parametrize(
-    "damage", ["", "{", "[]", "null", '{"schema_version": 1}', "\x00\xff", '{"schema_version": true}', '{"schema_version": 0}']
+    "damage",
+    ["", "{", "[]", "null", '{"schema_version": 1}', "\x00\xff", '{"schema_version": true}', '{"schema_version": 0}'],
 )
 def test_damage_is_set_aside_with_a_reason_and_never_deleted(store, damage):
     found = record()
