@@ -8,13 +8,12 @@ architecture nor this version of the package, and is what lists, filters, fits a
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, NonNegativeInt, ValidationError, model_validator
+from pydantic_core import from_json
 
 from recallscope.specs import RESULTS, Fraction, Frozen, RunSpec, Value, canonical_json, identity_hash, in_words
 
@@ -89,8 +88,8 @@ def is_run_name(name: object) -> bool:
 def read_facts(text: str | bytes) -> dict[str, Any]:
     """A record as plain data, of this schema or another; RecordError only if the text contradicts itself."""
     try:
-        facts: Any = json.loads(text, parse_constant=_finite, parse_float=_finite)
-    except (ValueError, RecursionError) as error:
+        facts: Any = from_json(text, allow_inf_nan=False)
+    except ValueError as error:
         raise RecordError(f"not JSON: {error}") from error
     if not isinstance(facts, dict):
         raise RecordError(f"a record is a JSON object, this is a {type(facts).__name__}")
@@ -104,24 +103,17 @@ def read_facts(text: str | bytes) -> dict[str, Any]:
     return facts
 
 
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text} is not a finite number")
-    return number
-
-
 def _check(facts: Mapping[str, Any], version: int) -> None:
     """Does the record agree with itself: name, identity, spec, and numbers that can be?"""
     spec, identity = facts.get("spec"), facts.get("identity")
     if not isinstance(spec, dict):
         raise RecordError(f"spec is a {type(spec).__name__}, not a table of fields")
-    if version == 1:
-        name = first_name(spec)
-    elif isinstance(identity, dict):
-        name = identity_hash("RunSpec", identity)
-    else:
+    if version > 1 and not isinstance(identity, dict):
         raise RecordError(f"identity is a {type(identity).__name__}, not a table of fields")
+    try:
+        name = first_name(spec) if version == 1 else identity_hash("RunSpec", identity)
+    except ValueError as error:
+        raise RecordError(f"its name cannot follow from its spec: {error}") from error
     if facts["run"] != name:
         raise RecordError(f"run={facts['run']!r} is not the name of its spec ({name!r}): the record was edited")
     if version > 1 and not _agrees(identity, spec):
@@ -148,8 +140,8 @@ def _agrees(identity: Any, spec: Any) -> bool:
     return bool(identity == spec)
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and value - value == 0  # finite
 
 
 def row_of(facts: Mapping[str, Any] | RunRecord) -> dict[str, Value]:

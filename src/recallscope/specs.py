@@ -13,7 +13,7 @@ import importlib
 import json
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, WrapValidator, field_validator
@@ -278,6 +278,7 @@ class RunSpec(Spec):
 PARTS = ("task", "model", "train")
 RESULTS = ("test_accuracy", "val_accuracy", "test_queries", "best_step", "steps", "seconds")
 COLUMNS = frozenset(("run", "status", "schema_version", "needs", "task", "model", "seed", *RESULTS))  # no field's word
+_TRAIN_FIELDS = frozenset(TrainSpec.model_fields)
 
 
 def in_words(fields: Mapping[str, Any] | RunSpec) -> dict[str, Value]:
@@ -290,20 +291,22 @@ def in_words(fields: Mapping[str, Any] | RunSpec) -> dict[str, Value]:
     fields = fields.model_dump(mode="json") if isinstance(fields, RunSpec) else fields
     words: dict[str, Value] = {}
     for part in PARTS:
-        for name, value in _plain(fields.get(part)):
-            if name == "kind":
-                words |= {part: value} if part != "train" else {}
-            else:
-                taken = name in words or name in COLUMNS or (part != "train" and name in TrainSpec.model_fields)
-                words[f"{part}.{name}" if taken else name] = value
-    words["seed"] = next((value for _, value in _plain({"seed": fields.get("seed", 0)})), 0)
+        table, taken = fields.get(part), COLUMNS if part == "train" else COLUMNS | _TRAIN_FIELDS
+        for name, value in table.items() if isinstance(table, dict) else ():
+            if name != "kind":
+                word = f"{part}.{name}" if name in taken or name in words else name
+                words[word] = value if type(value) in (int, bool) else _plain(value)
+            elif part != "train":
+                words[part] = _plain(value)
+    words["seed"] = _plain(fields.get("seed", 0))
     return words
 
 
-def _plain(part: Any) -> Iterator[tuple[str, Value]]:
-    """Names and plain values; lists and tables of an outsider's arguments as canonical JSON."""
-    for name, value in part.items() if isinstance(part, Mapping) else ():
-        yield str(name), value if isinstance(value, int | float | str | bool | None) else canonical_json(value)
+def _plain(value: Any) -> Value:
+    """A plain value as it is; lists and tables among an outsider's arguments as JSON, and infinity as None."""
+    if isinstance(value, float):
+        return value if value - value == 0 else None
+    return value if isinstance(value, int | str | None) else json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def path_of(word: str, task: type[TaskSpec], model: type[ModelSpec]) -> tuple[str, str] | None:

@@ -22,8 +22,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from pydantic_core import to_json
+
 from recallscope.atomic import TEMPORARY, flush_folder
-from recallscope.records import RecordError, RunRecord, row_of, todays_name
+from recallscope.records import RecordError, RunRecord, is_run_name, row_of, todays_name
 from recallscope.runs.attempts import read_failure
 from recallscope.runs.store import FAILURE, RECORD, RunStore, read_record, set_aside
 from recallscope.specs import Value
@@ -84,7 +86,7 @@ class Table:
                 values: list[Value] = [None] * len(places)
                 for word, value in entry.row.items():
                     values[places[word]] = value
-                yield entry.folder, entry.run, " ".join(entry.formerly), json.dumps(values, separators=(",", ":"))
+                yield entry.folder, entry.run, " ".join(entry.formerly), to_json(values).decode()
 
         self.connection.executemany(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?, ?)", encoded())  # noqa: S608
 
@@ -149,8 +151,8 @@ def _complete(store: RunStore, table: Table | None) -> Table:
             table = Table(sqlite3.connect(":memory:"))
             _fill(table, store)
     connection = table.connection
-    known, there = set(map(itemgetter(0), connection.execute("SELECT folder FROM runs"))), set(store.folders())
-    late = [entry for folder in sorted(there - known) if (entry := read_entry(store, folder))]
+    known, there = set(map(itemgetter(0), connection.execute("SELECT folder FROM runs"))), set(os.listdir(store.runs))
+    late = [entry for folder in filter(is_run_name, sorted(there - known)) if (entry := read_entry(store, folder))]
     gone = known - there
     if store.marker["version"] == 1:  # folders with former names, of runs that are also there under today's
         moved = [

@@ -205,7 +205,8 @@ class RunStore:
 def read_record(folder: Path) -> dict[str, Any] | None:
     """The record of a run's folder as plain data; None if it has none, RecordError if it contradicts itself."""
     try:
-        facts = read_facts((folder / RECORD).read_bytes())
+        with open(os.path.join(folder, RECORD), "rb") as file:
+            facts = read_facts(file.read())
     except (FileNotFoundError, NotADirectoryError):
         return None
     if facts["run"] != folder.name:

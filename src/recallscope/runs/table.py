@@ -145,16 +145,22 @@ def _select(
 
 
 def _where(conditions: list[Condition], places: Mapping[str, str]) -> tuple[str, list[float | int | str]]:
-    """SQL after WHERE, and the values for its question marks: numbers are compared as numbers, texts as texts."""
+    """SQL after WHERE, and the values for its question marks: numbers are compared as numbers, texts as texts.
+
+    To SQLite every number is less than every text, and '' is the least of those.
+    """
     clauses, values = ["1"], list[float | int | str]()
     for condition in conditions:
-        place, sign, number = places[condition.column], condition.sign, condition.number
-        clause = f"(typeof({place}) = 'text' AND {place} {sign} ?)"
-        values.append(condition.value)
-        if number is not None:
-            clause = f"({clause} OR (typeof({place}) != 'text' AND {place} {sign} ?))"
+        x, sign, number = places[condition.column], condition.sign, condition.number
+        if sign in ("=", "!="):
+            clauses.append(f"{x} {'NOT ' * (sign == '!=')}IN (?, ?)")
+            values += [condition.value, condition.value if number is None else number]
+        elif number is None:
+            clauses.append(f"{x} {sign} ? AND {x} >= ''")
+            values.append(condition.value)
+        else:
+            clauses.append(f"{x} {sign} ?" + (f" AND {x} < ''" if ">" in sign else ""))
             values.append(number)
-        clauses.append(clause)
     return " AND ".join(clauses), values
 
 
