@@ -28,7 +28,8 @@ def draw_pictures(model: RecallModel, task: TaskSpec, found: Inspection, out: Pa
     label = _sizes(model, task)
     figures = {"behaviour": behaviour_figure(found.behaviour, label)}
     if found.table is not None and found.fill is not None:
-        figures |= inside_figures(picture_arrays(model, batch, task), task, dataclasses.asdict(found.fill), label)
+        arrays = picture_arrays(model, batch, task)
+        figures |= inside_figures(arrays, task.model_dump(), dataclasses.asdict(found.fill), label)
     elif model.capability(HasAttention) is not None:
         figures["attention"] = _attention_strength_figure(model, batch, f"{model.spec.kind}, {label}")
     return [path for name, figure in figures.items() for path in save_figure(figure, out / name)]

@@ -23,7 +23,6 @@ from recallscope.figures.panels import (
     mark_classes,
 )
 from recallscope.figures.style import BLACK, COLUMN, PAGE, figure_style, new_figure
-from recallscope.tasks.associative_recall import AssociativeRecall
 
 # what the line under each figure explains
 RINGS = "rings: facts of the context"
@@ -33,12 +32,15 @@ FRAMED = "framed: the block the circuit predicts"
 
 
 def inside_figures(
-    arrays: Mapping[str, NDArray[Any]], task: AssociativeRecall, fill: Mapping[str, Any], label: str
+    arrays: Mapping[str, NDArray[Any]], task: Mapping[str, Any], fill: Mapping[str, Any], label: str
 ) -> dict[str, Figure]:
-    """All figures of one linear model, from the arrays that were kept of it (`interp.picture_arrays`)."""
-    context, delay = task.context_length, int(arrays["delay"])
+    """All figures of one linear model, from the arrays that were kept of it (`interp.picture_arrays`).
+
+    `task` has the fields of its task, by name.
+    """
+    context, delay = 2 * task["num_facts"] * task["key_repeats"], int(arrays["delay"])
     shown = len(arrays["shown"])
-    some = label if shown == task.vocab_size else f"{label}, {shown} of the tokens"
+    some = label if shown == task["vocab_size"] else f"{label}, {shown} of the tokens"
     return {
         "hash_table": hash_table_figure(
             arrays["ideal_table"],
@@ -53,7 +55,7 @@ def inside_figures(
         "copy_and_shift": copy_shift_figure(arrays["copied"], arrays["shifted"], context_length=context, label=label),
         "operators": operators_figure(arrays["value_operator"], arrays["match_operator"], delay=delay, label=some),
         "fill": fill_figure(
-            fill["num_facts"], fill["hit_rate"], fill["predicted"], num_facts=task.num_facts, label=label
+            fill["num_facts"], fill["hit_rate"], fill["predicted"], num_facts=task["num_facts"], label=label
         ),
     }
 
