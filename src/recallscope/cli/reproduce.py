@@ -213,8 +213,8 @@ def _without_runs() -> list[dict[str, Any]]:
 
     run = {key for experiment in experiments() for key in experiment.claims}
     rest = [row for row in CLAIMS if row.kind in ("figure", "table") and row.key not in run]
-    figures = [row.number for row in rest if row.kind == "figure"]
-    tables = [row.number for row in rest if row.kind == "table"]
+    figures = [row.number for row in rest if row.number.startswith("Fig.")]
+    tables = [row.number for row in rest if row.number.startswith("Tab.")]
     return [
         {"name": "circuit", "shows": figures, "command": "recallscope draw fig-2"},
         {"name": "tables", "shows": tables, "command": "recallscope claims"},
