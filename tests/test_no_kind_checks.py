@@ -12,9 +12,6 @@ PACKAGE = Path(__file__).resolve().parents[1] / "src" / "recallscope"
 ROOTS = {"ModelSpec", "TaskSpec", "RecallModel", "RecallLayer", "Mixer"}  # asking for these is not asking for a kind
 EXEMPT = ("architectures/", "registry.py", "specs.py")
 
-# Files that still ask, each until it is mended; a file that no longer does must leave the list.
-STILL_ASKING: frozenset[str] = frozenset()  # files that may still ask; keep it empty
-
 
 def parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
@@ -104,11 +101,7 @@ def checked_files() -> list[str]:
 
 @pytest.mark.parametrize("file", checked_files())
 def test_no_file_asks_which_kind_a_model_or_task_is(file: str) -> None:
-    found = asks(parse(PACKAGE / file))
-    if file in STILL_ASKING:
-        assert found, f"{file} asks no more: take it off the list"
-    else:
-        assert found == []
+    assert asks(parse(PACKAGE / file)) == []
 
 
 def test_the_watch_knows_the_kinds() -> None:

@@ -212,7 +212,7 @@ def _without_runs() -> list[dict[str, Any]]:
     from recallscope.paper.experiment import experiments
 
     run = {key for experiment in experiments() for key in experiment.claims}
-    rest = [row for row in CLAIMS if row.kind in ("figure", "table") and row.key not in run]
+    rest = [row for row in CLAIMS if row.number.startswith(("Fig.", "Tab.")) and row.key not in run]
     figures = [row.number for row in rest if row.number.startswith("Fig.")]
     tables = [row.number for row in rest if row.number.startswith("Tab.")]
     return [
