@@ -36,20 +36,19 @@ class DeltaNet(RecallModel):
     def forward(self, tokens: Tensor) -> Tensor:
         return self.read(tokens)[0]
 
-    def states(self, tokens: Tensor) -> Tensor:
-        """The memory after every token: (batch, L, layers, N, D)."""
-        return torch.stack(self.read(tokens)[1], dim=1)[:, :, None]
+    def state_after(self, tokens: Tensor) -> tuple[Tensor, ...]:
+        """The memory of its one layer and one head, (batch, 1, D, N): what makes it a model that shows its state."""
+        return (self.read(tokens)[1].mT[:, None].detach(),)
 
-    def read(self, tokens: Tensor) -> tuple[Tensor, list[Tensor]]:
+    def read(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         D, N = self.spec.embed_dim, self.spec.state_dim
         x = pad(self.embedding(tokens).mT, (self.spec.conv_width - 1, 0))
         q, k, v, b = self.conv(x).mT.split([N, N, D, 1], dim=-1)
         q, k, beta = normalize(q, dim=-1), normalize(k, dim=-1), torch.sigmoid(b)
         S = x.new_zeros(len(tokens), N, D)
-        outputs, states = [], []
+        outputs = []
         for t in range(tokens.shape[1]):
             old = torch.einsum("bnd,bn->bd", S, k[:, t])
             S = S + torch.einsum("bn,bd->bnd", k[:, t], beta[:, t] * (v[:, t] - old))
             outputs.append(torch.einsum("bnd,bn->bd", S, q[:, t]))
-            states.append(S)
-        return self.out(torch.stack(outputs, dim=1)) @ self.embedding.weight.T, states
+        return self.out(torch.stack(outputs, dim=1)) @ self.embedding.weight.T, S

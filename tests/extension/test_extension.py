@@ -1,0 +1,259 @@
+"""Somebody else's architecture, task, law and plain torch module go through every verb, with no edit in the package.
+
+Every step is a command line in a folder of the user's own, as they would type it.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+TASK = ["--vocab-size", "32", "--num-facts", "3"]
+TRAIN = ["--batch-size", "16", "--warmup-steps", "5", "--flat-steps", "20", "--decay-steps", "15"]
+TRAIN += ["--eval-every", "10", "--eval-size", "40"]
+GRID = """
+[task]
+kind = "{task}"
+vocab_size = 32
+num_facts = 3
+[model]
+kind = "{model}"
+{fields}
+[train]
+batch_size = 16
+warmup_steps = 5
+flat_steps = {steps}
+decay_steps = 15
+eval_every = 10
+eval_size = 40
+[axes]
+{axes}
+seed = [0, 1]
+"""
+SUBJECTS = {
+    "an architecture, a task and a law in files": {
+        "plugins": ["my_delta_net.py", "my_noisy_task.py", "my_law.py"],
+        "task": "my_noisy_mqar",
+        "model": "my_delta_net",
+        "flags": ["--embed-dim", "8", "--state-dim", "4", "--noise", "0.1"],
+        "fields": "embed_dim = 8",
+        "axes": "state_dim = [2, 4]",
+        "axis": "state_dim",
+    },
+    "a plain torch module": {
+        "plugins": [],
+        "task": "mqar",
+        "model": "my_gru.py:Model",
+        "flags": ["--model-args", '{"width": 8}'],
+        "fields": "",
+        "axes": "width = [4, 8]",
+        "axis": "width",
+    },
+}
+
+
+@pytest.fixture(scope="module", params=SUBJECTS)
+def subject(request, tmp_path_factory):
+    """A user's folder with the files of one subject, and what to type there."""
+    folder = tmp_path_factory.mktemp("mine")
+    for file in HERE.glob("my_*.py"):
+        shutil.copy(file, folder)
+    return {**SUBJECTS[request.param], "folder": folder}
+
+
+def recallscope(subject, *arguments, code=0):
+    """Run a command in the user's folder; what it prints, as JSON if it was asked for."""
+    done = subprocess.run(
+        command(*arguments),
+        cwd=subject["folder"],
+        env=environment(subject),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    return json.loads(done.stdout) if "--json" in arguments else done.stdout
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "recallscope.cli.main", *map(str, arguments)]
+
+
+def environment(subject):
+    return os.environ | {"RECALLSCOPE_PLUGINS": os.pathsep.join(subject["plugins"]), "OMP_NUM_THREADS": "1"}
+
+
+def grid_file(subject, steps):
+    path = subject["folder"] / "grid.toml"
+    path.write_text(GRID.format(steps=steps, **{name: subject[name] for name in ("task", "model", "fields", "axes")}))
+    return path
+
+
+def test_sample(subject):
+    drawn = recallscope(subject, "sample", "--task", subject["task"], *TASK, "--num-examples", 3, "--json")
+    assert len(drawn["tokens"]) == 3
+
+
+def test_train_evaluate_and_inspect(subject):
+    run = ["--task", subject["task"], "--model", subject["model"], *TASK, *subject["flags"], *TRAIN]
+    first = recallscope(subject, "train", *run, "--out", "one", "--json")
+    again = recallscope(subject, "train", *run, "--json")
+    assert (first["run"], first["test_accuracy"]) == (again["run"], again["test_accuracy"])
+    measured = recallscope(subject, "evaluate", "one", "--num-examples", 50, "--num-facts", 2, "--json")
+    assert measured["queries"] == 100
+    scores = recallscope(subject, "inspect", "one", "--num-examples", 40, "--out", "look", "--json")
+    assert len(scores["behaviour"]["recall_by_place"]) == 3
+    assert {"section", "why"} == set(scores["left_out"][0])
+    assert (subject["folder"] / "look" / "behaviour.png").stat().st_size > 1000
+
+
+def test_sweep_killed_and_resumed_then_listed_fitted_and_drawn(subject):
+    folder = subject["folder"]
+    grid_file(subject, steps=400)
+    sweep = ("sweep", "grid.toml", "--store", "store", "--workers", "2", "--json")
+    begun = subprocess.Popen(command(*sweep), cwd=folder, env=environment(subject), stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 90
+    while not list((folder / "store").glob("runs/*/checkpoint.safetensors")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(begun.pid, signal.SIGKILL)
+    begun.wait()
+    outcome = recallscope(subject, *sweep)
+    assert outcome["done"] + outcome["skipped"] == 4
+    assert recallscope(subject, *sweep)["done"] == 0
+
+    rows = recallscope(subject, "store", "list", "store", "--where", f"model={subject['model']}", "--json")["runs"]
+    assert len(rows) == 4
+    assert len({row[subject["axis"]] for row in rows}) == 2
+    recallscope(subject, "store", "export", "store", "runs.csv")
+    assert subject["axis"] in (folder / "runs.csv").read_text().splitlines()[0].split(",")
+
+    fitted = recallscope(subject, "fit", "store", "--json")["experiments"]
+    assert sum(sum(sum(row) if isinstance(row, list) else row for row in one["counts"]) for one in fitted) == 4
+    code = (
+        "from recallscope.runs import RunStore, find_runs; from recallscope.analysis import AccuracyGrid; "
+        "from recallscope.figures import draw_curve, save_figure; from matplotlib.figure import Figure; from pathlib "
+        f"import Path; grid = AccuracyGrid.from_runs(find_runs(RunStore('store')), ['{subject['axis']}']); "
+        f"figure = Figure(); draw_curve(grid.axes['{subject['axis']}'], grid.accuracy, figure.subplots(), "
+        "predicted=None, xlabel='size', ylabel='recall', title=''); save_figure(figure, Path('drawn'))"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=folder, check=True)
+    assert (folder / "drawn.png").stat().st_size > 1000
+
+
+def test_the_store_is_read_where_the_code_is_not(subject):
+    """Without the plugins, and without the user's file: listed, filtered, exported; not moved, not retrained."""
+    elsewhere = {"folder": subject["folder"] / "elsewhere", "plugins": []}
+    if not (subject["folder"] / "store").exists():
+        pytest.skip("needs the store of the test before")
+    elsewhere["folder"].mkdir()
+    shutil.copytree(subject["folder"] / "store", elsewhere["folder"] / "store")
+    before = sorted(path.name for path in (elsewhere["folder"] / "store" / "runs").iterdir())
+    rows = recallscope(elsewhere, "store", "list", "store", "--where", "test_accuracy>=0", "--json")["runs"]
+    assert len(rows) == 4
+    recallscope(elsewhere, "store", "verify", "store", "--json")
+    assert sorted(path.name for path in (elsewhere["folder"] / "store" / "runs").iterdir()) == before
+
+
+def test_a_law_of_ones_own_is_predicted_with_and_listed(subject):
+    if "my_law.py" not in subject["plugins"]:
+        pytest.skip("a plain module brings no law")
+    asked = ["--vocab-size", "64", "--num-facts", "4", "--embed-dim", "8", "--state-dim", "4"]
+    row = recallscope(subject, "predict", *asked, "--json")["rows"][0]
+    assert row["laws"]["my-law"] == pytest.approx(1 - 4 / 32)
+    assert "my-law" in {law["name"] for law in recallscope(subject, "laws", "--json")["laws"]}
+    answer = recallscope(
+        subject, "size", "--target", "0.9", *asked[:4], "--embed-dim", "8", "--law", "my-law", "--json"
+    )
+    assert answer["answer"]["state_dim"] == 5
+
+
+BAD = {
+    "import fails": ("my_bad.py:Model", "import nothing_of_that_name", "nothing_of_that_name"),
+    "no such class": ("my_bad.py:Other", "", "no 'Other'"),
+    "not a module": (
+        "my_bad.py:Model",
+        "class Model:\n    def __init__(self, vocab_size): ...",
+        "not a torch.nn.Module",
+    ),
+    "no parameters": (
+        "my_bad.py:Model",
+        "import torch\nclass Model(torch.nn.Module):\n    def __init__(self, vocab_size):\n        super().__init__()",
+        "no parameters",
+    ),
+    "other arguments": (
+        "my_bad.py:Model",
+        "import torch\nclass Model(torch.nn.Module):\n    def __init__(self, size): ...",
+        "takes (size)",
+    ),
+    "wrong shape": (
+        "my_bad.py:Model",
+        "import torch\nclass Model(torch.nn.Module):\n    def __init__(self, vocab_size):\n        super().__init__()\n"
+        "        self.e = torch.nn.Embedding(vocab_size, 5)\n    def forward(self, t): return self.e(t)",
+        "not logits of shape (2, 12, 32)",
+    ),
+    "not a number": (
+        "my_bad.py:Model",
+        "import torch\nclass Model(torch.nn.Module):\n    def __init__(self, vocab_size):\n        super().__init__()\n"
+        "        self.e = torch.nn.Embedding(vocab_size, vocab_size)\n    def forward(self, t): return self.e(t) / 0",
+        "NaN",
+    ),
+    "forward fails": (
+        "my_bad.py:Model",
+        "import torch\nclass Model(torch.nn.Module):\n    def __init__(self, vocab_size):\n        super().__init__()\n"
+        "        self.e = torch.nn.Linear(3, 3)\n    def forward(self, t): return self.e(t)",
+        "failed",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", BAD)
+def test_a_module_that_cannot_be_trained_is_told_why(fault, tmp_path, monkeypatch, run):
+    name, text, words = BAD[fault]
+    (tmp_path / "my_bad.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    code, out, error = run("train", "--model", name, *TASK, *TRAIN, "--out", "one")
+    assert (code, out) == (2, "")
+    assert words in error
+    assert not (tmp_path / "one" / "record.json").exists()
+
+
+def test_a_source_file_that_changed_under_a_checkpoint_is_refused_and_nothing_lost(tmp_path, monkeypatch, run):
+    shutil.copy(HERE / "my_gru.py", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    arguments = ["train", "--model", "my_gru.py:Model", "--model-args", '{"width": 4}', *TASK, *TRAIN, "--out", "one"]
+    assert run(*arguments)[0] == 0
+    weights = (tmp_path / "one" / "weights.safetensors").read_bytes()
+    with open(tmp_path / "my_gru.py", "a") as file:
+        file.write("# another model now\n")
+    code, _, error = run("evaluate", "one")
+    assert code == 2
+    assert "has changed since" in error
+    assert (tmp_path / "one" / "weights.safetensors").read_bytes() == weights
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--model", "nowhere.py:Model"], "there is no file nowhere.py"),
+        (["--model", "no_such_module:Model"], "there is no module 'no_such_module'"),
+        (["--model", "lineer"], "Did you mean linear"),
+        (["--model", "my_gru.py:Model", "--model-args", "{width: 4}"], "is not JSON"),
+        (["--model", "my_gru.py:Model", "--model-args", "[4]"], "is a list"),
+        (["--model", "my_gru.py:Model", "--model-args", '{"vocab_size": 4}'], "given by the task"),
+        (["--model", "my_gru.py:Model", "--embedding-std", "0.5"], "embedding_std=0.5 cannot be applied"),
+    ],
+)
+def test_wrong_names_and_arguments_are_explained(arguments, words, tmp_path, monkeypatch, run):
+    shutil.copy(HERE / "my_gru.py", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    code, _, error = run("train", *arguments, *TASK, *TRAIN)
+    assert code == 2
+    assert words in error
