@@ -26,10 +26,9 @@ import torch
 from recallscope.architectures.model import build_model
 from recallscope.ops import at_positions
 from recallscope.ops.query_loss import query_loss
+from recallscope.presets import preset_run
 from recallscope.tasks import draw_batch
 from recallscope.train.flat import FlatWeights
-from recallscope.train.loop import add_gradients
-from recallscope.train.presets import preset_run
 
 SIZES = {  # preset, fields changed, and the ratio wanted
     "layers, 2": ("layers", {"state_dim": 6, "num_layers": 2}, {"batch_size": 32}, 4.0),
@@ -53,13 +52,18 @@ def printed(model, batch, label_smoothing):
     return loss.detach()
 
 
+def ours(model, batch, label_smoothing):
+    """As training does it."""
+    return model.add_gradients(batch, label_smoothing)
+
+
 def agreement(run):
     """Differences in loss and, relative to the largest, in gradients; on one model and one batch."""
     generator = torch.Generator().manual_seed(0)
     model = build_model(run.model, run.task.vocab_size, generator, embedding_std=0.3)
     batch = draw_batch(run.task, min(run.train.batch_size, 16), generator)
     found = []
-    for step in (printed, add_gradients):
+    for step in (printed, ours):
         model.zero_grad()
         found.append((float(step(model, batch, 0.1)), torch.cat([p.grad.flatten() for p in model.parameters()])))
     (loss, grad), (other_loss, other_grad) = found
@@ -71,7 +75,7 @@ def measure(name, rounds):
     run = preset_run(preset, model=model_fields, train=train_fields)
     generator = torch.Generator().manual_seed(1)
     times, ways = {}, {}
-    for way, step in (("printed", printed), ("ours", add_gradients)):
+    for way, step in (("printed", printed), ("ours", ours)):
         model = build_model(run.model, run.task.vocab_size, generator)
         ways[way], times[way] = (step, model, FlatWeights(model, run.train)), []
     for round_number in range(rounds + 2):

@@ -26,7 +26,6 @@ from recallscope.architectures.model import RecallModel, build_model
 from recallscope.specs import TaskSpec, TrainSpec
 from recallscope.tasks import Batch, draw_batch
 from recallscope.train.flat import FlatWeights
-from recallscope.train.loop import add_gradients
 
 TASK, BATCH, SMOOTHING, CLIP = TaskSpec(vocab_size=512, num_facts=16), 32, 0.1, 0.75
 SIZES = ((16, 8), (32, 16), (64, 32))
@@ -46,7 +45,7 @@ def difference(spec: FullSpec) -> tuple[float, float]:
     g = torch.Generator().manual_seed(0)
     model, batch = build_model(spec, TASK.vocab_size, g), draw_batch(TASK, BATCH, g)
     FlatWeights(model, TrainSpec())
-    ours = add_gradients(model, batch, SMOOTHING)
+    ours = model.add_gradients(batch, SMOOTHING)
     grads = {name: p.grad.clone() for name, p in model.named_parameters()}
     for p in model.parameters():
         p.grad.zero_()
@@ -69,12 +68,12 @@ def ways(spec: FullSpec) -> dict[str, Callable[[], None]]:
         optimizer.step()
 
     def our_step() -> None:
-        add_gradients(fast, draw_batch(TASK, BATCH, g), SMOOTHING)
+        fast.add_gradients(draw_batch(TASK, BATCH, g), SMOOTHING)
         weights.step(0.01, CLIP)
 
     return {
         "textbook gradients": lambda: textbook_gradients(plain, batch),
-        "our gradients": lambda: add_gradients(fast, batch, SMOOTHING),
+        "our gradients": lambda: fast.add_gradients(batch, SMOOTHING),
         "textbook step": textbook_step,
         "our step": our_step,
     }

@@ -13,7 +13,6 @@ import time
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
-from recallscope.train.linear_step import linear_step
 
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.model import build_model
@@ -43,7 +42,7 @@ def main() -> None:
     seconds = []
     for _ in range(2):
         started = time.perf_counter()
-        linear_step(model, draw_batch(task, 5, generator), 0.1)
+        model.add_gradients(draw_batch(task, 5, generator), 0.1)
         weights.step(0.003, 2.5)
         seconds.append(time.perf_counter() - started)
     result = {"peak_bytes": peak(), "imports_bytes": before, "limit_bytes": LIMIT, "seconds": seconds[-1]}

@@ -1,17 +1,15 @@
 """Our training step against the straightforward one, and against its floor; interleaved in one run, one thread.
 
 Both do the same work on the same model: draw a batch, forward, backward, clip, AdamW. The straightforward step has
-logits at every
-position and `cross_entropy(ignore_index=-100)`, parameters as modules make them, and torch's AdamW; the batch is
-drawn by our drawer
-in both. The floor is the three matrix products of the logits at the queries (forward, and backward by either factor).
+logits at every position and `cross_entropy(ignore_index=-100)`, parameters as modules make them, and torch's AdamW;
+the batch is drawn by our drawer in both. The floor is the three matrix products of the logits at the queries (forward,
+and backward by either factor).
 
 python benchmarks/train_step.py [--json] [--rounds 30]
 
 glibc hands large temporaries back to the system after each operation, which costs the straightforward step dearly.
-The figures
-without that (MALLOC_TRIM_THRESHOLD_, MALLOC_MMAP_THRESHOLD_) are printed too: the benchmark runs itself again with
-them set.
+The figures without that (MALLOC_TRIM_THRESHOLD_, MALLOC_MMAP_THRESHOLD_) are printed too: the benchmark runs itself
+again with them set.
 """
 
 import argparse
@@ -25,7 +23,6 @@ from statistics import median
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
-from recallscope.train.linear_step import linear_step
 from torch.nn.functional import cross_entropy
 
 from recallscope.architectures.linear import LinearSpec
@@ -52,7 +49,7 @@ def straightforward(model, optimizer, task, batch_size, generator):
 
 
 def ours(model, weights, task, batch_size, generator):
-    linear_step(model, draw_batch(task, batch_size, generator), 0.1)
+    model.add_gradients(draw_batch(task, batch_size, generator), 0.1)
     weights.step(0.01, 1.5)
 
 
@@ -67,7 +64,7 @@ def agreement(task, spec, batch_size):
     grads = [p.grad.clone() for p in model.parameters()]
     for p in model.parameters():
         p.grad.zero_()
-    other = linear_step(model, batch, 0.1)
+    other = model.add_gradients(batch, 0.1)
     worst = max(float((p.grad - g).abs().max()) for p, g in zip(model.parameters(), grads, strict=True))
     return abs(float(loss.detach()) - float(other)), worst
 

@@ -1,4 +1,4 @@
-"""paper.py keeps its word: rows are distinct and complete, what they name exists, src/ cites only them."""
+"""The table of claims keeps its word: rows are distinct and complete, what they name exists, src/ cites only them."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ import torch
 
 from recallscope.circuits import designed_circuit
 from recallscope.specs import TaskSpec
-from recallscope.theory.catalogue import find_law
+from recallscope.theory.law import find_law
 from recallscope.train.evaluate import evaluate
 
 HERE = Path(__file__).parent

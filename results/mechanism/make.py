@@ -16,9 +16,9 @@ import torch
 from recallscope.cli.pictures import draw_pictures
 from recallscope.cli.training import keep, train_with_bar
 from recallscope.interp import inspect_model
+from recallscope.presets import preset_run
 from recallscope.specs import RunSpec
 from recallscope.train.evaluate import evaluate
-from recallscope.train.presets import preset_run
 from recallscope.train.weights import read_weights
 
 HERE = Path(__file__).parent
@@ -108,10 +108,11 @@ def look_inside(run: RunSpec, folder: Path, *, reuse: bool) -> tuple[dict[str, A
     model, task = read_weights(folder / "weights.safetensors")
     generator = torch.Generator().manual_seed(0)
     accuracy = evaluate(model, task, 2000, generator)
+    found = inspect_model(model, task, generator, num_sequences=NUM_SEQUENCES)
     scores: dict[str, Any] = {"accuracy": accuracy.accuracy, "standard_error": accuracy.standard_error}
-    scores |= inspect_model(model, task, generator, num_sequences=NUM_SEQUENCES)
+    scores |= found.to_dict()
     scores |= {"model": model.spec.model_dump(mode="json"), "task": task.model_dump(mode="json")}
-    scores["pictures"] = [path.name for path in draw_pictures(model, task, scores, folder, seed=0)]
+    scores["pictures"] = [path.name for path in draw_pictures(model, task, found, folder, seed=0)]
     (folder / "scores.json").write_text(json.dumps(scores, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     return scores, json.loads((folder / "record.json").read_text(encoding="utf-8"))
 

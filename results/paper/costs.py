@@ -1,14 +1,14 @@
-"""Write src/recallscope/sweeps/measured_costs.json from the records of this store: python results/paper/costs.py [STORE ...]"""
+"""Write src/recallscope/paper/measured_costs.json from the records of this store: python results/paper/costs.py [STORE ...]"""
 
 import json
 import sys
 from pathlib import Path
 
-from recallscope.analysis.costs import cost_table
+from recallscope.paper.costs import cost_table
 from recallscope.runs import RunStore
 
 HERE = Path(__file__).parent
-TARGET = HERE.parents[1] / "src" / "recallscope" / "sweeps" / "measured_costs.json"
+TARGET = HERE.parents[1] / "src" / "recallscope" / "paper" / "measured_costs.json"
 
 
 def main() -> None:

@@ -9,18 +9,17 @@ from pathlib import Path
 import numpy as np
 
 from recallscope.analysis.accuracy_grid import row_of
-from recallscope.analysis.coefficient_ratio import coefficient_ratio
 from recallscope.analysis.collapse import fit_collapse
-from recallscope.analysis.findings.grids import PUBLISHED_EXAMPLE
-from recallscope.analysis.ladder import ladder, rung_of
-from recallscope.analysis.paper_runs import PaperRuns
+from recallscope.paper.experiments.dn_grid import EXAMPLE, FULL_EXAMPLE, PUBLISHED_EXAMPLE
+from recallscope.paper.experiments.minimality import RUNGS, ladder, rung_of
+from recallscope.paper.full_as_linear import coefficient_ratio
+from recallscope.paper.paper_runs import PaperRuns
 from recallscope.records import RunRecord
 from recallscope.runs import RunStore
-from recallscope.sweeps.paper_grids import EXAMPLE, FULL_EXAMPLE
-from recallscope.theory.catalogue import find_law
+from recallscope.theory.law import find_law
 
 HERE = Path(__file__).parent
-LAWS = ("trained-sharing", "trained-t3max", "trained-t1", "unified-mv", "unified", "trained")
+SHOWN_LAWS = ("trained-sharing", "trained-t3max", "trained-t1", "unified-mv", "unified", "trained")
 
 
 def main() -> None:
@@ -46,14 +45,14 @@ def example_table(runs: PaperRuns) -> Iterator[str]:
     """The authors' small linear grid beside every law."""
     records = sorted(runs.records(EXAMPLE), key=cell_of)
     yield from ("", "## The authors' small grid, linear: V = 512, L = 64, N_f = 16, batch 32, 2000 steps, one seed", "")
-    yield f"| D | N | published | measured | difference | {' | '.join(LAWS)} | seconds |"
-    yield "|---" * (6 + len(LAWS)) + "|"
-    misses: dict[str, list[float]] = {name: [] for name in LAWS}
+    yield f"| D | N | published | measured | difference | {' | '.join(SHOWN_LAWS)} | seconds |"
+    yield "|---" * (6 + len(SHOWN_LAWS)) + "|"
+    misses: dict[str, list[float]] = {name: [] for name in SHOWN_LAWS}
     for record in records:
         D, N = cell_of(record)
         said, seen = PUBLISHED_EXAMPLE[D, N], record.test_accuracy
         predicted = {
-            name: float(find_law(name)(vocab_size=512, num_facts=16, embed_dim=D, state_dim=N)) for name in LAWS
+            name: float(find_law(name)(vocab_size=512, num_facts=16, embed_dim=D, state_dim=N)) for name in SHOWN_LAWS
         }
         for name, p in predicted.items():
             misses[name].append(abs(seen - p))
@@ -119,15 +118,15 @@ def plain_sentence(low: float, high: float, one_low: float, one_high: float) -> 
 
 def ladder_table(runs: PaperRuns) -> Iterator[str]:
     """Tab. 8, seed by seed."""
-    records = runs.records("ladder")
+    records = runs.records(RUNGS)
     yield from ("", "## The ablation ladder: V = 128, L = 64, N_f = 16, D = 64, N = 16, five seeds", "")
     yield "| rung | | published | mean | sd | seeds | steps | seconds a run |"
     yield "|---" * 8 + "|"
-    for rung in ladder(records):
-        members = [record for record in records if rung_of(record) == rung.name]
+    for result in ladder(records):
+        rung, members = result.rung, [record for record in records if rung_of(record) == result.rung]
         yield (
-            f"| {rung.name} | {rung.says} | {rung.published:.2f} | {rung.mean:.4f} | {rung.spread:.4f} | "
-            f"{', '.join(f'{a:.4f}' for a in rung.accuracies)} | {np.mean([r.steps for r in members]):.0f} | "
+            f"| {rung.name} | {rung.title} | {rung.published:.2f} | {result.mean:.4f} | {result.spread:.4f} | "
+            f"{', '.join(f'{a:.4f}' for a in result.accuracies)} | {np.mean([r.steps for r in members]):.0f} | "
             f"{np.mean([r.seconds for r in members]):.0f} |"
         )
     yield ""

@@ -18,7 +18,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from recallscope.theory.catalogue import find_law
+from recallscope.theory.law import find_law
+from recallscope.theory.problem import Problem
 
 REGIMES = {"i": (1024, 16, 64), "ii": (512, 32, 128), "iii": (512, 16, 64)}  # V, N_f, L of Sec. 5
 SIZES = (8, 16, 24, 32, 48, 64, 96)
@@ -94,11 +95,9 @@ def measure(regime: str, V: int, N_f: int, L: int, D: int, N: int, *, draws: int
         row: Row = {"regime": regime, "task": task, "V": V, "N_f": N_f, "L": L, "D": D, "N": N, "draws": draws}
         row |= {"queries": draws * batch * N_f, "measured": round(float(measured), 6)}
         row["standard_error"] = round(float(accuracy[:, k].std(ddof=1) / np.sqrt(draws)), 6)
+        words = {"task": task, "vocab_size": V, "num_facts": N_f, "length": L, "embed_dim": D, "state_dim": N}
         for name in LAWS:
-            law = find_law(f"designed-{name}")
-            length = L if task == "mqar" else None
-            p = law(vocab_size=V, num_facts=N_f, embed_dim=D, state_dim=N, task=task, length=length)  # type: ignore[arg-type]
-            row[name] = round(float(p), 6)
+            row[name] = round(float(find_law(f"designed-{name}")(Problem.from_words(words))), 6)
         row["error"] = round(float(row["improved"]) - float(measured), 6)
         rows.append(row)
     return rows

@@ -49,6 +49,11 @@ class RunRecord(Frozen):
     history: list[Evaluation] = Field(default_factory=list)
     environment: dict[str, str] = Field(default_factory=dict, description="versions, device, threads")
 
+    @property
+    def words(self) -> dict[str, Value]:
+        """The run's fields as one flat table."""
+        return in_words(self.spec.model_dump(mode="json"))
+
     @model_validator(mode="before")
     @classmethod
     def _identity_follows_from_the_spec(cls, data: Any) -> Any:
@@ -100,7 +105,8 @@ def read_facts(text: str | bytes) -> dict[str, Any]:
 
 def _check(facts: Mapping[str, Any], version: int) -> None:
     """Does the record agree with itself: name, identity, spec, and numbers that can be?"""
-    spec, identity = facts.get("spec"), facts.get("identity")
+    spec: Any = facts.get("spec")
+    identity: Any = facts.get("identity")
     if not isinstance(spec, dict):
         raise RecordError(f"spec is a {type(spec).__name__}, not a table of fields")
     if version > 1 and not isinstance(identity, dict):

@@ -15,6 +15,7 @@ import hashlib
 import importlib
 import importlib.util
 import os
+import pkgutil
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -42,28 +43,37 @@ def suggestion(name: object, known: Iterable[str]) -> str:
 
 
 class Registry(Generic[T]):
-    """Entries of one sort by name. `noun` is also the decorator's name that is searched for in `package`."""
+    """Entries of one sort by name. `noun` is also the decorator's name that is searched for in `package`.
 
-    def __init__(self, noun: str, package: str) -> None:
-        self.noun, self.package = noun, package
+    With `eager` all modules of the package are imported at the first question instead: for packages that are light, and
+    whose order of registration is the order of the catalogue.
+    """
+
+    def __init__(self, noun: str, package: str, *, eager: bool = False) -> None:
+        self.noun, self.package, self.eager = noun, package, eager
         self._entries: dict[str, T] = {}
         self._origins: dict[str, str] = {}
 
     def add(self, name: str, entry: T, *, module: str) -> None:
         """Register an entry; a name has one owner, but a module that is imported again may replace its own."""
         origin = import_reference(module)
-        if name in self._entries and self._origins[name] != origin:
+        if not module.startswith(f"{self.package}.") and name in self._builtin:
+            raise ValueError(f"{self.noun} {name!r} is one of recallscope's own. Choose another name.")
+        if self._origins.get(name, origin) != origin:
             raise ValueError(
                 f"{self.noun} {name!r} is registered twice: by {self._origins[name]} and by {origin}. Rename one."
             )
-        if name in self._builtin and self._builtin[name] != module:
-            raise ValueError(f"{self.noun} {name!r} is one of recallscope's own. Choose another name.")
         self._entries[name] = entry
         self._origins[name] = origin
 
     @cached_property
     def _builtin(self) -> dict[str, str]:
-        """Names of the package's own entries and the modules that register them, without importing those."""
+        """Names of the package's own entries and the modules that register them."""
+        if self.eager:
+            package = importlib.import_module(self.package)
+            for module in pkgutil.iter_modules(package.__path__):
+                importlib.import_module(f"{self.package}.{module.name}")
+            return {name: origin for name, origin in self._origins.items() if origin.startswith(f"{self.package}.")}
         decorator = re.compile(rf'^@{self.noun}\(\s*"([^"]+)"', re.MULTILINE)
         return {
             name: f"{self.package}.{file.name.removesuffix('.py')}"

@@ -163,6 +163,7 @@ class ModelSpec(_Kind):
     """
 
     model: ClassVar[str] = ""
+    law: ClassVar[str | None] = None  # the law of the catalogue that predicts its recall, if one does
 
     def blank_model(self, vocab_size: int) -> RecallModel:
         """The model with its weights not yet drawn."""
@@ -209,7 +210,8 @@ def _registered(registry: Registry[Any], name: str) -> Callable[[type[K]], type[
 def find_architecture(kind: str) -> type[ModelSpec]:
     """The spec class of an architecture: a registered name, or `my_nets:MyModel` for a module of the user's own."""
     if ":" in kind:
-        return importlib.import_module("recallscope.architectures.outside").OutsideSpec  # type: ignore[no-any-return]
+        outside: type[ModelSpec] = importlib.import_module("recallscope.architectures.outside").OutsideSpec
+        return outside
     return ARCHITECTURES.find(kind)
 
 

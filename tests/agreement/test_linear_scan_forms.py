@@ -1,4 +1,4 @@
-"""Loop = cumulative sum = attention = chunks (Eq. 4), and reading at the queries is the loop, gathered."""
+"""Loop = attention = chunks (Eq. 4), and reading at the queries is the loop, gathered."""
 
 from functools import partial
 
@@ -13,19 +13,14 @@ from recallscope.ops import (
     at_positions,
     linear_scan,
     read_at,
-    scan_attention,
-    scan_chunked,
-    scan_cumsum,
     scan_loop,
 )
 from recallscope.ops.linear_scan import CHUNK
 
 FORMS = {
-    "cumsum": scan_cumsum,
-    "attention": scan_attention,
-    "chunks of 1": partial(scan_chunked, chunk=1),
-    "chunks of 4": partial(scan_chunked, chunk=4),
-    "by length": linear_scan,
+    "attention": linear_scan,
+    "chunks of 1": partial(linear_scan, chunk=1),
+    "chunks of 4": partial(linear_scan, chunk=4),
 }
 shapes = st.tuples(st.integers(1, 3), st.integers(1, 10), st.integers(1, 5), st.integers(1, 5))
 
@@ -44,7 +39,7 @@ def test_every_form_is_the_loop(form: str, shape: tuple[int, int, int, int], see
 @pytest.mark.parametrize("chunk", [1, 2, 3, 4, 5, 11, 12, 13, 100])
 def test_it_does_not_matter_where_a_chunk_ends(chunk: int) -> None:
     """Chunks that divide L = 12, that leave one token over, that are longer than the sequence."""
-    assert_twins(partial(scan_chunked, chunk=chunk), scan_loop, draw_inputs(2, 12, 3, 2, seed=chunk))
+    assert_twins(partial(linear_scan, chunk=chunk), scan_loop, draw_inputs(2, 12, 3, 2, seed=chunk))
 
 
 @pytest.mark.parametrize("L", [CHUNK - 1, CHUNK, CHUNK + 1])
@@ -54,9 +49,9 @@ def test_short_and_long_sequences_meet_where_the_form_changes(L: int) -> None:
 
 def test_sequences_need_no_batch_axis_and_may_have_two() -> None:
     inputs = draw_inputs(6, 5, 3, 2, seed=0)
-    together = scan_attention(**inputs)
-    alone = scan_attention(**{name: v[0] for name, v in inputs.items()})
-    folded = scan_attention(**{name: v.unflatten(0, (2, 3)) for name, v in inputs.items()})
+    together = linear_scan(**inputs)
+    alone = linear_scan(**{name: v[0] for name, v in inputs.items()})
+    folded = linear_scan(**{name: v.unflatten(0, (2, 3)) for name, v in inputs.items()})
     torch.testing.assert_close(alone, together[0])
     torch.testing.assert_close(folded.flatten(0, 1), together)
 

@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
-from recallscope.analysis import AccuracyGrid, designed_rows, law_on_cells
+from recallscope.analysis import AccuracyGrid, law_on_cells
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.multihead import MultiHeadSpec
+from recallscope.paper.designed import designed_rows
 from recallscope.records import RunRecord
 from recallscope.specs import RunSpec, TaskSpec, in_words
-from recallscope.theory.catalogue import BY_NAME
-from recallscope.theory.heads import head_bounds
+from recallscope.theory.law import find_law
+from recallscope.theory.reduction import head_bounds
 
 
 def run(accuracy, D=8, N=4, seed=0, num_facts=4, **model):
@@ -73,13 +74,13 @@ def test_a_law_on_a_grid_is_the_law_itself():
     grid = AccuracyGrid.over({"embed_dim": D, "state_dim": N}, TaskSpec(vocab_size=128, num_facts=8))
     words = dict(zip(("embed_dim", "state_dim"), np.meshgrid(D, N, indexing="ij"), strict=True))
     for name in ("unified-mv", "trained", "designed-exact", "trained-t3"):
-        expected = BY_NAME[name](vocab_size=128, num_facts=8, **words)
-        np.testing.assert_array_equal(AccuracyGrid.from_law(BY_NAME[name], grid).accuracy, expected)
-    assert np.isnan(AccuracyGrid.from_law(BY_NAME["designed-exact"], grid).accuracy[0, 2])
+        expected = find_law(name)(vocab_size=128, num_facts=8, **words)
+        np.testing.assert_array_equal(AccuracyGrid.from_law(find_law(name), grid).accuracy, expected)
+    assert np.isnan(AccuracyGrid.from_law(find_law("designed-exact"), grid).accuracy[0, 2])
 
 
 def test_laws_know_tasks_layers_and_heads():
-    law = BY_NAME["unified"]
+    law = find_law("unified")
     ar = AccuracyGrid.over(
         {"num_facts": [4, 8]}, TaskSpec(kind="ar", vocab_size=128, num_facts=4), embed_dim=16, state_dim=4
     )
@@ -98,7 +99,7 @@ def test_laws_know_tasks_layers_and_heads():
 
 
 def test_one_cell_a_law_refuses_does_not_cost_the_others():
-    law = BY_NAME["trained-t3"]
+    law = find_law("trained-t3")
     words = {"task": "mqar", "vocab_size": 128, "embed_dim": 32, "state_dim": 4}
     p = law_on_cells(law, [words | {"num_facts": 8}, words | {"num_facts": 1}])
     alone = law_on_cells(law, [words | {"num_facts": 8}])
@@ -112,7 +113,7 @@ def test_designed_circuits_measured_agree_with_their_law():
     grid = AccuracyGrid.from_circuits(rows)
     assert np.isnan(grid.accuracy[0, 2])  # N > D
     assert grid.counts.tolist() == [[2, 2, 0], [2, 2, 2]]
-    predicted = AccuracyGrid.from_law(BY_NAME["designed-improved"], grid)
+    predicted = AccuracyGrid.from_law(find_law("designed-improved"), grid)
     assert np.nanmax(np.abs(grid.accuracy - predicted.accuracy)) < 0.06
 
 

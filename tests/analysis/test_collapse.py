@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from recallscope.analysis import Dimensions, collapsed, dimensions, fit_collapse, inverse_sigma
+from recallscope.analysis import collapsed, dimensions, fit_collapse
 from recallscope.theory.extremes import max_moments
+from recallscope.theory.laws.paper import inv_sigma
+from recallscope.theory.problem import Problem
 
 CELLS = [(D, N) for D in (8, 16, 24, 32, 48) for N in (2, 4, 8, 16) if N <= D]
 
@@ -61,17 +63,17 @@ def test_equal_generators_give_equal_intervals():
 
 def test_layers_count_through_their_states():
     """N_eff = Lambda N (Thm 4.6)."""
-    letters = dimensions([{"vocab_size": 512, "num_facts": 16, "embed_dim": 32, "state_dim": 4, "num_layers": 3}])
+    layers = dimensions([{"vocab_size": 512, "num_facts": 16, "embed_dim": 32, "state_dim": 4, "num_layers": 3}])
     single = dimensions([{"vocab_size": 512, "num_facts": 16, "embed_dim": 32, "state_dim": 12}])
-    assert inverse_sigma(letters, 1.25) == inverse_sigma(single, 1.25)
-    assert inverse_sigma(single, 1.25) == pytest.approx(np.sqrt(12 * 32 / (1.25 * 16 + 12)))
+    assert inv_sigma(layers, a=1.25) == inv_sigma(single, a=1.25)
+    assert inv_sigma(single, a=1.25) == pytest.approx(np.sqrt(12 * 32 / (1.25 * 16 + 12)))
 
 
 def test_the_two_moment_form_is_wider_by_the_variance_of_the_maximum():
-    letters = Dimensions(*(np.array([float(v)]) for v in (512, 16, 32, 8, 1, 64)))
-    x, (mean, variance) = inverse_sigma(letters, 1.0), max_moments(511)
+    problem = Problem(vocab_size=[512], num_facts=16, embed_dim=32, state_dim=8)
+    x, (mean, variance) = inv_sigma(problem, a=1.0), max_moments(511)
     expected = ndtr((x - mean) / np.sqrt(1 + variance))
-    np.testing.assert_allclose(collapsed(letters, 1.0, float(mean), "two-moment"), expected)
+    np.testing.assert_allclose(collapsed(problem, 1.0, float(mean), "two-moment"), expected)
 
 
 def test_too_little_or_too_mixed_data_is_refused():

@@ -1,4 +1,4 @@
-"""The numbers behind the figures: curves, planned grids, the ladder, slopes against m_V, laws over many cells."""
+"""The numbers behind the figures: curves, planned grids, laws over many cells."""
 
 import numpy as np
 import pytest
@@ -7,17 +7,17 @@ from scipy.special import ndtr
 from recallscope.analysis.accuracy_grid import AccuracyGrid
 from recallscope.analysis.collapse import fit_with_draws
 from recallscope.analysis.collapse_curve import collapse_curve
-from recallscope.analysis.findings.vocabulary import as_predicted
-from recallscope.analysis.ladder import LADDER, ladder, rung_of
 from recallscope.analysis.law_points import law_points
 from recallscope.analysis.planned import law_grid, planned_grid, planned_rows
-from recallscope.analysis.vocabulary_slopes import vocabulary_slopes
-from recallscope.paper import claim
-from recallscope.sweeps.paper_grids import EXPERIMENTS
-from recallscope.theory.catalogue import find_law
-from recallscope.theory.extremes import sqrt_two_log, typical_max
+from recallscope.runs import Grid
+from recallscope.theory.extremes import sqrt_two_log
+from recallscope.theory.law import find_law
 
-PART = next(part for part in EXPERIMENTS["dn-grid"].parts["small"] if part.label == "linear MQAR (i)")
+GRID = Grid(
+    {"task": {"vocab_size": 1024, "num_facts": 16}, "model": {"kind": "linear"}},
+    axes={"embed_dim": [8, 16, 32, 48, 64], "state_dim": [2, 4, 8, 16, 32], "seed": [0]},
+    skip=["state_dim > embed_dim"],
+)
 
 
 def dn_rows(a=1.25, b=3.2, seeds=1, V=1024):
@@ -64,10 +64,10 @@ def test_too_few_cells_are_shown_without_a_fit():
     assert (curve.fitted, curve.band, curve.level, curve.free) == (None, None, None, None)
 
 
-def test_a_planned_grid_keeps_the_axes_of_its_part_and_leaves_holes():
-    rows = [row | {"test_accuracy": 0.5, "seed": 0} for row in planned_rows(PART)]
+def test_a_planned_grid_keeps_the_axes_it_was_planned_on_and_leaves_holes():
+    rows = [row | {"test_accuracy": 0.5, "seed": 0} for row in planned_rows(GRID)]
     rows = [row for row in rows if (row["embed_dim"], row["state_dim"]) != (64, 2)]
-    grid = planned_grid(PART, rows)
+    grid = planned_grid(GRID, rows)
     assert dict(grid.axes) == {"embed_dim": (8, 16, 32, 48, 64), "state_dim": (2, 4, 8, 16, 32)}
     assert np.isnan(grid.accuracy[4, 0])
     assert np.isnan(grid.accuracy[0, 3])  # N = 16 > D = 8
@@ -76,70 +76,11 @@ def test_a_planned_grid_keeps_the_axes_of_its_part_and_leaves_holes():
 
 
 def test_a_law_on_a_planned_grid_leaves_wide_states_empty():
-    grid = law_grid(find_law("unified-mv"), PART)
+    grid = law_grid(find_law("unified-mv"), GRID)
     D, N = (np.array(values) for values in grid.axes.values())
     assert np.array_equal(np.isnan(grid.accuracy), N > D[:, None])
     law = find_law("unified-mv")(vocab_size=1024, num_facts=16, embed_dim=64, state_dim=8)
     assert grid.accuracy[4, 2] == pytest.approx(float(law))
-
-
-def ladder_rows():
-    part = EXPERIMENTS["minimality"].parts["small"][0]
-    cells = {tuple(cell.words.items()): cell for cell in part.grid.cells()}
-    return [{**cell.words, "test_accuracy": 0.9 + 0.02 * cell.words["seed"]} for cell in cells.values()]
-
-
-def test_every_rung_of_the_paper_is_recognised():
-    """Tab. 8: six rungs, five seeds each."""
-    rungs = ladder(ladder_rows())
-    assert [rung.name for rung in rungs] == list(LADDER)
-    assert all(rung.accuracies == pytest.approx((0.9, 0.92, 0.94, 0.96, 0.98)) for rung in rungs)
-    assert rungs[0].mean == pytest.approx(0.94)
-    assert rungs[0].spread == pytest.approx(np.std([0.9, 0.92, 0.94, 0.96, 0.98]))
-
-
-def test_a_width_that_is_no_rung_is_refused():
-    row = {"transition": "identity", "gate": False, "activation": "none", "conv_width": 3, "seed": 0}
-    with pytest.raises(ValueError, match="conv_width=3"):
-        rung_of(row)
-
-
-def vocab_rows(slope, sizes=(512, 1024, 2048, 4096), length=64, noise=0.0, generator=None):
-    found = []
-    for V in sizes:
-        z = 4.0 - slope * float(typical_max(V)) + (generator.normal(0, noise) if generator else 0)
-        found.append(
-            {"task": "mqar", "vocab_size": V, "num_facts": length // 4, "length": length, "model": "linear",
-             "embed_dim": 32, "state_dim": 16, "seed": 0, "test_accuracy": float(ndtr(z))}
-        )  # fmt: skip
-    return found
-
-
-def test_slopes_are_found_again_for_every_length():
-    one, two = vocabulary_slopes(vocab_rows(1.2) + vocab_rows(1.5, length=128))
-    assert (one.length, two.length) == (64, 128)
-    assert (one.slope, two.slope) == (pytest.approx(1.2), pytest.approx(1.5))
-    assert one.intercept == pytest.approx(4.0)
-    assert one.slope_error == pytest.approx(0, abs=1e-6)
-
-
-def test_the_standard_error_is_the_spread_of_slopes():
-    """2000 noisy lines: their standard error agrees with the spread of the slopes within 10 % (it strays by 2 %)."""
-    generator = np.random.default_rng(0)
-    sizes = (512, 1024, 2048, 4096, 8192, 16384)
-    found = [vocabulary_slopes(vocab_rows(1.2, sizes, noise=0.1, generator=generator))[0] for _ in range(2000)]
-    spread = np.std([line.slope for line in found])
-    assert np.sqrt(np.mean([line.slope_error**2 for line in found])) == pytest.approx(spread, rel=0.1)
-
-
-def test_perfect_cells_have_no_normal_inverse_and_are_left_out():
-    rows = vocab_rows(1.2)
-    rows[0]["test_accuracy"] = 1.0
-    (line,) = vocabulary_slopes(rows)
-    assert np.isnan(line.normal_inverse[0])
-    assert line.slope == pytest.approx(1.2)
-    (short,) = vocabulary_slopes(rows[:2])
-    assert np.isnan(short.slope)
 
 
 def test_all_cells_of_all_grids_weigh_alike():
@@ -153,12 +94,3 @@ def test_all_cells_of_all_grids_weigh_alike():
     assert points.cells == len(few) + len(many) == len(errors)
     assert points.mean_error == pytest.approx(np.mean(errors))
     assert np.isnan(law_points(law, {}).mean_error)
-
-
-def test_the_slopes_that_a_soft_selective_law_predicts_at_the_papers_sizes() -> None:
-    """The note to Fig. 12 gives them; nothing is fitted."""
-    (part,) = EXPERIMENTS["large-vocab"].parts["paper"]
-    lines = vocabulary_slopes(as_predicted(planned_rows(part), "trained-t3"))
-    slopes = {line.length: f"{line.slope:.2f}" for line in lines}
-    assert slopes == {1000: "1.36", 2000: "1.21", 3000: "1.19", 4000: "1.11"}
-    assert " and ".join((", ".join(list(slopes.values())[:3]), slopes[4000])) in claim("fig-12").note

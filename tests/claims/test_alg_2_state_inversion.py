@@ -6,6 +6,7 @@ import torch
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.model import build_model
 from recallscope.architectures.multihead import MultiHeadSpec
+from recallscope.architectures.operators import one_hot_tokens, windows
 from recallscope.circuits import compressive_circuit, designed_circuit, hash_matrix, ideal_circuit, sphere_code
 from recallscope.interp import (
     effective_operators,
@@ -19,7 +20,6 @@ from recallscope.interp import (
     strength,
     token_operators,
 )
-from recallscope.interp.vocabulary import one_hot_tokens, windows
 from recallscope.specs import TaskSpec
 from recallscope.tasks import draw_batch
 

@@ -8,6 +8,7 @@ import torch
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.mamba import FullSpec
 from recallscope.architectures.model import build_model
+from recallscope.architectures.operators import one_hot_tokens, windows
 from recallscope.circuits import designed_circuit, ideal_circuit
 from recallscope.interp import (
     attention_map,
@@ -15,7 +16,6 @@ from recallscope.interp import (
     copy_map,
     effective_operators,
     ideal_attention,
-    implicit_attention,
     joint_attention,
     rotate_model,
     score_attention,
@@ -23,7 +23,6 @@ from recallscope.interp import (
     shift_map,
     token_operators,
 )
-from recallscope.interp.vocabulary import one_hot_tokens, windows
 from recallscope.specs import TaskSpec
 from recallscope.tasks import draw_batch
 
@@ -95,13 +94,7 @@ def test_full_mamba_is_attention_too_one_map_per_channel(switches):
     )
     tokens = torch.randint(12, (3, 8), generator=seeded(1))
     trace = model.trace(tokens).layers[0]
-    y_hat = torch.einsum("bdst,bsd->btd", implicit_attention(model, tokens), trace.x_hat)
+    y_hat = torch.einsum("bdst,bsd->btd", attention_map(model, tokens).expand(-1, 12, -1, -1), trace.x_hat)
     if model.layers[0].mixer.D is not None:
         y_hat = y_hat + model.layers[0].mixer.D * trace.x_hat
     torch.testing.assert_close(y_hat, trace.y_hat)
-
-
-def test_full_mamba_is_sent_to_its_own_map():
-    model = build_model(FullSpec(embed_dim=6, state_dim=4), 12, seeded())
-    with pytest.raises(ValueError, match="implicit_attention"):
-        attention_map(model, torch.zeros(1, 4, dtype=torch.int64))

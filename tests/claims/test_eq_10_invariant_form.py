@@ -163,7 +163,7 @@ def test_heads_of_a_circuit_stack_to_the_single_head(pattern):
 
 def test_full_mamba_is_told_to_have_none():
     model = build_model(FullSpec(embed_dim=8, state_dim=4), V, seeded())
-    with pytest.raises(ValueError, match="full_probe"):
+    with pytest.raises(ValueError, match="no fixed G_vv"):
         token_operators(model)
     with pytest.raises(ValueError, match="SiLU"):
         rotate_model(model, seeded())

@@ -27,7 +27,7 @@ def test_codes_whose_measured_distortions_meet_the_condition_recall_every_contex
 
 
 def test_least_square_model():
-    eps, D = jl_least_square(1024, 16, task="ar")
+    eps, D = jl_least_square(vocab_size=1024, num_facts=16, task="ar")
     np.testing.assert_allclose((eps, D), (0.097597, 2910.797973), atol=1e-6)
 
 
@@ -35,7 +35,7 @@ def test_least_square_model():
 def test_the_bound_asks_for_more_than_the_uncompressed_circuit_needs(V, N_f, L, D):
     """In all three regimes of the paper D > V: the lemma is true and says nothing there."""
     words = {"vocab_size": V, "num_facts": N_f, "length": L}
-    least = float(jl_least_square(V, N_f, length=L)[1])
+    least = float(jl_least_square(**words)[1])
     assert int(np.ceil(least)) == D > V
     assert jl_condition(**words, embed_dim=D, state_dim=D).feasible
     assert not jl_condition(**words, embed_dim=least * 0.999, state_dim=least * 0.999).feasible
@@ -45,6 +45,6 @@ def test_the_bound_asks_for_more_than_the_uncompressed_circuit_needs(V, N_f, L, 
 
 def test_equal_dimensions_minimise_the_state():
     words = {"vocab_size": 1024, "num_facts": 16, "task": "ar"}
-    square = float(jl_least_square(1024, 16, task="ar")[1])
+    square = float(jl_least_square(vocab_size=1024, num_facts=16, task="ar")[1])
     for D in square * np.array([0.7, 0.9, 1.1, 1.5, 3.0]):
         assert D * jl_least_state(**words, embed_dim=D) > square**2

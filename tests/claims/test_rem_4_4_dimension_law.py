@@ -3,7 +3,7 @@
 import numpy as np
 
 from recallscope.theory.bounds import huang_dims, least_dim_product
-from recallscope.theory.laws import large_context_law
+from recallscope.theory.laws.paper import large_context_law
 
 
 def test_the_product_is_exactly_what_the_law_needs():

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
-from recallscope.theory.laws import large_context_law
+from recallscope.theory.laws.paper import large_context_law
 
 CELL = {"vocab_size": 1024, "num_facts": 16, "embed_dim": 48, "state_dim": 16}
 

@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from recallscope.theory.catalogue import BY_NAME
-from recallscope.theory.heads import head_bounds
-from recallscope.theory.laws import designed_exact_law
+from recallscope.theory.law import find_law
+from recallscope.theory.laws.designed import designed_exact_law
+from recallscope.theory.reduction import head_bounds
 
 WORDS = {"vocab_size": 512, "num_facts": 16}
 
 
 @pytest.mark.parametrize("name", ["unified", "unified-mv", "trained-sharing"])
 def test_order_of_the_patterns(name):
-    law = BY_NAME[name]
+    law = find_law(name)
 
     def p(side):
         return float(law(**WORDS, embed_dim=side.embed_dim, state_dim=side.state_dim))
@@ -23,6 +23,16 @@ def test_order_of_the_patterns(name):
         assert p(bounds[pattern].lower) == p(bounds[pattern].upper)
     assert p(bounds["MQA"].lower) == p(bounds["MKA"].lower) < single == p(bounds["MVA"].lower)
     assert single == p(bounds["MHA"].lower) < p(bounds["MHA"].upper)
+
+
+@pytest.mark.parametrize("pattern", ["MQA", "MKA", "MVA", "MHA"])
+def test_the_bounds_are_laws_of_the_catalogue(pattern):
+    """A law for one head answers for many by the lower bound; the unified law has entries for both bounds."""
+    words = WORDS | {"embed_dim": 60, "state_dim": 6, "num_heads": 3, "head_pattern": pattern}
+    bounds = head_bounds(pattern, 60, 6, 3)
+    lower, upper = (find_law("unified")(**WORDS, **side._asdict()) for side in bounds)
+    assert find_law("unified-heads-lower")(**words) == find_law("unified")(**words) == lower
+    assert find_law("unified-heads-upper")(**words) == upper
 
 
 def test_one_head_is_one_head():

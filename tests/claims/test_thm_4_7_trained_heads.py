@@ -12,23 +12,24 @@ import numpy as np
 import pytest
 
 from recallscope.analysis.best_cells import best_cells
-from recallscope.analysis.law_table import counted
-from recallscope.analysis.paper_runs import PaperRuns, Row
+from recallscope.paper.experiment import Rows
+from recallscope.paper.experiments.heads import PATTERNS
+from recallscope.paper.law_table import counted
+from recallscope.paper.paper_runs import PaperRuns
 from recallscope.runs import RunStore
-from recallscope.sweeps.paper_grids import PATTERNS
-from recallscope.theory.sharing import sharing_law
+from recallscope.theory.laws.sharing import sharing_law
 
 STORE = Path(__file__).resolve().parents[2] / "results" / "paper"
 
 
 @pytest.fixture(scope="module")
-def cells() -> dict[str, list[Row]]:
+def cells() -> dict[str, Rows]:
     runs = PaperRuns(RunStore(STORE), "small")
     return {name: [cell for cell in best_cells(runs.rows(name)) if cell["num_heads"] > 1] for name in PATTERNS}
 
 
 @pytest.mark.parametrize(("pattern", "most"), [("MQA", 0.02), ("MKA", 0.02), ("MVA", 0.01), ("MHA", 0.02)])
-def test_counting_channels_predicts_trained_heads(cells: dict[str, list[Row]], pattern: str, most: float) -> None:
+def test_counting_channels_predicts_trained_heads(cells: dict[str, Rows], pattern: str, most: float) -> None:
     measured = np.array([cell["test_accuracy"] for cell in cells[pattern]])
     predicted = counted(cells[pattern])
     assert len(measured) == 9
@@ -36,7 +37,7 @@ def test_counting_channels_predicts_trained_heads(cells: dict[str, list[Row]], p
     assert np.abs(measured - predicted).mean() < most
 
 
-def test_values_are_not_squeezed_into_d_over_m_dimensions(cells: dict[str, list[Row]]) -> None:
+def test_values_are_not_squeezed_into_d_over_m_dimensions(cells: dict[str, Rows]) -> None:
     """Lem H.3 and H.4 say single[D/M, N]; two heads lose nothing at all."""
     for cell in (*cells["MQA"], *cells["MKA"]):
         D, N, M = cell["embed_dim"], cell["state_dim"], cell["num_heads"]
@@ -48,7 +49,7 @@ def test_values_are_not_squeezed_into_d_over_m_dimensions(cells: dict[str, list[
             assert cell["test_accuracy"] == pytest.approx(single, abs=0.02)
 
 
-def test_mha_stays_below_the_upper_bound_of_the_theorem(cells: dict[str, list[Row]]) -> None:
+def test_mha_stays_below_the_upper_bound_of_the_theorem(cells: dict[str, Rows]) -> None:
     """Lem H.5: at most single[D, M N]; reached for M = 2 only."""
     for cell in cells["MHA"]:
         M, N = cell["num_heads"], cell["state_dim"]

@@ -7,8 +7,8 @@ law says. `results/theory/designed_monte_carlo.md` does the same on 180 cells wi
 import numpy as np
 import pytest
 
-from recallscope.theory.designed_improved import designed_improved_law
-from recallscope.theory.laws import unified_law
+from recallscope.theory.laws.designed import designed_improved_law
+from recallscope.theory.laws.paper import unified_law
 
 # V, N_f, task, D, N
 CELLS = [

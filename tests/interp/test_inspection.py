@@ -17,7 +17,7 @@ from recallscope.specs import TaskSpec
 
 def test_every_score_of_the_ideal_circuit_is_the_exact_one():
     task = TaskSpec.model_validate({"vocab_size": 32, "num_facts": 4, "filler": "values"})
-    scores = inspect_model(ideal_circuit(32), task, seeded(), num_sequences=30)
+    scores = inspect_model(ideal_circuit(32), task, seeded(), num_sequences=30).to_dict()
     ones = ("g_vv_block_mass", "g_kq_block_mass", "decoded_hit_rate", "overwrite_success", "strength")
     assert [scores[name] for name in ones] == [1] * 5
     assert scores["closeness"] == pytest.approx(1, abs=1e-12)
@@ -51,7 +51,8 @@ def test_no_score_depends_on_the_rotation(which, request):
     else:
         model = copy.deepcopy(request.getfixturevalue(which)).double()
     rotated = rotate_model(model, seeded(7))
-    before, after = (dict(numbers(inspect_model(m, SMALL, seeded(1), num_sequences=20))) for m in (model, rotated))
+    found = (inspect_model(m, SMALL, seeded(1), num_sequences=20) for m in (model, rotated))
+    before, after = (dict(numbers(scores.to_dict())) for scores in found)
     assert before.keys() == after.keys()
     for name, score in before.items():
         if not re.search(r"mean_diagonals|angles|probe", name):
@@ -60,7 +61,7 @@ def test_no_score_depends_on_the_rotation(which, request):
 
 @pytest.mark.parametrize("which", ["trained", "trained_wide", "trained_heads"])
 def test_a_quickly_trained_model_is_the_circuit(which, request):
-    scores = inspect_model(request.getfixturevalue(which), SMALL, seeded(1), num_sequences=100)
+    scores = inspect_model(request.getfixturevalue(which), SMALL, seeded(1), num_sequences=100).to_dict()
     assert scores["g_vv_block_mass"] > 0.8
     assert scores["g_kq_block_mass"] > 0.8
     assert scores["decoded_hit_rate"] > 0.97
@@ -72,7 +73,7 @@ def test_a_quickly_trained_model_is_the_circuit(which, request):
 
 def test_a_wide_convolution_may_write_late_and_is_read_where_it_writes(trained_wide):
     """Width 4 leaves three places; the blocks are looked for at the one used."""
-    scores = inspect_model(trained_wide, SMALL, seeded(1), num_sequences=50)
+    scores = inspect_model(trained_wide, SMALL, seeded(1), num_sequences=50).to_dict()
     (part,) = scores["parts"]
     assert len(part["g_vv_blocks"]) == 4
     assert scores["g_vv_block_mass"] == max(part["g_vv_blocks"])
@@ -81,24 +82,29 @@ def test_a_wide_convolution_may_write_late_and_is_read_where_it_writes(trained_w
 
 def test_an_untrained_model_is_called_nothing():
     model = build_model(LinearSpec(embed_dim=16, state_dim=8), 64, seeded())
-    scores = inspect_model(model, SMALL, seeded(1), num_sequences=20)
+    scores = inspect_model(model, SMALL, seeded(1), num_sequences=20).to_dict()
     assert scores["closeness"] < 0.1
     assert scores["overwrite_success"] < 0.3
     json.dumps(scores, allow_nan=False)
 
 
 def test_full_mamba_gets_what_carries_over(trained_full):
-    scores = inspect_model(trained_full, FULL_TASK, seeded(1), num_sequences=100)
+    scores = inspect_model(trained_full, FULL_TASK, seeded(1), num_sequences=100).to_dict()
     assert scores["g_vv_block_mass"] is scores["decoded_hit_rate"] is scores["auc"] is None
     assert scores["attribution_hit_rate"] > 0.9
+    assert {item["section"] for item in scores["left_out"]} >= {"operators", "table", "laws"}
+    assert all("SiLU" in item["why"] for item in scores["left_out"])
     assert scores["probe"]["accuracy"] > 0.8
     json.dumps(scores, allow_nan=False)
 
 
 def test_windows_of_one_token_hold_no_table():
+    """What is left are its answers and what needs no table; the report says what to do."""
     model = build_model(LinearSpec(embed_dim=16, state_dim=8, conv_width=1), 64, seeded())
-    with pytest.raises(ValueError, match="conv_width >= 2"):
-        inspect_model(model, SMALL, seeded(), num_sequences=4)
+    found = inspect_model(model, SMALL, seeded(), num_sequences=4)
+    assert found.operators is found.table is found.overwrite is found.ablation is None
+    assert all("conv_width >= 2" in item.why for item in found.left_out if item.section != "shift_test")
+    assert found.behaviour.queries == 16
     with pytest.raises(ValueError, match="num_sequences"):
         inspect_model(model, SMALL, seeded(), num_sequences=1)
 
@@ -119,5 +125,5 @@ def test_a_table_fills_up_as_predicted():
 def test_a_table_cannot_hold_more_facts_than_keys():
     with pytest.raises(ValueError, match="1 <= n <= 31"):
         fill_curve(ideal_circuit(64), [32], num_sequences=2, generator=seeded())
-    assert fill_counts(SMALL)[-1] == 31
-    assert SMALL.num_facts in fill_counts(SMALL)
+    assert fill_counts(64, 4)[-1] == 31
+    assert SMALL.num_facts in fill_counts(64, 4)

@@ -16,7 +16,7 @@ from recallscope.interp import (
     rotate_model,
 )
 from recallscope.interp.selectivity import welch_variance
-from recallscope.theory.sharing import sharing_codes
+from recallscope.theory.laws.sharing import sharing_codes
 
 
 def test_the_ideal_circuit_is_perfectly_selective():

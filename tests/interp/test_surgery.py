@@ -2,15 +2,17 @@
 
 import pytest
 import torch
-from subjects import SMALL, seeded
+from subjects import FULL_TASK, SMALL, seeded
 
 from recallscope.architectures.linear import LinearSpec
-from recallscope.architectures.model import build_model
+from recallscope.architectures.mamba import FullSpec
+from recallscope.architectures.mamba2 import Full2Spec
+from recallscope.architectures.model import MissingCapabilityError, build_model
+from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.circuits import designed_circuit, designed_depth, ideal_circuit
 from recallscope.interp import (
     ablate_blocks,
     answer_ablated,
-    answer_edited,
     fact_writes,
     overwrite_facts,
     project_on_facts,
@@ -32,7 +34,7 @@ def test_a_fact_is_written_as_its_outer_product_and_nothing_else_is():
     model = designed_circuit(32, 12, 6, seeded())
     tokens = draw_batch(CLEAN, 1, seeded(1)).tokens
     (state,) = states_at(model, tokens, 7)
-    writes = fact_writes(token_operators(model), tokens[0, :7], tokens[0, 1:8])
+    (writes,) = fact_writes(model, tokens[0, :7], tokens[0, 1:8])
     torch.testing.assert_close(state[:, :, 12:], writes.sum(dim=0, keepdim=True)[:, :, 12:])
 
 
@@ -48,7 +50,7 @@ def test_wider_windows_write_a_fact_once_per_place(width):
         model.E[:, 0] = 0  # token 0 is silence
     k, v = 3, 8
     mixed = state(k, v) - state(k, 0) - state(0, v)
-    cross = fact_writes(token_operators(model), torch.tensor([k]), torch.tensor([v]))
+    (cross,) = fact_writes(model, torch.tensor([k]), torch.tensor([v]))
     other_way = _swapped(model, k, v)
     torch.testing.assert_close(mixed, cross + other_way)
 
@@ -65,11 +67,52 @@ def _swapped(model, k, v):
     return total
 
 
-def test_no_edit_changes_nothing(trained):
-    batch = draw_batch(SMALL, 4, seeded())
-    nothing = [torch.zeros_like(state) for state in states_at(trained, batch.tokens, 7)]
-    said = answer_edited(trained, batch.tokens, batch.query_positions, nothing, after=7)
-    torch.testing.assert_close(said, trained.answer(batch.tokens, batch.query_positions))
+SINGLE = [
+    LinearSpec(embed_dim=6, state_dim=3, conv_width=4),
+    *(MultiHeadSpec(embed_dim=6, state_dim=3, num_heads=2, head_pattern=p) for p in ("MHA", "MQA", "MKA", "MVA")),
+    FullSpec(embed_dim=6, state_dim=3),
+    FullSpec(embed_dim=6, state_dim=3, conv_width=3, transition="identity"),
+    *(Full2Spec(embed_dim=6, state_dim=3, num_heads=2, head_pattern=p) for p in ("MHA", "MQA", "MKA", "MVA")),
+]
+DEEP = [
+    LinearSpec(embed_dim=6, state_dim=3, num_layers=2),
+    FullSpec(embed_dim=6, state_dim=3, num_layers=2),
+    Full2Spec(embed_dim=6, state_dim=3, num_heads=2, num_layers=2),
+]
+
+
+def about(spec):
+    return f"{spec.kind}-{getattr(spec, 'head_pattern', f'layers{spec.depth}-width{spec.conv_width}')}"
+
+
+@pytest.mark.parametrize("spec", SINGLE, ids=about)
+def test_with_the_state_of_another_context_a_model_answers_as_after_that_context(spec):
+    """Exactly, decay and gate included; the windows that still hold the context are made equal."""
+    model = build_model(spec, 32, seeded(), dtype=torch.float64)
+    ours, other = draw_batch(CLEAN, 2, seeded(1)).tokens, draw_batch(CLEAN, 2, seeded(2)).tokens
+    other[:, 9 - spec.conv_width :] = ours[:, 9 - spec.conv_width :]
+    positions = torch.tensor([[9, 12], [8, 15]])
+    edit = states_at(model, other, 7)[0] - states_at(model, ours, 7)[0]
+    said = model.answer_edited(ours, positions, (edit,), after=7)
+    torch.testing.assert_close(said, model.answer(other, positions).detach())
+
+
+@pytest.mark.parametrize("spec", [*SINGLE, *DEEP], ids=about)
+def test_no_edit_changes_nothing(spec):
+    model, batch = build_model(spec, 32, seeded()), draw_batch(CLEAN, 4, seeded())
+    nothing = tuple(torch.zeros_like(state) for state in states_at(model, batch.tokens, 7))
+    said = model.answer_edited(batch.tokens, batch.query_positions, nothing, after=7)
+    torch.testing.assert_close(said, model.answer(batch.tokens, batch.query_positions).detach())
+
+
+@pytest.mark.parametrize("spec", [FullSpec(embed_dim=6, state_dim=3), Full2Spec(embed_dim=6, state_dim=3, num_heads=2)])
+def test_a_write_fades_as_the_sequence_fades_it(spec):
+    """All writes, each faded since it was made, add up to the state."""
+    model = build_model(spec, 32, seeded(), dtype=torch.float64)
+    tokens = draw_batch(CLEAN, 2, seeded(1)).tokens
+    (memory,) = model.memories(tokens[:, :8])
+    whole = sum(memory.faded(memory.write(t), torch.tensor([t, t]), 7) for t in range(8))
+    torch.testing.assert_close(whole, states_at(model, tokens, 7)[0])
 
 
 def test_overwriting_in_the_ideal_circuit_is_perfect():
@@ -123,6 +166,38 @@ def test_surgery_reaches_every_layer_of_a_depth_circuit():
     model = designed_depth(64, 96, 16, 2, seeded())
     batch = draw_batch(SMALL, 100, seeded(1))
     assert overwrite_facts(model, batch, seeded(2)).success >= 0.95
+
+
+def test_facts_can_be_exchanged_in_the_state_of_full_mamba_too(trained_full):
+    """By the model's own writes in nearly all trials, and mostly by v' k'ᵀ, though that is not all it writes."""
+    scores = overwrite_facts(trained_full, draw_batch(FULL_TASK, 200, seeded(1)), seeded(2))
+    assert scores.own_write >= 0.9
+    assert scores.factored_write == scores.success >= 0.7
+    assert 0.2 < scores.factored_energy < 0.99
+    assert scores.others_changed < 0.15
+    assert scores.erased >= 0.7
+
+
+def test_the_linear_model_has_its_codes_from_its_weights(trained, trained_wide):
+    batch = draw_batch(SMALL, 100, seeded(1))
+    scores = overwrite_facts(trained, batch, seeded(2))
+    assert scores.own_write >= 0.95
+    assert scores.factored_energy is None
+    assert overwrite_facts(trained_wide, batch, seeded(2)).own_write is None  # it writes a fact at several tokens
+
+
+def test_mamba_2_is_operated_on_like_the_others():
+    """Untrained, so it answers by chance: what counts is that the model's own writes can be exchanged at all."""
+    model = build_model(Full2Spec(embed_dim=8, state_dim=4, num_heads=2), 32, seeded())
+    scores = overwrite_facts(model, draw_batch(FULL_TASK, 20, seeded(1)), seeded(2))
+    assert 0 <= scores.success <= 1
+    assert 0 < scores.factored_energy < 1
+
+
+def test_surgery_on_full_mamba_needs_pairs():
+    model = build_model(FullSpec(embed_dim=8, state_dim=4, conv_width=4), 32, seeded())
+    with pytest.raises(MissingCapabilityError, match="conv_width=2"):
+        overwrite_facts(model, draw_batch(FULL_TASK, 2, seeded()), seeded())
 
 
 def test_the_predicted_blocks_suffice_and_are_needed(trained):

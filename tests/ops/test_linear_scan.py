@@ -1,5 +1,7 @@
 """The simplified SSM as a memory: what it stores, when it can be read, and what it refuses."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import Tensor
@@ -8,14 +10,12 @@ from torch.autograd import gradcheck
 from recallscope.ops import (
     at_positions,
     hidden_states,
+    linear_scan,
     read_at,
-    scan_attention,
-    scan_chunked,
-    scan_cumsum,
     scan_loop,
 )
 
-FORMS = pytest.mark.parametrize("form", [scan_loop, scan_cumsum, scan_attention, scan_chunked])
+FORMS = pytest.mark.parametrize("form", [scan_loop, linear_scan, partial(linear_scan, chunk=2)])
 
 
 def draw(*shape: int, seed: int = 0, grad: bool = False) -> Tensor:
@@ -47,7 +47,7 @@ def test_the_state_is_the_sum_of_outer_products() -> None:
         torch.testing.assert_close(h[t], x_hat[: t + 1].T @ B[: t + 1])
 
 
-@pytest.mark.parametrize("form", [scan_cumsum, scan_attention, lambda x, B, C: scan_chunked(x, B, C, chunk=2)])
+@pytest.mark.parametrize("form", [linear_scan, partial(linear_scan, chunk=2)])
 def test_gradients_are_derivatives(form) -> None:
     assert gradcheck(
         form, (draw(2, 5, 3, grad=True), draw(2, 5, 2, seed=1, grad=True), draw(2, 5, 2, seed=2, grad=True))
@@ -76,4 +76,4 @@ def test_positions_pick_rows_in_the_order_asked() -> None:
 
 def test_a_chunk_of_nothing_is_refused_with_a_cure() -> None:
     with pytest.raises(ValueError, match="chunk >= 1"):
-        scan_chunked(draw(3, 2), draw(3, 2), draw(3, 2), chunk=0)
+        linear_scan(draw(3, 2), draw(3, 2), draw(3, 2), chunk=0)

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 import torch
 
+from recallscope.architectures.capabilities import HasKeys, HasState
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.mamba import FullSpec
 from recallscope.architectures.mamba2 import Full2Spec
 from recallscope.architectures.model import build_model
+from recallscope.architectures.outside import outside
 from recallscope.circuits import designed_circuit, ideal_circuit
 from recallscope.cli.verdict import verdict
 from recallscope.figures import (
@@ -23,14 +25,14 @@ from recallscope.figures import (
     operators_figure,
     save_figure,
 )
-from recallscope.interp import hash_tables
+from recallscope.interp import hash_tables, inspect_model, states_at
 from recallscope.interp.picture_arrays import MOST_TOKENS, tokens_to_show
 from recallscope.specs import TaskSpec
-from recallscope.tasks import draw_batch
-from recallscope.train.weights import write_weights
+from recallscope.tasks import Score, draw_batch
+from recallscope.train.weights import read_weights, write_weights
 
 TASK = TaskSpec.model_validate({"vocab_size": 32, "num_facts": 4, "filler": "values"})
-PICTURES = ["hash_table", "attention", "copy_and_shift", "operators", "fill"]
+PICTURES = ["behaviour", "hash_table", "attention", "copy_and_shift", "operators", "fill"]
 
 
 @pytest.fixture(scope="module")
@@ -195,8 +197,70 @@ def test_drawing_leaves_the_callers_style_alone():
     assert dict(mpl.rcParams) == before
 
 
-def test_the_verdict_speaks_of_what_was_measured(ideal, run):
-    _, out, _ = run("inspect", ideal, "--json", "--num-examples", 40)
-    lines = verdict(json.loads(out))
+def test_the_verdict_speaks_of_what_was_measured():
+    found = inspect_model(ideal_circuit(32), TASK, torch.Generator().manual_seed(0), num_sequences=4)
+    lines = verdict(Score(1.0, 0.0, 16), found)
     assert lines[0] == "recall 1.0000 ± 0.0000"
     assert lines[-1].startswith("verdict: ")
+
+
+NETS = """
+import torch
+from torch import nn
+
+
+class Bag(nn.Module):
+    '''Sums up what it has read so far.'''
+
+    def __init__(self, vocab_size, width=8):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, width)
+        self.dropout = nn.Dropout(0.5)
+        self.head = nn.Linear(width, vocab_size)
+
+    def forward(self, tokens):
+        return self.head(self.dropout(self.embedding(tokens).cumsum(dim=1)))
+
+
+class Seen(Bag):
+    '''The same, but it shows its memory.'''
+
+    def state_after(self, tokens):
+        return (self.embedding(tokens).sum(dim=1)[:, None, :, None].detach(),)
+"""
+
+
+def weights_of(name, folder):
+    (folder / "nets.py").write_text(NETS, encoding="utf-8")
+    model = build_model(outside(f"{folder / 'nets.py'}:{name}", width=6), 32, torch.Generator().manual_seed(0))
+    write_weights(folder / f"{name}.safetensors", model, TASK)
+    return folder / f"{name}.safetensors"
+
+
+def test_a_module_of_ones_own_is_shown_by_its_answers_and_told_what_is_left_out(run, tmp_path):
+    code, out, err = run("inspect", weights_of("Bag", tmp_path), "--num-examples", 40, "--out", tmp_path / "out")
+    assert code == 0, err
+    assert out.startswith("recall 0.")
+    assert "by place of the fact, oldest first" in out
+    assert "wrong answers" in out
+    (left,) = [line for line in out.splitlines() if line.startswith("left out, attribution_hit_rate")]
+    assert left.endswith(
+        "Bag has no HasAttention (can be written as attention: what is read is a weighted sum of what earlier tokens "
+        "offered)."
+    )
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"scores.json", "behaviour.png", "behaviour.svg"}
+    scores = json.loads((tmp_path / "out" / "scores.json").read_text(encoding="utf-8"))
+    assert scores["g_vv_block_mass"] is scores["probe"] is scores["overwrite"] is None
+    assert 0 <= scores["behaviour"]["accuracy"] <= 1
+    assert {item["section"] for item in scores["left_out"]} >= {"operators", "attention", "overwrite", "probe"}
+    again = run("inspect", weights_of("Bag", tmp_path), "--num-examples", 40, "--json")[1]
+    assert json.loads(again)["behaviour"] == scores["behaviour"]  # dropout is off
+
+
+def test_a_capability_of_the_module_inside_is_found(tmp_path):
+    model, _ = read_weights(weights_of("Seen", tmp_path))
+    assert model.capability(HasState) is model.module
+    assert model.capability(HasKeys) is None
+    tokens = torch.tensor([[1, 2, 3]])
+    (state,) = states_at(model, tokens, 1)
+    torch.testing.assert_close(state[0, 0, :, 0], model.module.embedding.weight[[1, 2]].sum(dim=0))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from recallscope.paper import CLAIMS
-from recallscope.sweeps.paper_grids import EXPERIMENTS
+from recallscope.paper.experiment import experiments
 
 pytest.importorskip("torch")
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,7 +30,7 @@ def test_the_list_shows_every_figure_and_table_of_the_paper(run) -> None:
 def test_the_list_is_a_table_for_people(run) -> None:
     code, out, _ = run("reproduce", "--list")
     assert code == 0
-    assert all(name in out for name in EXPERIMENTS)
+    assert all(experiment.name in out for experiment in experiments())
 
 
 def test_a_dry_run_counts_and_runs_nothing(run, tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_one_experiment_for_real_then_again_from_what_is_kept(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name != "mechanism"])
+@pytest.mark.parametrize("name", [one.name for one in experiments() if one.name != "mechanism"])
 def test_every_experiment_runs_at_the_quick_scale(name: str, tmp_path: Path) -> None:
     answer = reproduce(name, tmp_path)
     assert answer["findings"][name]  # type: ignore[index]

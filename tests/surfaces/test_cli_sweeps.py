@@ -55,7 +55,11 @@ def refused(result, *words):
         assert word in err, err
 
 
-HELPS = [("sweep",), ("fit",), *(("store", verb) for verb in ("list", "show", "export", "verify", "rebuild", "gc", "migrate"))]
+HELPS = [
+    ("sweep",),
+    ("fit",),
+    *(("store", verb) for verb in ("list", "show", "export", "verify", "rebuild", "gc", "migrate")),
+]
 
 
 @pytest.mark.parametrize("verb", HELPS, ids="-".join)

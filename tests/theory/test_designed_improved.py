@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from recallscope.theory import designed_improved
-from recallscope.theory.designed_improved import Nodes, designed_contest, designed_improved_law, designed_lite_law
+from recallscope.theory.laws import contest as geometry
+from recallscope.theory.laws.contest import Nodes
+from recallscope.theory.laws.designed import designed_contest, designed_improved_law, designed_lite_law
 from recallscope.theory.quadrature import exact_slot_rule, gamma_rule, gamma_tail_rule
 
 CELL = {"vocab_size": 512, "num_facts": 16, "embed_dim": 48, "state_dim": 16}
@@ -45,7 +46,7 @@ def test_an_array_holds_what_its_cells_hold(law, task):
 def test_cells_do_not_feel_how_many_are_computed_at_once(law, monkeypatch):
     cell = {**CELL, "embed_dim": np.arange(8, 60, 4)}
     whole = law(**cell)
-    monkeypatch.setattr(designed_improved, "CHUNK", 1)
+    monkeypatch.setattr(geometry, "CHUNK", 1)
     np.testing.assert_allclose(law(**cell), whole, rtol=0, atol=1e-12)
 
 
@@ -116,7 +117,7 @@ def test_finer_quadrature_changes_nothing(task, V, N_f, monkeypatch):
     N = np.array([2, 3, 10, 2, 16, 2, 64, 8])
     cell = {"vocab_size": V, "num_facts": N_f, "embed_dim": D, "state_dim": N, "task": task}
     coarse = designed_improved_law(**cell)
-    monkeypatch.setattr(designed_improved, "NODES", Nodes(9, 32, 40, 96, 20, 60, 24))
+    monkeypatch.setattr(geometry, "NODES", Nodes(9, 32, 40, 96, 20, 60, 24))
     np.testing.assert_allclose(designed_improved_law(**cell), coarse, rtol=0, atol=QUADRATURE)
 
 
@@ -124,11 +125,11 @@ def test_the_ways_to_integrate_agree_where_they_meet(monkeypatch):
     """Small D takes another rule for the noise's norm, and D >> n another for the signal."""
     cell = {"vocab_size": 512, "num_facts": 16, "embed_dim": 16, "state_dim": [2, 8, 16]}
     gauss = designed_improved_law(**cell)
-    monkeypatch.setattr(designed_improved, "TAIL_DIM", 20)
+    monkeypatch.setattr(geometry, "TAIL_DIM", 20)
     np.testing.assert_allclose(designed_improved_law(**cell), gauss, rtol=0, atol=QUADRATURE)
     cell = {"vocab_size": 512, "num_facts": 16, "embed_dim": 19 * 31, "state_dim": [1, 2, 4, 8, 16], "task": "ar"}
     fine = designed_improved_law(**cell)
-    monkeypatch.setattr(designed_improved, "WIDE", 18)
+    monkeypatch.setattr(geometry, "WIDE", 18)
     np.testing.assert_allclose(designed_improved_law(**cell), fine, rtol=0, atol=2e-3)
 
 

@@ -3,7 +3,8 @@
 import numpy as np
 
 from recallscope.theory.extremes import max_moments, sqrt_two_log, success_integral, two_moment_law, typical_max
-from recallscope.theory.laws import designed_exact_law, large_context_law
+from recallscope.theory.laws.designed import designed_exact_law
+from recallscope.theory.laws.paper import large_context_law
 
 CELL = {"vocab_size": 1024, "num_facts": 16, "embed_dim": 48, "state_dim": 16}
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from recallscope.theory import designed_improved, selective
-from recallscope.theory.designed_improved import Nodes
 from recallscope.theory.extremes import success_integral
-from recallscope.theory.selective import (
+from recallscope.theory.laws import contest, selective
+from recallscope.theory.laws.contest import Nodes
+from recallscope.theory.laws.selective import (
     selective_law,
     selective_max_law,
     trained_t1_law,
@@ -180,7 +180,7 @@ def test_finer_quadrature_changes_nothing(task, share, tolerance, monkeypatch):
     """A hard split leaves D_v = 2 in some cells, the hardest to integrate."""
     cell = grid(embed_dim=np.array([[4], [12], [22], [64]]), state_dim=np.array([1, 2, 10, 20, 40]))
     coarse = selective_law(**cell, task=task, share=share)
-    monkeypatch.setattr(designed_improved, "NODES", Nodes(5, 16, 40, 96, 20, 60, 24))
+    monkeypatch.setattr(contest, "NODES", Nodes(5, 16, 40, 96, 20, 60, 24))
     monkeypatch.setattr(selective, "SLOT_NODES", 9)
     np.testing.assert_allclose(selective_law(**cell, task=task, share=share), coarse, rtol=0, atol=tolerance)
 

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
-from recallscope.theory.quadrature import gamma_rule, normal_rule, sphere_coordinate_cdf, uniform_rule
-from recallscope.theory.sharing import (
+from recallscope.theory.laws.sharing import (
     _recall,
     _slot_rule,
     pair_counts,
@@ -19,7 +18,9 @@ from recallscope.theory.sharing import (
     sharing_codes,
     sharing_law,
 )
-from recallscope.theory.sharing_step import Noise, win_probability
+from recallscope.theory.laws.sharing_step import Noise, win_probability
+from recallscope.theory.problem import Problem
+from recallscope.theory.quadrature import gamma_rule, normal_rule, sphere_coordinate_cdf, uniform_rule
 
 QUADRATURE = 2e-4
 CELL = {"vocab_size": 512, "num_facts": 16, "embed_dim": 32, "state_dim": 16}
@@ -47,8 +48,7 @@ def words(N, D, N_f, V, task="mqar", L=None):
 def refined(word, **nodes):
     """The law with given numbers of nodes."""
     codes = sharing_codes(**word)
-    rest = (word[name] for name in ("vocab_size", "num_facts", "task", "length"))
-    return float(_recall(codes.key_variance, codes.value_variance, codes.leak, *rest, **nodes))
+    return float(_recall(Problem(**word), codes.key_variance, codes.value_variance, codes.leak, **nodes))
 
 
 @pytest.mark.parametrize(("N", "D", "N_f", "V", "task", "L", "p"), REFERENCE)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recallscope.theory.sharing import sharing_codes, sharing_law
-from recallscope.theory.sharing_heads import sharing_heads_law
+from recallscope.theory.laws.heads import sharing_heads_law
+from recallscope.theory.laws.sharing import sharing_codes, sharing_law
 
 TASK: dict[str, Any] = {"vocab_size": 512, "num_facts": 16}
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recallscope.theory.catalogue import find_law
+from recallscope.theory.law import find_law
 from recallscope.theory.solve import Question, closed_form, frontier, solve
 
 UNIFIED = find_law("unified")

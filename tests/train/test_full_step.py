@@ -9,9 +9,9 @@ from recallscope.architectures.mamba import FullSpec
 from recallscope.architectures.mamba_model import FullMamba
 from recallscope.architectures.mamba_step import full_step
 from recallscope.architectures.model import RecallModel, build_model
+from recallscope.presets import PRESETS
 from recallscope.specs import TaskSpec
 from recallscope.tasks import Batch, draw_batch
-from recallscope.train.presets import LADDER
 
 SMOOTHING = 0.1
 D_N = {"embed_dim": 20, "state_dim": 3}
@@ -22,7 +22,7 @@ SPECS = {
     "no gate, no activation": FullSpec(**D_N, gate=False, activation="none", conv_width=3),
     "full-rank delta, one tap": FullSpec(**D_N, delta_rank="full", conv_width=1),
     "identity with skip and norm": FullSpec(**D_N, transition="identity"),
-    **{f"ladder {rung}": FullSpec(**(fields | D_N)) for rung, fields in LADDER.items()},
+    **{name: FullSpec(**(PRESETS[name].model | D_N)) for name in PRESETS if name.startswith("minimality")},
 }
 TASKS = {
     "mqar": TaskSpec(vocab_size=64, num_facts=4),

@@ -14,11 +14,11 @@ import torch
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.mamba import FullSpec
 from recallscope.architectures.multihead import MultiHeadSpec
+from recallscope.presets import PRESETS, preset_run
 from recallscope.records import parse_record
 from recallscope.specs import RunSpec, TaskSpec, TrainSpec
 from recallscope.train.checkpoint import OtherRunError, read_checkpoint
 from recallscope.train.loop import train_run
-from recallscope.train.presets import PRESETS, preset_run
 from recallscope.train.schedule import learning_rate
 from recallscope.train.streams import stream
 from recallscope.train.weights import read_weights, write_weights
@@ -193,7 +193,7 @@ def test_early_stop_and_best_state():
 
 def test_it_learns_what_the_law_predicts():
     """(D, N) = (16, 8) at V=64, N_f=4 for 600 steps: within .04 of `trained-sharing`."""
-    from recallscope.theory.catalogue import find_law
+    from recallscope.theory.law import find_law
 
     run = RunSpec(
         task=TaskSpec(vocab_size=64, num_facts=4),

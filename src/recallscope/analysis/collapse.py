@@ -15,8 +15,10 @@ from scipy.optimize import least_squares
 from scipy.special import ndtr
 
 from recallscope.analysis.accuracy_grid import Reduce, Row, group_cells, reducer
-from recallscope.analysis.predicted import Dimensions, dimensions
+from recallscope.analysis.predicted import dimensions
 from recallscope.theory.extremes import max_moments, sqrt_two_log, typical_max
+from recallscope.theory.laws.paper import inv_sigma
+from recallscope.theory.problem import Problem
 
 Form = Literal["phi", "two-moment"]
 
@@ -75,24 +77,23 @@ def fit_with_draws(
         raise ValueError(
             f"{len(cells)} cells: two numbers are fitted, so at least {FEWEST_CELLS} are needed. Measure more."
         )
-    letters = dimensions([members[0] for members in cells])
-    if len(set(letters.V)) > 1:
+    problem = dimensions([members[0] for members in cells])
+    if len(set(problem.V)) > 1:
         raise ValueError("b depends on the vocabulary, and these runs have several. Fit each vocab_size by itself.")
     seeds = [np.array([row["test_accuracy"] for row in members], float) for members in cells]
     one_number = reducer(reduce)
     accuracy = np.array([one_number(values) for values in seeds])
-    start = (1.0 if noise_coeff is None else noise_coeff, float(typical_max(letters.V[0])))
-    a, b = _fit(letters, accuracy, form, start=start, wide=True, fixed=noise_coeff is not None)
+    start = (1.0 if noise_coeff is None else noise_coeff, float(typical_max(problem.V[0])))
+    a, b = _fit(problem, accuracy, form, start=start, wide=True, fixed=noise_coeff is not None)
     draws = []
     for _ in range(bootstrap):
         chosen = generator.integers(len(cells), size=len(cells))
         again = np.array([one_number(drawn_again(seeds[index], reduce, generator)) for index in chosen])
-        resampled = Dimensions(*(array[chosen] for array in letters))
-        draws.append(_fit(resampled, again, form, start=(a, b), fixed=noise_coeff is not None))
+        draws.append(_fit(problem.take(chosen), again, form, start=(a, b), fixed=noise_coeff is not None))
     drawn = np.array(draws).reshape(-1, 2)
     low, high = np.quantile(drawn, (0.025, 0.975), axis=0) if draws else np.full((2, 2), np.nan)
-    errors = np.abs(collapsed(letters, a, b, form) - accuracy)
-    V = letters.V[0]
+    errors = np.abs(collapsed(problem, a, b, form) - accuracy)
+    V = problem.V[0]
     fit = Fit(
         form=form, a=a, b=b,
         a_interval=(float(low[0]), float(high[0])), b_interval=(float(low[1]), float(high[1])),
@@ -110,20 +111,14 @@ def drawn_again(seeds: NDArray[np.float64], reduce: Reduce, generator: np.random
     return generator.choice(seeds, len(seeds)) if reduce == "mean" else seeds
 
 
-def inverse_sigma(letters: Dimensions, a: float) -> NDArray[np.float64]:
-    """x = sqrt(N D / (a N_f + N)), N counting all layers (Thm 4.6)."""
-    N = letters.layers * letters.N
-    return np.sqrt(N * letters.D / (a * letters.N_f + N))
-
-
-def collapsed(letters: Dimensions, a: float, b: float, form: Form) -> NDArray[np.float64]:
+def collapsed(problem: Problem, a: float, b: float, form: Form) -> NDArray[np.float64]:
     """The fitted curve at some cells."""
-    width = np.sqrt(1 + max_moments(letters.V - 1)[1]) if form == "two-moment" else 1.0
-    return np.asarray(ndtr((inverse_sigma(letters, a) - b) / width))
+    width = np.sqrt(1 + max_moments(problem.V - 1)[1]) if form == "two-moment" else 1.0
+    return np.asarray(ndtr((inv_sigma(problem, a=a) - b) / width))
 
 
 def _fit(
-    letters: Dimensions,
+    problem: Problem,
     accuracy: NDArray[np.float64],
     form: Form,
     *,
@@ -132,14 +127,14 @@ def _fit(
     fixed: bool = False,
 ) -> tuple[float, float]:
     """Best a and b; from several beginnings if `wide`, as the valley is long and bent. `fixed` keeps a as it starts."""
-    width = np.sqrt(1 + max_moments(letters.V[:1] - 1)[1]) if form == "two-moment" else 1.0
+    width = np.sqrt(1 + max_moments(problem.V[:1] - 1)[1]) if form == "two-moment" else 1.0
 
     def residual(values: NDArray[np.float64]) -> NDArray[np.float64]:  # in log a, which keeps a positive
         a = float(np.exp(np.clip(values[0], *_LOG_A)))
-        return np.asarray(ndtr((inverse_sigma(letters, a) - values[1]) / width)) - accuracy
+        return np.asarray(ndtr((inv_sigma(problem, a=a) - values[1]) / width)) - accuracy
 
     if fixed:
-        x = inverse_sigma(letters, start[0])
+        x = inv_sigma(problem, a=start[0])
         level = least_squares(lambda b: ndtr((x - b) / width) - accuracy, start[1:], method="lm")
         return start[0], float(level.x[0])
     beginnings = [start, (0.3, start[1]), (4.0, start[1])] if wide else [start]

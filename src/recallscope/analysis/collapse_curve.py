@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from recallscope.analysis.accuracy_grid import Row, group_cells, reducer
-from recallscope.analysis.collapse import FEWEST_CELLS, Fit, fit_with_draws, inverse_sigma
+from recallscope.analysis.collapse import FEWEST_CELLS, Fit, fit_with_draws
 from recallscope.analysis.predicted import dimensions
 from recallscope.theory.extremes import sqrt_two_log
+from recallscope.theory.laws.paper import inv_sigma
 
 Array = NDArray[np.float64]
 
@@ -56,12 +57,12 @@ def collapse_curve(
     Paper: Rem 4.3 (`rem:practical-scaling-law`), Thm 4.6 (`thm:multi-layer-recall-scaling-laws`): N counts all layers.
     """
     cells = list(group_cells(rows, axes).values())
-    letters = dimensions([members[0] for members in cells])
+    problem = dimensions([members[0] for members in cells])
     best = reducer("best")
-    x = inverse_sigma(letters, noise_coeff)
+    x = inv_sigma(problem, a=noise_coeff)
     accuracy = np.array([best(np.array([row["test_accuracy"] for row in members])) for members in cells])
     line = np.linspace(0, max(6.0, 1.05 * float(x.max())), 200)
-    printed_level = float(sqrt_two_log(letters.V[0]))
+    printed_level = float(sqrt_two_log(problem.V[0]))
     level = free = fitted = band = None
     if len(cells) >= FEWEST_CELLS:
         level, draws = fit_with_draws(rows, generator, axes=axes, bootstrap=bootstrap, noise_coeff=noise_coeff)

@@ -10,7 +10,7 @@ import numpy as np
 from recallscope.analysis.accuracy_grid import AccuracyGrid
 from recallscope.analysis.predicted import law_on_cells
 from recallscope.specs import Value
-from recallscope.theory.catalogue import LAWS, Law
+from recallscope.theory.law import LAWS, Law
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,12 @@ class Comparison:
 
 
 def compare_laws(grid: AccuracyGrid, laws: Iterable[Law] = LAWS) -> list[Comparison]:
-    """All laws, the closest first; those that apply nowhere come last."""
-    found = [compare_law(grid, law) for law in laws]
+    """All laws, the closest first; those that apply nowhere come last.
+
+    Laws of something the grid's models do not have, such as heads, are left out.
+    """
+    has = {*grid.axes, *grid.shared, *grid.varying}
+    found = [compare_law(grid, law) for law in laws if has.issuperset(law.needs)]
     return sorted(found, key=lambda c: (not c.cells, -len(c.cells) if not c.cells else 0, c.mean_error))
 
 

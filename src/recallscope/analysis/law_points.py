@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from recallscope.analysis.accuracy_grid import AccuracyGrid
 from recallscope.analysis.compare import compare_law
-from recallscope.theory.catalogue import Law
+from recallscope.theory.law import Law
 
 
 @dataclass(frozen=True, eq=False)

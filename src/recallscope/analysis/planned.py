@@ -10,30 +10,30 @@ import numpy as np
 
 from recallscope.analysis.accuracy_grid import AccuracyGrid, Reduce, Row
 from recallscope.analysis.predicted import law_on_cells
+from recallscope.runs.grid import Grid
 from recallscope.specs import in_words
-from recallscope.sweeps.paper_grids import Part
-from recallscope.theory.catalogue import Law
+from recallscope.theory.law import Law
 
 
-def planned_rows(part: Part) -> list[dict[str, Any]]:
-    """The words of every run a part asks for, seeds left out, so that each cell comes once."""
+def planned_rows(grid: Grid) -> list[dict[str, Any]]:
+    """The words of every run of a grid, seeds left out, so that each cell comes once."""
     found = {}
-    for cell in part.grid.cells():
+    for cell in grid.cells():
         words = {name: value for name, value in in_words(cell.spec).items() if name != "seed"}
         found[tuple(words.items())] = words
     return list(found.values())
 
 
 def planned_grid(
-    part: Part,
+    grid: Grid,
     rows: Sequence[Row],
     axes: Sequence[str] = ("embed_dim", "state_dim"),
     *,
     reduce: Reduce = "best",
     seed: int | None = None,
 ) -> AccuracyGrid:
-    """The runs there are, on the axes of the part; nan where none is done yet or none is asked for."""
-    empty = AccuracyGrid.from_runs([row | {"test_accuracy": np.nan} for row in planned_rows(part)], axes)
+    """The runs there are, on the axes of the grid; nan where none is done yet or none is asked for."""
+    empty = AccuracyGrid.from_runs([row | {"test_accuracy": np.nan} for row in planned_rows(grid)], axes)
     measured = AccuracyGrid.from_runs(rows, axes, reduce=reduce, seed=seed)
     accuracy, counts = np.full(empty.accuracy.shape, np.nan), np.zeros(empty.accuracy.shape, int)
     for place, value in measured.cells():
@@ -43,9 +43,9 @@ def planned_grid(
     return replace(empty, accuracy=accuracy, counts=counts, source=measured.source)
 
 
-def law_grid(law: Law, part: Part, axes: Sequence[str] = ("embed_dim", "state_dim")) -> AccuracyGrid:
-    """What a law predicts for the cells a part asks for; a D-N grid leaves N > D empty, as the trained one does."""
-    rows = planned_rows(part)
+def law_grid(law: Law, grid: Grid, axes: Sequence[str] = ("embed_dim", "state_dim")) -> AccuracyGrid:
+    """What a law predicts for the cells of a grid; a D-N grid leaves N > D empty, as the trained one does."""
+    rows = planned_rows(grid)
     predicted = law_on_cells(law, rows)
     return AccuracyGrid.from_runs(
         [row | {"test_accuracy": p} for row, p in zip(rows, predicted, strict=True)], axes, source=law.name

@@ -5,7 +5,17 @@ Both may stand in one file where torch is there anyway, as in an architecture of
 
 from recallscope.lazy import lazy_names
 
-_HOMES = {
+_CAPABILITIES = (
+    "Attention",
+    "FactCodes",
+    "HasAttention",
+    "HasKeys",
+    "HasOperators",
+    "HasRotations",
+    "HasState",
+    "WritesFacts",
+)
+_HOMES = dict.fromkeys(_CAPABILITIES, "recallscope.architectures.capabilities") | {
     "Details": "recallscope.architectures.details",
     "Full2Mamba": "recallscope.architectures.mamba2_model",
     "Full2Mixer": "recallscope.architectures.mamba2_model",
@@ -18,9 +28,14 @@ _HOMES = {
     "LinearLayer": "recallscope.architectures.linear_model",
     "LinearMamba": "recallscope.architectures.linear_model",
     "LinearSpec": "recallscope.architectures.linear",
+    "MissingCapabilityError": "recallscope.architectures.model",
     "MultiHeadLayer": "recallscope.architectures.multihead_model",
     "MultiHeadMamba": "recallscope.architectures.multihead_model",
     "MultiHeadSpec": "recallscope.architectures.multihead",
+    "Operators": "recallscope.architectures.operators",
+    "OuterProductLayer": "recallscope.architectures.outer_products",
+    "OuterProductModel": "recallscope.architectures.outer_products",
+    "OuterProducts": "recallscope.architectures.outer_products",
     "OutsideModel": "recallscope.architectures.outside_model",
     "OutsideSpec": "recallscope.architectures.outside",
     "RecallLayer": "recallscope.architectures.layered",

@@ -9,10 +9,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from recallscope.architectures.capabilities import FactCodes, HasOperators, HasRotations, WritesFacts
 from recallscope.architectures.details import OURS, Details
 from recallscope.architectures.initial_weights import draw_log_uniform, draw_uniform
-from recallscope.architectures.layered import LayeredModel, LayerTrace, RecallLayer
+from recallscope.architectures.layered import LayerTrace
 from recallscope.architectures.mamba import MambaBlock
+from recallscope.architectures.operators import key_tokens, value_tokens
+from recallscope.architectures.outer_products import OuterProductLayer, OuterProductModel, OuterProducts
 
 DELTA_MIN, DELTA_MAX, DELTA_FLOOR = 1e-3, 1e-1, 1e-4  # mamba-ssm's range of Δ at the start
 
@@ -49,6 +52,10 @@ class Mixer(nn.Module, ABC):
     @abstractmethod
     def trace(self, u: Float[Tensor, "batch L D"], *, states: bool) -> dict[str, Tensor | None]:
         """The named tensors of a `LayerTrace` that are the mixer's own."""
+
+    @abstractmethod
+    def memory(self, u: Float[Tensor, "batch L D"]) -> OuterProducts:
+        """What the mixer writes and reads."""
 
     @abstractmethod
     def draw_weights(self, generator: torch.Generator) -> None:
@@ -94,7 +101,7 @@ def _norm(spec: MambaBlock, details: Details) -> nn.Module:
     return nn.RMSNorm(spec.embed_dim, eps=details.norm_eps) if spec.norm == "rms" else nn.Identity()
 
 
-class BlockLayer(RecallLayer):
+class BlockLayer(OuterProductLayer):
     """x + Mixer(norm(x)), residual and norm as the spec says.   Paper: Eq. 1 (`eq:output_block`)."""
 
     mixer: Mixer
@@ -128,12 +135,24 @@ class BlockLayer(RecallLayer):
         y_out = self.mixer.project_out(self.mixer.read(x_in, positions), self.mixer.gate(self.norm(x_q)))
         return x_q + y_out if self.residual else y_out
 
+    def memory(self, x: Float[Tensor, "batch L D"]) -> OuterProducts:
+        """What the mixer writes and reads, after the norm."""
+        return self.mixer.memory(self.norm(x))
+
+    def read_more(
+        self, x: Float[Tensor, "batch L D"], heard: Float[Tensor, "batch L M P"]
+    ) -> Float[Tensor, "batch L D"]:
+        """Gate and, in Mamba-2, norm act on what is read and on what is added to it together."""
+        trace = self.trace(x)
+        y_out = self.mixer.project_out(trace.y_hat + heard.flatten(2), trace.gate)
+        return x + y_out if self.residual else y_out
+
     def draw_weights(self, generator: torch.Generator) -> None:
         """The mixer's; norms stay at one."""
         self.mixer.draw_weights(generator)
 
 
-class BlockModel(LayeredModel):
+class BlockModel(OuterProductModel):
     """Blocks between the embedding and the head. Weights: `E`, `layers[l].norm`, `layers[l].mixer`, `norm_f`."""
 
     spec: MambaBlock
@@ -146,6 +165,43 @@ class BlockModel(LayeredModel):
     def finish(self, y: Float[Tensor, "batch T D"]) -> Float[Tensor, "batch T D"]:
         """The norm before the head."""
         return self.norm_f(y)
+
+    def logit_directions(self) -> Float[Tensor, "D V"]:
+        """The head, with the weights of the norm before it."""
+        weight = getattr(self.norm_f, "weight", None)
+        return (self.head if weight is None else self.head * weight[:, None]).detach()
+
+    @torch.no_grad()
+    def fact_codes(self) -> tuple[FactCodes, ...]:
+        """Value codes averaged over keys, key codes averaged over values: a write is not v' k'ᵀ by construction.
+
+        Paper: App. D.3 (`app-subsec:hidden-as-hash`).   Holds for: one layer with windows of two tokens.
+        """
+        V = self.vocab_size
+        ids = torch.arange(V, device=self.E.device)
+        k, v = ids[key_tokens(V)], ids[value_tokens(V)]
+        (memory,) = self.memories(torch.cartesian_prod(k, v))
+        x = memory.values[:, 1] if memory.step is None else memory.step[:, 1] * memory.values[:, 1]
+        x, B = (part.unflatten(0, (len(k), len(v))) for part in (x, memory.keys[:, 1]))  # keys values heads P or N
+        values, keys = x.new_zeros(V, *x.shape[2:]), B.new_zeros(V, *B.shape[2:])
+        values[v], keys[k] = x.mean(dim=0), B.mean(dim=1)
+        norm = (x.square().sum(-1) * B.square().sum(-1)).sum()
+        cross = ((x * values[v]).sum(-1) * (B * keys[k][:, None]).sum(-1)).sum()
+        factored = (values[v].square().sum(-1)[None] * keys[k].square().sum(-1)[:, None]).sum()
+        return (FactCodes(values[None], keys[None], explained=float(1 - (norm - 2 * cross + factored) / norm)),)
+
+    def why_not(self, protocol: type) -> str | None:
+        """What gate, SiLU, norm and decay stand in the way of."""
+        if protocol is HasOperators:
+            return "gate, SiLU and decay depend on the input: no fixed G_vv and G_kq, no Alg. 2"
+        if protocol is HasRotations:
+            return "SiLU, gate, norm and decay act on every channel by itself: no rotation leaves the function as it is"
+        if protocol is WritesFacts and not self.reads_pairs:
+            return (
+                f"num_layers={len(self.layers)}, conv_width={self.spec.conv_width}: a write depends on one pair alone "
+                f"only in a single layer with windows of two tokens (num_layers=1, conv_width=2)"
+            )
+        return super().why_not(protocol)
 
     def undecayed(self) -> frozenset[str]:
         """What mamba-ssm spares: A_log, the skip weights, and what the mixer names besides."""

@@ -15,6 +15,7 @@ class LinearSpec(MambaDimensions):
     """Simplified Mamba, one layer (Alg. 1, `alg:mamba`) or stacked with residuals (Alg. 3, `app-alg:mamba-layers`)."""
 
     model = "recallscope.architectures.linear_model:LinearMamba"
+    law = "trained-sharing"
     FOLLOWING = ("residual",)
     num_layers: Size = Field(1, description="Lambda, stacked layers")
     residual: bool = Field(description="add each layer's input to its output; on for deep models unless said otherwise")

@@ -13,13 +13,17 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 
 from recallscope.architectures.initial_weights import draw_uniform
-from recallscope.architectures.layered import LayeredModel, LayerTrace, RecallLayer
+from recallscope.architectures.layered import LayerTrace
 from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.operator_model import OperatorLayer, OperatorModel
+from recallscope.architectures.operators import Operators, input_embedding
+from recallscope.architectures.outer_products import OuterProducts
+from recallscope.architectures.rotations import random_order, random_scales
 from recallscope.ops import Reading, causal_conv, hidden_states, linear_scan, table_scan
 
 
 @final
-class LinearLayer(RecallLayer):
+class LinearLayer(OperatorLayer):
     """The mixer: project, convolve, write and read, project back.
 
     Paper: Alg. 1 (`alg:mamba`), Alg. 3 (`app-alg:mamba-layers`); shapes in Tab. 3 (`tab:mamba_dims`).
@@ -84,6 +88,36 @@ class LinearLayer(RecallLayer):
         x_q = embedding(tokens.gather(dim=1, index=positions), table)
         return self._scan(self.project_in(table), tokens, positions, len(tokens), x_q)
 
+    def memory(self, x: Float[Tensor, "batch L D"]) -> OuterProducts:
+        """x̂, B and C with one head; nothing fades."""
+        trace = self.trace(x)
+        x_hat, B, C = (v[:, :, None] for v in (trace.x_hat, trace.B, trace.C))
+        return OuterProducts(x_hat, B, C, out=self.P_out[:, None])
+
+    def read_more(
+        self, x: Float[Tensor, "batch L D"], heard: Float[Tensor, "batch L M P"]
+    ) -> Float[Tensor, "batch L D"]:
+        """The output is linear in what is read."""
+        return self.mix(x) + heard[:, :, 0] @ self.P_out.T
+
+    def operators(self, code: Float[Tensor, "D T"]) -> tuple[Operators, ...]:
+        """Those of its one head.   Paper: Eq. 9 (`eq:proj-opertators`)."""
+        E_hat_in = input_embedding(code, self.P_in, self.W_conv)
+        return (Operators(E_hat_in, code.T @ self.P_out, self.S_B @ E_hat_in, self.S_C @ E_hat_in),)
+
+    def rotate(self, Q: Float[Tensor, "D D"], generator: torch.Generator, spread: float) -> None:
+        """Other weights for the same function: see `OperatorModel.rotated`."""
+        D_in = len(self.P_in)
+        order = random_order(D_in, generator, Q)
+        scale, conv_scale = (random_scales(D_in, generator, spread, Q) for _ in range(2))
+        self.P_in.copy_(scale[:, None] * (self.P_in @ Q)[order])
+        self.W_conv.copy_(conv_scale[:, None] * self.W_conv[order])
+        back = 1 / (scale * conv_scale)
+        self.rotate_state(generator, spread)
+        for weight in (self.S_B, self.S_C):
+            weight.copy_(weight[:, order] * back)
+        self.P_out.copy_((Q.T @ self.P_out)[:, order] * back)
+
     def draw_weights(self, generator: torch.Generator) -> None:
         """torch's default for a Linear or depthwise Conv1d of the same shape."""
         for weight in (self.P_in, self.W_conv, self.S_B, self.S_C, self.P_out):
@@ -103,7 +137,7 @@ class LinearLayer(RecallLayer):
 
 
 @final
-class LinearMamba(LayeredModel):
+class LinearMamba(OperatorModel):
     """Simplified Mamba, one layer or several. Weights: `E`, and `layers[l].P_in, W_conv, S_B, S_C, P_out`.
 
     Paper: Alg. 1 (`alg:mamba`) without residual, Alg. 3 (`app-alg:mamba-layers`) with; the SSM is

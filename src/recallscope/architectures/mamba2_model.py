@@ -26,6 +26,7 @@ from recallscope.architectures.blocks import BlockModel, Mixer, draw_delta_bias,
 from recallscope.architectures.details import OURS, Details
 from recallscope.architectures.initial_weights import draw_normal
 from recallscope.architectures.mamba2 import Full2Spec
+from recallscope.architectures.outer_products import OuterProducts
 from recallscope.ops import at_positions, causal_conv, contract, head_counts, split, ssd_scan, ssd_states_loop
 
 RATE_MIN, RATE_MAX = 1.0, 16.0  # mamba-ssm's range of -A at the start
@@ -136,6 +137,18 @@ class Full2Mixer(Mixer):
             "delta": drive.delta.repeat_interleave(self.spec.head_dim, dim=-1),
             "h": self.states(drive) if states else None,
         }
+
+    def memory(self, u: Float[Tensor, "batch L D"]) -> OuterProducts:
+        """Heads whose channels decay alike; the skip, and the length that the gated norm divides by, are left out."""
+        _, x_heads, delta, B, C = self.drive(self.project_in(u))
+        M, A = self.spec.num_heads, self.transition()
+        gate = split(self.gate(u) * self.norm.weight, M)
+        out = self.out_proj.weight.unflatten(1, (M, -1))
+
+        def decay(t: int) -> Tensor:
+            return torch.exp(delta[:, t] * A)[..., None, None]
+
+        return OuterProducts(x_heads, B, C, out, step=delta[..., None], decay=decay, gate=gate)
 
     @torch.no_grad()
     def draw_weights(self, generator: torch.Generator) -> None:

@@ -28,6 +28,7 @@ from recallscope.architectures.details import OURS, Details
 from recallscope.architectures.initial_weights import draw_uniform
 from recallscope.architectures.mamba import FullSpec
 from recallscope.architectures.mamba_step import full_step
+from recallscope.architectures.outer_products import OuterProducts
 from recallscope.ops import (
     at_positions,
     causal_conv,
@@ -139,6 +140,21 @@ class FullMixer(Mixer):
         drive = self.drive(self.project_in(u))
         named: dict[str, Tensor | None] = {"x_hat": drive.x_hat, "B": drive.B, "C": drive.C, "delta": drive.delta}
         return named | {"y_hat": self.scan(drive), "h": self.states(drive) if states else None}
+
+    def memory(self, u: Float[Tensor, "batch L D"]) -> OuterProducts:
+        """One head of D_in channels, each with a decay of its own; the skip is left out."""
+        drive, gate = self.drive(self.project_in(u)), self.gate(u)
+        x_hat, B, C = (v[:, :, None] for v in (drive.x_hat, drive.B, drive.C))
+        gated, out = None if gate is None else gate[:, :, None], self.out_proj.weight[:, None]
+        delta = drive.delta
+        if delta is None:
+            return OuterProducts(x_hat, B, C, out, gate=gated)
+        A = self.transition()
+
+        def decay(t: int) -> Tensor:
+            return torch.exp(delta[:, t, None, :, None] * A)
+
+        return OuterProducts(x_hat, B, C, out, step=delta[:, :, None], decay=decay, gate=gated)
 
     @torch.no_grad()
     def draw_weights(self, generator: torch.Generator) -> None:

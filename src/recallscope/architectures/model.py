@@ -1,18 +1,19 @@
-"""RecallModel: what training, evaluation and probes ask of a model; and the capabilities a model may have besides.
+"""RecallModel: what training, evaluation and probes ask of a model.
 
 The least a model does is `forward`: tokens in, logits out. All else has a default that follows from it. A model that
-can do better overrides the default. What only some models can do is a protocol below; code that needs it asks for
-the protocol and says what it leaves out if the model does not have it.
+can do better overrides the default. What only some models can do is a protocol in `capabilities.py`: code that needs
+it asks for the protocol, and says what it leaves out if the model does not have it.
 """
 
 from abc import ABC, abstractmethod
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import TypeVar, cast
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from recallscope.architectures.capabilities import lack
 from recallscope.architectures.initial_weights import drawn_seed, lent_stream
 from recallscope.ops.positions import at_positions
 from recallscope.specs import ModelSpec
@@ -20,6 +21,10 @@ from recallscope.tasks.batch import Batch
 
 P = TypeVar("P")
 TOKENS_AT_ONCE = 2**14  # of a batch on its way through a model: temporaries stay in the cache
+
+
+class MissingCapabilityError(ValueError):
+    """The model cannot do what it was asked for; the message says why."""
 
 
 class RecallModel(nn.Module, ABC):
@@ -51,7 +56,7 @@ class RecallModel(nn.Module, ABC):
             )
         with lent_stream(drawn_seed(generator)):
             for part in parts:
-                part.reset_parameters()
+                part.reset_parameters()  # type: ignore[operator]
         with torch.no_grad():
             for part in parts:
                 if isinstance(part, nn.Embedding):
@@ -73,9 +78,9 @@ class RecallModel(nn.Module, ABC):
     def add_gradients(self, batch: Batch, label_smoothing: float) -> Float[Tensor, ""]:
         """The loss of a batch; its gradients are added to the parameters'. A part of the batch at a time."""
         total = torch.zeros((), device=batch.tokens.device)
-        rows = max(1, TOKENS_AT_ONCE // batch.tokens.shape[1])
-        for part in batch.split(rows):
-            loss = self.loss(part, label_smoothing) * (len(part) / len(batch))  # every sequence has as many queries
+        for part in batch.split(max(1, TOKENS_AT_ONCE // batch.tokens.shape[1])):
+            loss, share = self.loss(part, label_smoothing), len(part) / len(batch)  # as many queries in each sequence
+            loss = loss if share == 1 else loss * share
             loss.backward()
             total = total + loss.detach()
         return total
@@ -85,8 +90,19 @@ class RecallModel(nn.Module, ABC):
         return frozenset()
 
     def capability(self, protocol: type[P]) -> P | None:
-        """This model as something that can do what a protocol below asks; None if it cannot."""
-        return self if isinstance(self, protocol) else None
+        """This model as something that can do what a protocol of `capabilities.py` asks; None if it cannot."""
+        return cast(P, self) if self.why_not(protocol) is None else None
+
+    def require(self, protocol: type[P]) -> P:
+        """The same, or a MissingCapabilityError that says why not."""
+        able = self.capability(protocol)
+        if able is None:
+            raise MissingCapabilityError(f"{self.why_not(protocol)}.")
+        return able
+
+    def why_not(self, protocol: type) -> str | None:
+        """Why the model cannot do what a protocol asks, as a sentence without its stop; None if it can."""
+        return None if isinstance(self, protocol) else lack(self.spec.kind or type(self).__name__, protocol)
 
     def rehearse(self, batch: Batch) -> None:
         """Raise a ValueError that explains it if the model cannot be trained on such batches."""
@@ -94,22 +110,6 @@ class RecallModel(nn.Module, ABC):
     def why_not_saved(self) -> str | None:
         """Why a file with spec and weights would not give the model back; None if it would."""
         return None
-
-
-@runtime_checkable
-class HasState(Protocol):
-    """Shows the memory that carries the context past a token."""
-
-    def states(self, tokens: Int[Tensor, "batch L"]) -> Float[Tensor, "batch L layers rows columns"]:
-        """The memory of every layer after every token, as a matrix."""
-
-
-@runtime_checkable
-class HasAttention(Protocol):
-    """Can be written as attention: what is read at t is a weighted sum of what was written at τ <= t."""
-
-    def attention(self, tokens: Int[Tensor, "batch L"], layer: int = 0) -> Float[Tensor, "batch L L"]:
-        """The weights of one layer, exactly; row t reads, column τ was written."""
 
 
 def build_model(

@@ -17,6 +17,7 @@ class MultiHeadSpec(Heads):
     """
 
     model = "recallscope.architectures.multihead_model:MultiHeadMamba"
+    law = "trained-sharing-heads"
     head_pattern: HeadPattern = Field(
         description="what the heads share (Tab. 5): MHA nothing, MQA x and B, MKA x and C, MVA B and C"
     )

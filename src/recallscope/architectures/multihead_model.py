@@ -12,8 +12,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from recallscope.architectures.initial_weights import draw_normal, draw_uniform
-from recallscope.architectures.layered import LayeredModel, LayerTrace, RecallLayer
+from recallscope.architectures.layered import LayerTrace
 from recallscope.architectures.multihead import MultiHeadSpec
+from recallscope.architectures.operator_model import OperatorLayer, OperatorModel
+from recallscope.architectures.operators import Operators, input_embedding
+from recallscope.architectures.outer_products import OuterProducts
+from recallscope.architectures.rotations import random_order, random_rotation, random_scales
 from recallscope.ops import (
     Reading,
     aggregate,
@@ -29,7 +33,7 @@ from recallscope.ops import (
 
 
 @final
-class MultiHeadLayer(RecallLayer):
+class MultiHeadLayer(OperatorLayer):
     """The mixer of simplified Mamba-2. Weights, with M heads of P channels and D_in = M P:
 
     - `P_in_x, P_in_B, P_in_C` (D_in D), `W_conv_x, W_conv_B, W_conv_C` (D_in D_conv), `P_out` (D D_in);
@@ -112,6 +116,47 @@ class MultiHeadLayer(RecallLayer):
             return super().read_tokens(table, tokens, positions)
         return self._scan(self.project_in(table), tokens, positions, len(tokens))
 
+    def memory(self, x: Float[Tensor, "batch L D"]) -> OuterProducts:
+        """What the heads write and read; nothing fades."""
+        trace = self.trace(x)
+        assert trace.x_heads is not None
+        return OuterProducts(trace.x_heads, trace.B, trace.C, out=self._out())
+
+    def read_more(
+        self, x: Float[Tensor, "batch L D"], heard: Float[Tensor, "batch L M P"]
+    ) -> Float[Tensor, "batch L D"]:
+        """The output is linear in what is read."""
+        return self.mix(x) + einsum(heard, self._out(), "batch L M P, D M P -> batch L D")
+
+    def operators(self, code: Float[Tensor, "D T"]) -> tuple[Operators, ...]:
+        """Those of every head.   Paper: Eq. 9 (`eq:proj-opertators`), heads as in Alg. 4 (`alg:mamba-2`)."""
+        parts = ((self.P_in_x, self.W_conv_x), (self.P_in_B, self.W_conv_B), (self.P_in_C, self.W_conv_C))
+        E_hat_x, E_hat_B, E_hat_C = (input_embedding(code, P_in, W_conv) for P_in, W_conv in parts)
+        Pi_v_in = self._head_values(E_hat_x.T).permute(1, 2, 0)  # heads (1 if shared), P, windows
+        Pi_v_out = einsum(code, self._out(), "D T, D M P -> M T P")
+        Pi_k_in, Pi_q_in = self.S_B @ E_hat_B, self.S_C @ E_hat_C
+        heads = (part.expand(self.num_heads, -1, -1) for part in (Pi_v_in, Pi_v_out, Pi_k_in, Pi_q_in))
+        return tuple(Operators(v_in, v_out, k, q) for v_in, v_out, k, q in zip(*heads, strict=True))
+
+    def rotate(self, Q: Float[Tensor, "D D"], generator: torch.Generator, spread: float) -> None:
+        """Other weights for the same function: see `OperatorModel.rotated`."""
+        D_in = self.P_out.shape[1]
+        for P_in, W_conv, reads in ((self.P_in_B, self.W_conv_B, self.S_B), (self.P_in_C, self.W_conv_C, self.S_C)):
+            order, scale = random_order(D_in, generator, Q), random_scales(D_in, generator, spread, Q)
+            P_in.copy_(scale[:, None] * (P_in @ Q)[order])
+            W_conv.copy_(W_conv[order])
+            reads.copy_(reads[..., order] / scale)
+        scale = random_scales(D_in, generator, spread, Q)
+        self.P_in_x.copy_(scale[:, None] * (self.P_in_x @ Q))
+        if self.shares_values:  # one weight per channel and head, dealt in order: channels keep their places
+            self.W_x.copy_(self.W_x / scale.view(self.num_heads, -1).T)
+        else:
+            self.W_x.copy_(self.W_x / scale)
+        self.rotate_state(generator, spread)
+        mix = random_rotation(D_in, generator, Q)
+        self.W_y.copy_(einsum(mix, self.W_y, "a b, b P M -> a P M"))
+        self.P_out.copy_(Q.T @ self.P_out @ mix.T)
+
     def draw_weights(self, generator: torch.Generator) -> None:
         """W_x, W_y ~ N(0, 1) as published; the rest torch's default for a Linear or depthwise Conv1d."""
         for weight in (self.P_in_x, self.P_in_B, self.P_in_C, self.W_conv_x, self.W_conv_B, self.W_conv_C):
@@ -124,12 +169,15 @@ class MultiHeadLayer(RecallLayer):
     def _scan(
         self, rows: Tensor, ids: Tensor | None, positions: Tensor | None, batch: int
     ) -> Float[Tensor, "batch T D"]:
-        """From rows of `project_in` to the output; W_y and P_out are one map."""
+        """From rows of `project_in` to the output."""
         D_conv, N = self.W_conv_x.shape[1], self.S_B.shape[1]
         reading = Reading(ids, positions, batch, N, self.heads)
         y_heads = table_scan(rows.unflatten(-1, (D_conv, -1)), reading)
-        out = einsum(self.P_out, self.W_y, "D D_in, D_in P M -> D M P")
-        return y_heads.flatten(-2) @ out.flatten(1).T
+        return y_heads.flatten(-2) @ self._out().flatten(1).T
+
+    def _out(self) -> Float[Tensor, "D M P"]:
+        """W_y and P_out as one map: from what the heads read to the output."""
+        return einsum(self.P_out, self.W_y, "D D_in, D_in P M -> D M P")
 
     def _head_values(self, x_hat: Tensor) -> Tensor:
         if self.shares_values:
@@ -138,7 +186,7 @@ class MultiHeadLayer(RecallLayer):
 
 
 @final
-class MultiHeadMamba(LayeredModel):
+class MultiHeadMamba(OperatorModel):
     """Simplified Mamba-2 with one layer of heads. Weights: `E`, and those of `layers[0]`.
 
     Paper: Alg. 4 (`alg:mamba-2`).

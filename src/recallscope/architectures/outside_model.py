@@ -39,8 +39,8 @@ class OutsideModel(RecallModel):
         """Construct the module anew, with torch's global stream seeded from the generator and put back afterwards."""
         if embedding_std != 1:
             raise OutsideModelError(
-                f"embedding_std={embedding_std} cannot be applied to {self.spec.kind}: its constructor draws its weights. "
-                f"Leave embedding_std out, and scale the embedding there."
+                f"embedding_std={embedding_std} cannot be applied to {self.spec.kind}: its constructor draws its "
+                f"weights. Leave embedding_std out, and scale the embedding there."
             )
         first = next(self.module.parameters())
         self.module = self._constructed(drawn_seed(generator)).to(device=first.device, dtype=first.dtype)
@@ -48,6 +48,10 @@ class OutsideModel(RecallModel):
     def capability(self, protocol: type[P]) -> P | None:
         """The module itself, if it can do what the protocol asks."""
         return self.module if isinstance(self.module, protocol) else super().capability(protocol)
+
+    def why_not(self, protocol: type) -> str | None:
+        """The module has not the methods of the protocol."""
+        return None if isinstance(self.module, protocol) else super().why_not(protocol)
 
     def rehearse(self, batch: Batch) -> None:
         """One forward and one backward pass, to say at once what is wrong with the module."""

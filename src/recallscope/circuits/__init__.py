@@ -1,30 +1,24 @@
 """Weights written down, not learned: the paper's recall circuits, each filling an ordinary model."""
 
-from recallscope.circuits.codes import (
-    distortion,
-    hash_matrix,
-    jl_pair,
-    orthonormal_rows,
-    sphere_code,
-    tight_frame,
-)
-from recallscope.circuits.depth import depth_circuit, designed_depth
-from recallscope.circuits.heads import head_circuit
-from recallscope.circuits.selective import selective_circuit
-from recallscope.circuits.single import compressive_circuit, designed_circuit, ideal_circuit
+from recallscope.lazy import lazy_names
 
-__all__ = [
-    "compressive_circuit",
-    "depth_circuit",
-    "designed_circuit",
-    "designed_depth",
-    "distortion",
-    "hash_matrix",
-    "head_circuit",
-    "ideal_circuit",
-    "jl_pair",
-    "orthonormal_rows",
-    "selective_circuit",
-    "sphere_code",
-    "tight_frame",
-]
+_HOMES = {
+    "CIRCUITS": "recallscope.circuits.circuit",
+    "Circuit": "recallscope.circuits.circuit",
+    "Sizes": "recallscope.circuits.circuit",
+    "circuit": "recallscope.circuits.circuit",
+    "compressive_circuit": "recallscope.circuits.single",
+    "depth_circuit": "recallscope.circuits.depth",
+    "designed_circuit": "recallscope.circuits.single",
+    "designed_depth": "recallscope.circuits.depth",
+    "distortion": "recallscope.circuits.codes",
+    "hash_matrix": "recallscope.circuits.codes",
+    "head_circuit": "recallscope.circuits.heads",
+    "ideal_circuit": "recallscope.circuits.single",
+    "jl_pair": "recallscope.circuits.codes",
+    "orthonormal_rows": "recallscope.circuits.codes",
+    "selective_circuit": "recallscope.circuits.selective",
+    "sphere_code": "recallscope.circuits.codes",
+    "tight_frame": "recallscope.circuits.codes",
+}
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.linear_model import LinearMamba
+from recallscope.circuits.circuit import Sizes, circuit
 from recallscope.circuits.codes import orthonormal_rows, sphere_code
 
 
@@ -20,10 +21,9 @@ def depth_circuit(
     """Layers that each add Σ_τ v_τ (F^l k_{τ-1})ᵀ (F^l k_t) to the residual stream: together a state of Λ N.
 
     The stream has three blocks: keys (D_k), values as read (D_v), values as written (D_v). A token's value stands in
-    both
-    value blocks; layers read the first and write the second, so no layer stores what another one said, and the sum over
-    layers is exact. Keys are short (`key_norm`, undone by the hashes), so that the residual does not bring the query
-    itself to the top.
+    both value blocks; layers read the first and write the second, so no layer stores what another one said, and the
+    sum over layers is exact. Keys are short (`key_norm`, undone by the hashes), so that the residual does not bring the
+    query itself to the top.
 
     Paper: Thm G.1 (`app-thm:multi-layer-recall`, `thm:multi-layer-recall-scaling-laws`), output
         `eq:multi-layer-recall-out`.
@@ -89,3 +89,8 @@ def designed_depth(
         return depth_circuit(keys, values, list(stacked.split(state_dim)))
     scale = (D_k / state_dim) ** 0.5 / num_layers**0.5
     return depth_circuit(keys, values, [scale * orthonormal_rows(state_dim, D_k, generator) for _ in range(num_layers)])
+
+
+@circuit("depth", "one circuit over num_layers layers (Thm G.1)", laws=())
+def _depth(sizes: Sizes, generator: torch.Generator) -> LinearMamba:
+    return designed_depth(sizes.vocab_size, sizes.embed_dim, sizes.state_dim, sizes.num_layers, generator)

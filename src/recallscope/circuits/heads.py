@@ -6,6 +6,8 @@ from torch import Tensor
 
 from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.architectures.multihead_model import MultiHeadMamba
+from recallscope.circuits.circuit import Sizes, circuit
+from recallscope.circuits.codes import hash_matrix, sphere_code
 from recallscope.ops import dealing_weight, stacking_weight
 from recallscope.specs import HeadPattern
 
@@ -23,9 +25,9 @@ def head_circuit(
     - MVA: B and C are shared, so only hashes[0] is used; the heads are slices of the values, stacked again. Exactly the
       single-head circuit of E and hashes[0].
     - MHA: head h carries its slice of the values, with its own hash. With equal hashes again the single-head circuit.
-    - MQA, MKA: values are shared, so all of them must pass through P = D_in / M channels. The first min(D, P) rows
-    of E are
-      kept: the single-head circuit of those rows. Every head reads alike (F^h = F), and the first one's word is taken.
+    - MQA, MKA: values are shared, so all of them must pass through P = D_in / M channels. The first min(D, P) rows of E
+      are kept: the single-head circuit of those rows. Every head reads alike (F^h = F), and the first one's word is
+      taken.
 
     Paper: Lem H.2 (`lem:mva-recall`), Lem H.3 (`lem:mqa-recall`), Lem H.4 (`lem:mka-recall`), Lem H.5
         (`lem:mha-recall`).
@@ -63,3 +65,31 @@ def head_circuit(
     else:
         layer.W_x.copy_(dealing_weight(M, P))
     return model
+
+
+@circuit("MVA", "num_heads heads that share keys and queries (Lem H.2)", head_pattern="MVA")
+def _mva(sizes: Sizes, generator: torch.Generator) -> MultiHeadMamba:
+    return _same_hash("MVA", sizes, generator)
+
+
+@circuit("MQA", "num_heads heads that share values and keys (Lem H.3)", head_pattern="MQA")
+def _mqa(sizes: Sizes, generator: torch.Generator) -> MultiHeadMamba:
+    return _same_hash("MQA", sizes, generator)
+
+
+@circuit("MKA", "num_heads heads that share values and queries (Lem H.4)", head_pattern="MKA")
+def _mka(sizes: Sizes, generator: torch.Generator) -> MultiHeadMamba:
+    return _same_hash("MKA", sizes, generator)
+
+
+@circuit("MHA", "num_heads heads, each with a hash of its own (Lem H.5)", laws=(), head_pattern="MHA")
+def _mha(sizes: Sizes, generator: torch.Generator) -> MultiHeadMamba:
+    E = sphere_code(sizes.embed_dim, sizes.vocab_size, generator)
+    hashes = [hash_matrix(sizes.state_dim, sizes.embed_dim, generator) for _ in range(sizes.num_heads)]
+    return head_circuit("MHA", E, hashes, expand=1)
+
+
+def _same_hash(pattern: HeadPattern, sizes: Sizes, generator: torch.Generator) -> MultiHeadMamba:
+    E = sphere_code(sizes.embed_dim, sizes.vocab_size, generator)
+    F = hash_matrix(sizes.state_dim, sizes.embed_dim, generator)
+    return head_circuit(pattern, E, [F] * sizes.num_heads, expand=1)

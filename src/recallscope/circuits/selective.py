@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 
 from recallscope.architectures.linear_model import LinearMamba
+from recallscope.circuits.circuit import Sizes, circuit
 from recallscope.circuits.codes import sphere_code, tight_frame
 from recallscope.circuits.single import compressive_circuit
 
@@ -27,10 +28,9 @@ def selective_circuit(
     """Keys in an N-dimensional block, values beside it; short keys, so that no key wins the argmax.
 
     `soft` gives values the share y = N r / (N r + D - N) of their squared norm inside the key block, r = `kv_share`
-    being
-    the share of key-value pairs among all pairs (1/2 for AR, about 5/12 for MQAR): it minimises leak plus interference.
-    The hash undoes `key_norm`, so matching is unaffected, while key logits, and what key-key pairs leave behind,
-    shrink.
+    being the share of key-value pairs among all pairs (1/2 for AR, about 5/12 for MQAR): it minimises leak plus
+    interference. The hash undoes `key_norm`, so matching is unaffected, while key logits, and what key-key pairs leave
+    behind, shrink.
 
     Paper: Rem F.3 (`app-rem:key-value-selectivity`), made explicit.
     Departs: the remark takes orthogonal key and value subspaces for free; they share the D dimensions.
@@ -52,3 +52,15 @@ def selective_circuit(
         E[N:, half:] = (1 - in_key_block) ** 0.5 * code(rest, half, generator)
     F = torch.cat((torch.eye(N) / key_norm, torch.zeros(N, rest)), dim=1)
     return compressive_circuit(E, F)
+
+
+@circuit("selective-soft", "keys and values apart as far as it pays (Rem F.3)", laws=("trained-t3",))
+def _soft(sizes: Sizes, generator: torch.Generator) -> LinearMamba:
+    return selective_circuit(
+        sizes.vocab_size, sizes.embed_dim, sizes.state_dim, generator, split="soft", kv_share=sizes.kv_share
+    )
+
+
+@circuit("selective-hard", "keys and values in dimensions of their own (Rem F.3)", laws=("trained-t4",))
+def _hard(sizes: Sizes, generator: torch.Generator) -> LinearMamba:
+    return selective_circuit(sizes.vocab_size, sizes.embed_dim, sizes.state_dim, generator, split="hard")

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.linear_model import LinearMamba
+from recallscope.circuits.circuit import Sizes, circuit
 from recallscope.circuits.codes import hash_matrix, sphere_code
 
 
@@ -38,8 +39,8 @@ def ideal_circuit(vocab_size: int, *, values_only: bool = False) -> LinearMamba:
     Paper: Thm 3.1 (`thm:non-compressive-recall`).
     Departs: with filler from the whole vocabulary it is not perfect: a filler may equal a key that is asked later, and
         is then followed by a second "value". `values_only` replaces P_out = (0 | I) by (0 | Π_values), as the proof
-        says in
-        words; that restores perfection for L = 4 N_f, where every filler is followed by a key, but not for longer L.
+        says in words; that restores perfection for L = 4 N_f, where every filler is followed by a key, but not for
+        longer L.
     """
     model = compressive_circuit(torch.eye(vocab_size), torch.eye(vocab_size))
     if values_only:
@@ -55,3 +56,13 @@ def designed_circuit(vocab_size: int, embed_dim: int, state_dim: int, generator:
     """
     E = sphere_code(embed_dim, vocab_size, generator)
     return compressive_circuit(E, hash_matrix(state_dim, embed_dim, generator))
+
+
+@circuit("ideal", "D = N = V, no compression (Thm 3.1)", laws=(), fixed_size=True)
+def _ideal(sizes: Sizes, generator: torch.Generator) -> LinearMamba:
+    return ideal_circuit(sizes.vocab_size)
+
+
+@circuit("compressive", "random codes (Thm 3.2, App. E.1)")
+def _compressive(sizes: Sizes, generator: torch.Generator) -> LinearMamba:
+    return designed_circuit(sizes.vocab_size, sizes.embed_dim, sizes.state_dim, generator)

@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
-from recallscope.cli.flags import OptionalInt, OptionalPath, make_task, print_json
-from recallscope.specs import TaskSpec
-from recallscope.tasks.associative_recall import Filler
+from recallscope.circuits.circuit import CIRCUITS, Circuit, Sizes
+from recallscope.cli.flags import OptionalInt, OptionalPath, SpecFlags, print_json, typed_value, with_spec_flags
+from recallscope.specs import TASKS, TaskSpec
 
 if TYPE_CHECKING:
-    import torch
-
     from recallscope.architectures.model import RecallModel
-
-Circuit = Literal["ideal", "compressive", "selective-soft", "selective-hard", "depth", "MVA", "MQA", "MKA", "MHA"]
+    from recallscope.tasks.scoring import Score
 
 
 @dataclass(kw_only=True)
-class Design:
+class Design(SpecFlags):
     """recallscope design --circuit compressive --vocab-size 512 --num-facts 16 --embed-dim 64 --state-dim 32
 
     Write a recall circuit down as weights and measure its accuracy, beside what the laws predict for it. One draw of
-    the
-    codes is one sample: --draws averages over several.
+    the codes is one sample: --draws averages over several.
     """
 
-    circuit: Circuit = "compressive"
-    """ideal: D = N = V (Thm 3.1); compressive: random codes (Thm 3.2, App. E.1); selective: keys and values apart
-    (Rem F.3);
-    depth: over layers (Thm G.1); MVA .. MHA: heads (Lem H.2-H.5)."""
-    vocab_size: int
-    """V, even: half keys, half values."""
-    num_facts: int
-    """N_f."""
+    circuit: str = "compressive"
+    """ideal: D = N = V (Thm 3.1); compressive: random codes (Thm 3.2, App. E.1); selective-soft, selective-hard: keys
+    and values apart (Rem F.3); depth: over layers (Thm G.1); MVA, MQA, MKA, MHA: heads (Lem H.2-H.5)."""
     embed_dim: OptionalInt = None
     """D (V for the ideal circuit)."""
     state_dim: OptionalInt = None
@@ -42,18 +34,14 @@ class Design:
     """Lambda (depth)."""
     num_heads: int = 2
     """M (MVA .. MHA)."""
-    task: Literal["ar", "mqar"] = "mqar"
-    """ar or mqar."""
-    length: OptionalInt = None
-    """L."""
-    filler: Filler = "random"
-    """random, zero or values."""
+    task: str = "mqar"
+    """mqar or ar; its fields are flags."""
     num_examples: int = 2000
     """Sequences to measure on, over all draws."""
     draws: int = 1
     """Independent draws of the codes."""
     seed: int = 0
-    """Owner of codes and sequences."""
+    """Random seed of codes and sequences."""
     out: OptionalPath = None
     """Write the (last) circuit's weights here."""
     json: bool = False
@@ -61,35 +49,19 @@ class Design:
 
     def run(self) -> int:
         """Draw, measure, compare, keep."""
-        task = make_task(
-            kind=self.task,
-            vocab_size=self.vocab_size,
-            num_facts=self.num_facts,
-            length=self.length,
-            filler=self.filler,
-        )
-        D, N = self._dims()
+        task, circuit = TaskSpec.model_validate({"kind": self.task} | self.given("task")), CIRCUITS.find(self.circuit)
+        sizes = self._sizes(task, circuit)
         if self.draws < 1 or self.num_examples < self.draws:
             raise ValueError(
                 f"draws={self.draws} of num_examples={self.num_examples}: every draw needs at least one sequence."
             )
-        import torch
-
-        from recallscope.cli.training import use_threads
-        from recallscope.train.evaluate import evaluate
-
-        use_threads(1)
-        generator = torch.Generator().manual_seed(self.seed)
-        scores = []
-        for _ in range(self.draws):
-            model = self._model(D, N, generator)
-            scores.append(evaluate(model, task, self.num_examples // self.draws, generator))
+        model, scores = self._measured(task, circuit, sizes)
         accuracy = sum(score.accuracy for score in scores) / self.draws
         if self.draws > 1:
             error = (sum((s.accuracy - accuracy) ** 2 for s in scores) / (self.draws - 1) / self.draws) ** 0.5
         else:
             error = scores[0].standard_error
-        laws = self._laws(task, D, N)
+        laws = self._laws(task, circuit, sizes)
         if self.out:
             from recallscope.train.weights import write_weights
 
@@ -107,84 +79,61 @@ class Design:
                     "weights": str(self.out) if self.out else None,
                 }
             )
-            return 0
-        self._print(accuracy, error, laws)
+        else:
+            self._print(accuracy, error, laws)
         return 0
 
-    def _dims(self) -> tuple[int, int]:
-        if self.circuit == "ideal":
-            if self.embed_dim not in (None, self.vocab_size) or self.state_dim not in (None, self.vocab_size):
+    def _sizes(self, task: TaskSpec, circuit: Circuit) -> Sizes:
+        V, D, N = task.vocab_size, self.embed_dim, self.state_dim
+        if circuit.fixed_size:
+            if D not in (None, V) or N not in (None, V):
                 raise ValueError(
-                    f"the ideal circuit has D = N = V = {self.vocab_size} (Thm 3.1). "
-                    f"Leave --embed-dim and --state-dim out."
+                    f"the {self.circuit} circuit has D = N = V = {V} (Thm 3.1). Leave --embed-dim and --state-dim out."
                 )
-            if self.vocab_size > 4096:
+            if V > 4096:
                 raise ValueError(
-                    f"vocab_size={self.vocab_size}: the ideal circuit holds 10 V² weights. Use vocab_size <= 4096."
+                    f"vocab_size={V}: the {self.circuit} circuit holds 10 V² weights. Use vocab_size <= 4096."
                 )
-            return self.vocab_size, self.vocab_size
-        if self.embed_dim is None or self.state_dim is None:
+            D = N = V
+        if D is None or N is None:
             raise ValueError(f"the {self.circuit} circuit needs --embed-dim and --state-dim.")
-        for name, value in (
-            ("embed_dim", self.embed_dim),
-            ("state_dim", self.state_dim),
-            ("num_layers", self.num_layers),
-            ("num_heads", self.num_heads),
-        ):
+        sizes = {"embed_dim": D, "state_dim": N, "num_layers": self.num_layers, "num_heads": self.num_heads}
+        for name, value in sizes.items():
             if not 1 <= value <= 100_000:
                 raise ValueError(f"{name}={value} is outside 1..100000.")
-        if self.embed_dim * self.vocab_size > 10**9:
-            raise ValueError(
-                f"embed_dim={self.embed_dim} x vocab_size={self.vocab_size} weights do not fit; at most 10^9."
-            )
-        return self.embed_dim, self.state_dim
+        if D * V > 10**9:
+            raise ValueError(f"embed_dim={D} x vocab_size={V} weights do not fit; at most 10^9.")
+        return Sizes(vocab_size=V, kv_share=1 / 2 if task.num_queries == 1 else 5 / 12, **sizes)
 
-    def _model(self, D: int, N: int, generator: torch.Generator) -> RecallModel:
-        from recallscope import circuits
+    def _measured(self, task: TaskSpec, circuit: Circuit, sizes: Sizes) -> tuple[RecallModel, list[Score]]:
+        """The last draw of the circuit, and the scores of all."""
+        import torch
 
-        V = self.vocab_size
-        if self.circuit == "ideal":
-            return circuits.ideal_circuit(V)
-        if self.circuit == "compressive":
-            return circuits.designed_circuit(V, D, N, generator)
-        if self.circuit == "depth":
-            return circuits.designed_depth(V, D, N, self.num_layers, generator)
-        if self.circuit == "selective-soft" or self.circuit == "selective-hard":
-            split: Any = self.circuit.removeprefix("selective-")
-            return circuits.selective_circuit(
-                V, D, N, generator, split=split, kv_share=1 / 2 if self.task == "ar" else 5 / 12
-            )
-        E = circuits.sphere_code(D, V, generator)
-        count = self.num_heads if self.circuit == "MHA" else 1
-        hashes = [circuits.hash_matrix(N, D, generator) for _ in range(count)]
-        return circuits.head_circuit(self.circuit, E, hashes * (self.num_heads // count), expand=1)
+        from recallscope.cli.training import use_threads
+        from recallscope.train.evaluate import evaluate
 
-    def _laws(self, task: TaskSpec, D: int, N: int) -> dict[str, float]:
+        use_threads(1)
+        generator = torch.Generator().manual_seed(self.seed)
+        scores = []
+        for _ in range(self.draws):
+            model = circuit.build(sizes, generator)
+            scores.append(evaluate(model, task, self.num_examples // self.draws, generator))
+        return model, scores
+
+    def _laws(self, task: TaskSpec, circuit: Circuit, sizes: Sizes) -> dict[str, float]:
+        """What the circuit's laws say, where they speak about this task; they suppose random filler."""
         from recallscope.cli.predict import law_or_nan
-        from recallscope.theory.catalogue import find_law
+        from recallscope.theory.law import find_law
+        from recallscope.theory.problem import Problem
 
-        if self.circuit == "ideal" or task.filler != "random":
+        fields = task.model_dump(mode="json")
+        if not circuit.laws or fields.get("filler") != "random":
             return {}
-        names = {"selective-soft": ["trained-t3"], "selective-hard": ["trained-t4"]}.get(self.circuit)
-        words: dict[str, Any] = {
-            "vocab_size": self.vocab_size,
-            "num_facts": self.num_facts,
-            "task": self.task,
-        }
-        words["length"] = task.length if self.task == "mqar" else None
-        dims = {"MQA": (D // self.num_heads, N), "MKA": (D // self.num_heads, N)}.get(self.circuit, (D, N))
-        if self.circuit in ("depth", "MHA"):
-            return {}
-        names = names or [
-            "designed-improved",
-            "designed-exact",
-            "designed-unified-mv",
-            "designed-unified",
-            "designed",
-        ]
-        found = {
-            name: float(law_or_nan(find_law(name), embed_dim=dims[0], state_dim=dims[1], **words)[0]) for name in names
-        }
+        words = fields | {"task": task.kind, "embed_dim": sizes.embed_dim, "state_dim": sizes.state_dim}
+        if circuit.head_pattern:
+            words |= {"head_pattern": circuit.head_pattern, "num_heads": sizes.num_heads}
+        problem = Problem.from_words(words)
+        found = {name: float(law_or_nan(find_law(name), problem)[0]) for name in circuit.laws}
         return {name: p for name, p in found.items() if p == p}
 
     def _print(self, accuracy: float, error: float, laws: dict[str, float]) -> None:
@@ -199,3 +148,8 @@ class Design:
             console.print(f"predicted {p:.4f}  by {name}", highlight=False)
         if self.out:
             console.print(f"weights in {self.out}", highlight=False)
+
+
+def verb_for(arguments: Sequence[str]) -> type:
+    """The verb with the fields of the task that is asked for."""
+    return with_spec_flags(Design, {"task": TASKS.find(typed_value(arguments, "--task") or "mqar")})

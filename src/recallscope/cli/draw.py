@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from recallscope.cli.flags import OptionalPath, print_json
-from recallscope.sweeps.paper_grids import Scale
+from recallscope.paper.experiment import Scale
 
 if TYPE_CHECKING:
-    from recallscope.analysis.paper_runs import PaperRuns
-    from recallscope.figures.paper_figures import PaperFigure
+    from recallscope.paper.experiment import PaperFigure
+    from recallscope.paper.paper_runs import PaperRuns
 
 Answers = list[dict[str, Any]]
 STORES = (Path("results/paper"), Path("runs/paper"))
@@ -44,16 +44,16 @@ class Draw:
 
     def run(self) -> int:
         """List, or draw what can be drawn and say what cannot."""
-        from recallscope.figures.paper_figures import FIGURES, find_figures
-        from recallscope.figures.sources import NoRunsError
+        from recallscope.paper.experiment import find_figures, paper_figures
+        from recallscope.paper.sources import NoRunsError
 
         if self.show:
-            self._print_list([*FIGURES.values()])
+            self._print_list(find_figures("all"))
             return 0
         if not self.names:
             raise ValueError("which figure? Give a name, such as fig-1, or all; recallscope draw --list has them.")
         chosen = {figure.name: figure for name in self.names for figure in find_figures(name)}
-        asked_for = {name for name in self.names if name in FIGURES}
+        asked_for = paper_figures().keys() & set(self.names)
         runs = self._runs() if any(figure.experiment for figure in chosen.values()) else None
         drawn: Answers = []
         skipped: Answers = []
@@ -68,7 +68,7 @@ class Draw:
         return 0
 
     def _runs(self) -> PaperRuns:
-        from recallscope.analysis.paper_runs import PaperRuns
+        from recallscope.paper.paper_runs import PaperRuns
         from recallscope.runs import RunStore
 
         folder = self.store or next((path for path in STORES if path.exists()), None)
@@ -80,7 +80,7 @@ class Draw:
         return PaperRuns(RunStore(folder), self.scale)
 
     def _draw(self, figure: PaperFigure, runs: PaperRuns | None) -> list[str]:
-        from recallscope.figures.style import save_figure
+        from recallscope.figures import save_figure
 
         return [str(path) for path in save_figure(figure.draw(runs), self.out / figure.name)]
 

@@ -20,23 +20,21 @@ _RULES = {
     "missing": "it is needed",
 }
 
+# packages of the optional parts: what needs them, and the extra that brings them
+_EXTRAS = {
+    **dict.fromkeys(("torch", "einops", "jaxtyping", "safetensors"), ("this verb", "torch")),
+    "matplotlib": ("drawing", "figures"),
+    "jinja2": ("a page of the report", "figures"),
+}
+
 
 def explain(error: Exception) -> tuple[str, int]:
     """The paragraph and the exit code: 2 for the user's mistakes, 1 for ours."""
     if isinstance(error, ValidationError):
         return explain_validation(error), 2
-    if isinstance(error, ModuleNotFoundError) and error.name in (
-        "torch",
-        "einops",
-        "jaxtyping",
-        "safetensors",
-    ):
-        return (
-            f"this verb needs {error.name}, which is not installed. Run: pip install 'recallscope[torch]'",
-            2,
-        )
-    if isinstance(error, ModuleNotFoundError) and error.name == "matplotlib":
-        return "drawing needs matplotlib, which is not installed. Run: pip install 'recallscope[figures]'", 2
+    if isinstance(error, ModuleNotFoundError) and error.name in _EXTRAS:
+        what, extra = _EXTRAS[error.name]
+        return f"{what} needs {error.name}, which is not installed. Run: pip install 'recallscope[{extra}]'", 2
     if isinstance(error, OSError):
         name = f"{error.filename}: " if error.filename else ""
         return f"{name}{error.strerror or error}.", 2

@@ -11,7 +11,7 @@ import tyro
 from recallscope.cli.flags import print_json
 
 if TYPE_CHECKING:
-    from recallscope.analysis import AccuracyGrid, Comparison, Experiment, Fit
+    from recallscope.analysis import AccuracyGrid, Comparison, Fit, RunGroup
 
 
 @dataclass(kw_only=True)
@@ -46,9 +46,9 @@ class FitStore:
             raise ValueError(f"bootstrap={self.bootstrap} is outside 0..100000.")
         if (self.seed is None) == (self.reduce == "seed"):
             raise ValueError("--seed and --reduce seed go together: which seed of each cell is to be taken?")
-        from recallscope.analysis import AccuracyGrid, compare_laws, convergence_by_best, experiments
+        from recallscope.analysis import AccuracyGrid, compare_laws, convergence_by_best, group_runs
         from recallscope.runs import RunStore, find_runs, parse_conditions
-        from recallscope.theory.catalogue import LAWS, find_law
+        from recallscope.theory.law import LAWS, find_law
 
         laws = [find_law(name) for name in self.law] or list(LAWS)
         conditions = parse_conditions(
@@ -61,12 +61,12 @@ class FitStore:
                 f"recallscope store list {self.store} shows what it has."
             )
         answers = []
-        for experiment in experiments(rows):
-            grid = AccuracyGrid.from_runs(experiment.rows, experiment.axes, reduce=self.reduce, seed=self.seed)
-            fits, why_not = self._fits(experiment)
-            bins = convergence_by_best(experiment.rows, experiment.axes)
+        for group in group_runs(rows):
+            grid = AccuracyGrid.from_runs(group.rows, group.axes, reduce=self.reduce, seed=self.seed)
+            fits, why_not = self._fits(group)
+            bins = convergence_by_best(group.rows, group.axes)
             converged = {"seeds": sum(b.seeds for b in bins), "converged": sum(b.converged for b in bins)}
-            answers.append((experiment, grid, fits, why_not, compare_laws(grid, laws), converged))
+            answers.append((group, grid, fits, why_not, compare_laws(grid, laws), converged))
         if self.json:
             print_json({"experiments": [self._as_json(*answer) for answer in answers]})
         else:
@@ -74,7 +74,7 @@ class FitStore:
                 self._print(*answer)
         return 0
 
-    def _fits(self, experiment: Experiment) -> tuple[list[Fit], str]:
+    def _fits(self, group: RunGroup) -> tuple[list[Fit], str]:
         import numpy as np
 
         from recallscope.analysis import fit_collapse
@@ -82,12 +82,12 @@ class FitStore:
         try:
             return [
                 fit_collapse(
-                    experiment.rows,
+                    group.rows,
                     np.random.default_rng(0),
                     form=form,
                     reduce=self.reduce,
                     bootstrap=self.bootstrap,
-                    axes=experiment.axes,
+                    axes=group.axes,
                 )
                 for form in ("phi", "two-moment")
             ], ""
@@ -96,7 +96,7 @@ class FitStore:
 
     def _as_json(
         self,
-        experiment: Experiment,
+        group: RunGroup,
         grid: AccuracyGrid,
         fits: list[Fit],
         why_not: str,
@@ -104,8 +104,8 @@ class FitStore:
         converged: dict[str, int],
     ) -> dict[str, Any]:
         return {
-            "label": experiment.label,
-            "words": experiment.words,
+            "label": group.label,
+            "words": group.words,
             "axes": {name: list(values) for name, values in grid.axes.items()},
             "accuracy": grid.accuracy.tolist(),
             "counts": grid.counts.tolist(),
@@ -125,7 +125,7 @@ class FitStore:
 
     def _print(
         self,
-        experiment: Experiment,
+        group: RunGroup,
         grid: AccuracyGrid,
         fits: list[Fit],
         why_not: str,
@@ -138,7 +138,7 @@ class FitStore:
         console = Console()
         measured = sum(1 for _ in grid.cells())
         console.print(
-            f"[bold]{experiment.label}[/bold]  {len(experiment.rows)} runs, {measured} cells, {self.reduce} of seeds",
+            f"[bold]{group.label}[/bold]  {len(group.rows)} runs, {measured} cells, {self.reduce} of seeds",
             highlight=False,
         )
         console.print(

@@ -19,11 +19,13 @@ class Laws:
 
     def run(self) -> int:
         """Print the catalogue."""
-        from recallscope.theory.catalogue import LAWS, RECOMMENDED
+        from recallscope.theory.law import LAWS, RECOMMENDED
 
         if self.json:
+            shown = ("name", "weights", "summary", "reference", "holds", "status", "needs")
             rows = [
-                {field: getattr(law, field) for field in ("name", "weights", "summary", "reference", "holds", "status")}
+                {field: getattr(law, field) for field in shown}
+                | {"domain": None if law.domain is None else list(law.domain.conditions)}
                 for law in LAWS
             ]
             print_json({"laws": rows, "recommended": {kind: name for kind, (name, _) in RECOMMENDED.items()}})

@@ -22,7 +22,7 @@ VERBS = {
     "fit": ("fit:FitStore", "fit the law to measured runs, and compare all laws"),
     "reproduce": ("reproduce:Reproduce", "run an experiment of the paper, draw it, say what came out"),
     "draw": ("draw:Draw", "the paper's figures, from a store of runs"),
-    "report": ("report:Report", "what the runs say about the paper, as one page"),
+    "report": ("report:WriteReport", "what the runs say about the paper, as one page"),
     "laws": ("laws:Laws", "the catalogue of laws"),
     "claims": ("claims:Claims", "the paper's statements, and how each is held up"),
 }

@@ -2,47 +2,70 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import torch
 from matplotlib.figure import Figure
 
-from recallscope.figures.mechanism import attention_figure, inside_figures
-from recallscope.figures.style import save_figure
-from recallscope.interp.attention import ideal_attention
-from recallscope.interp.full2_probe import head_attention_strength
-from recallscope.interp.full_probe import attention_strength
-from recallscope.interp.picture_arrays import picture_arrays
-from recallscope.architectures.mamba2_model import Full2Mamba
-from recallscope.architectures.mamba_model import FullMamba
+from recallscope.architectures.capabilities import HasAttention
 from recallscope.architectures.model import RecallModel
+from recallscope.figures.mechanism import attention_figure, inside_figures
+from recallscope.figures.panels import draw_curve
+from recallscope.figures.style import COLUMN, figure_style, save_figure
+from recallscope.interp.attention import attention_strength, ideal_attention
+from recallscope.interp.behaviour import Behaviour
+from recallscope.interp.inspection import Inspection
+from recallscope.interp.picture_arrays import picture_arrays
 from recallscope.specs import TaskSpec
 from recallscope.tasks import Batch, draw_batch
 
 
-def draw_pictures(model: RecallModel, task: TaskSpec, scores: dict[str, Any], out: Path, seed: int) -> list[Path]:
+def draw_pictures(model: RecallModel, task: TaskSpec, found: Inspection, out: Path, seed: int) -> list[Path]:
     """Every picture this model has, of one fresh sequence, as PNG and SVG."""
     batch = draw_batch(task, 1, torch.Generator().manual_seed(seed))
-    D, N = model.spec.embed_dim, model.spec.state_dim
-    label = f"$D={D}$, $N={N}$, $V={task.vocab_size}$, $N_f={task.num_facts}$"
-    if isinstance(model, FullMamba):
-        strength = attention_strength(model, batch.tokens)[0]
-        figures = {"attention": _attention_of_full(strength, batch, task, f"full Mamba, {label}")}
-    elif isinstance(model, Full2Mamba):
-        strength = head_attention_strength(model, batch.tokens)[0]
-        figures = {"attention": _attention_of_full(strength, batch, task, f"full Mamba-2, {label}")}
-    else:
-        figures = inside_figures(picture_arrays(model, batch, task), task, scores["fill"], label)
+    label = _sizes(model, task)
+    figures = {"behaviour": behaviour_figure(found.behaviour, label)}
+    if found.table is not None and found.fill is not None:
+        arrays = picture_arrays(model, batch, task)
+        figures |= inside_figures(arrays, task.model_dump(), dataclasses.asdict(found.fill), label)
+    elif model.capability(HasAttention) is not None:
+        figures["attention"] = _attention_strength_figure(model, batch, f"{model.spec.kind}, {label}")
     return [path for name, figure in figures.items() for path in save_figure(figure, out / name)]
 
 
-def _attention_of_full(strength: torch.Tensor, batch: Batch, task: TaskSpec, label: str) -> Figure:
-    ideal = ideal_attention(batch.tokens)[0]
+def _sizes(model: RecallModel, task: TaskSpec) -> str:
+    """The sizes that model and task have, in the paper's letters."""
+    letters = {"embed_dim": "D", "state_dim": "N", "vocab_size": "V", "num_facts": "N_f"}
+    known: dict[str, Any] = model.spec.model_dump() | task.model_dump()
+    return ", ".join(f"${letter}={known[name]}$" for name, letter in letters.items() if name in known)
+
+
+def behaviour_figure(seen: Behaviour, label: str) -> Figure:
+    """Recall against the place of the fact in the context."""
+    with figure_style():
+        figure = Figure(figsize=(COLUMN * 1.1, 2.6), layout="constrained")
+        places = range(1, len(seen.recall_by_place) + 1)
+        draw_curve(
+            places,
+            seen.recall_by_place,
+            figure.subplots(),
+            predicted=None,
+            xlabel="place of the fact in the context, oldest first",
+            ylabel="recall",
+            title="Which facts are recalled?",
+        )
+        figure.supxlabel(label, fontsize=7)
+    return figure
+
+
+def _attention_strength_figure(model: RecallModel, batch: Batch, label: str) -> Figure:
+    ideal, strength = ideal_attention(batch.tokens)[0], attention_strength(model, batch.tokens)[0]
     return attention_figure(
         ideal,
         strength / strength[ideal > 0].mean(),
-        context_length=task.context_length,
-        symbol=r"\|\alpha'_{\tau t}\|",  # over all channels
+        context_length=2 * batch.all_values[0].numel(),
+        symbol=r"\|\alpha'_{\tau t}\|",  # over all heads and channels
         label=label,
     )

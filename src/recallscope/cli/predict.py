@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
-from recallscope.cli.flags import TaskFlags, Unset, print_json
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.multihead import MultiHeadSpec
+from recallscope.cli.flags import TaskFlags, Unset, print_json
 from recallscope.specs import HeadPattern
 
 if TYPE_CHECKING:
-    from recallscope.theory.catalogue import Law
+    from recallscope.specs import RunSpec
+    from recallscope.theory.law import Law
+    from recallscope.theory.problem import Problem
 
 
 @dataclass(kw_only=True)
@@ -36,8 +36,8 @@ class Predict(TaskFlags):
     """M, heads of Mamba-2 (with --head-pattern)."""
     head_pattern: Annotated[HeadPattern | None, Unset] = None
     """What the heads share; MHA is answered by a lower and an upper bound (Thm 4.7)."""
-    model: Literal["trained", "designed", "full"] = "trained"
-    """Whose laws come first: trained linear Mamba, designed weights, trained full Mamba."""
+    model: str = "trained"
+    """Whose laws come first: an architecture (linear, full ...), trained (that is linear), or designed (circuits)."""
     law: tuple[str, ...] = ()
     """Only these laws (see: recallscope laws)."""
     json: bool = False
@@ -45,7 +45,10 @@ class Predict(TaskFlags):
 
     def run(self) -> int:
         """Check the words, evaluate the laws, print a table or JSON."""
-        from recallscope.theory.catalogue import LAWS, find_law, laws_for
+        import numpy as np
+
+        from recallscope.theory.law import LAWS, find_law, laws_for
+        from recallscope.theory.problem import Problem
 
         task = self.spec()
         if not self.embed_dim or not self.state_dim:
@@ -70,71 +73,49 @@ class Predict(TaskFlags):
                     expand=1,
                     conv_width=2,
                 )
-        first = laws_for(self.model)
-        laws = [find_law(name) for name in self.law] or first + [law for law in LAWS if law not in first]
-        rows = self._rows(laws)
+        all_D, all_N = (grid.ravel() for grid in np.meshgrid(self.embed_dim, self.state_dim, indexing="ij"))
+        problem = Problem.from_words({**vars(self), "embed_dim": all_D, "state_dim": all_N})
+        first, why = recommended_law(self.model)
+        laws = [find_law(name) for name in self.law]
+        if not laws:
+            ordered = dict.fromkeys([first, *laws_for(first.weights), *LAWS])
+            laws = [law for law in ordered if not law.missing(problem)]
+        rows = self._rows(laws, problem)
         if self.json:
             print_json({"task": task.model_dump(mode="json"), "rows": rows})
         elif len(rows) == 1:
-            self._print_cell(task.length, rows[0], laws)
+            self._print_cell(task.sequence_length, rows[0], laws, first.name, why)
         else:
             self._print_grid(rows, laws if self.law else laws[:1])
         return 0
 
-    def _rows(self, laws: list[Law]) -> list[dict[str, Any]]:
+    def _rows(self, laws: list[Law], problem: Problem) -> list[dict[str, Any]]:
+        """One row per pair of D and N; MHA has a lower and an upper bound by every law for one head (Thm 4.7)."""
         import numpy as np
 
-        from recallscope.theory.heads import head_bounds
+        from recallscope.theory.law import RECOMMENDED_FOR_HEADS, find_law
+        from recallscope.theory.reduction import one_head
 
-        D, N = (grid.ravel() for grid in np.meshgrid(self.embed_dim, self.state_dim, indexing="ij"))
-        bounds = head_bounds(self.head_pattern or "MVA", D, N, self.num_heads)
-        words = {
-            "vocab_size": self.vocab_size,
-            "num_facts": self.num_facts,
-            "task": self.task,
-            "length": self.length if self.task == "mqar" else None,
-            "num_layers": self.num_layers,
-        }
-        rows: list[dict[str, Any]] = [
-            {"embed_dim": int(d), "state_dim": int(n), "laws": {}} for d, n in zip(D, N, strict=True)
-        ]
-        sides = [("laws", bounds.lower)] + ([("laws_upper", bounds.upper)] if self.head_pattern == "MHA" else [])
-        for side, dims in sides:
-            for law in laws:
-                # a law that was asked for by name says why it does not apply; the others step aside
-                evaluate: Callable[..., Any] = law if self.law else partial(law_or_nan, law)
-                p = np.atleast_1d(evaluate(embed_dim=dims.embed_dim, state_dim=dims.state_dim, **words))
-                for row, value in zip(rows, p, strict=True):
-                    row.setdefault(side, {})[law.name] = float(value)
+        pairs = zip(np.ravel(problem.D), np.ravel(problem.N), strict=True)
+        rows: list[dict[str, Any]] = [{"embed_dim": int(D), "state_dim": int(N), "laws": {}} for D, N in pairs]
+        asked = [("laws", law, problem) for law in laws]
+        if self.head_pattern == "MHA":
+            asked += [("laws_upper", law, one_head(problem, "upper")) for law in laws if not law.heads]
+        for side, law, question in asked:
+            # a law that was asked for by name says why it does not apply; the others step aside
+            for row, p in zip(rows, law(question) if self.law else law_or_nan(law, question), strict=True):
+                row.setdefault(side, {})[law.name] = float(p)
         if self.head_pattern and self.num_layers == 1:
-            for row, value in zip(rows, self._counted(D, N), strict=True):
-                row["channels_counted"] = float(value)
+            for row, p in zip(rows, law_or_nan(find_law(RECOMMENDED_FOR_HEADS), problem), strict=True):
+                row["channels_counted"] = float(p)
         return rows
 
-    def _counted(self, D: Any, N: Any) -> Any:
-        """Trained models have 2 D channels: what that makes of the heads."""
-        from recallscope.theory.sharing_heads import sharing_heads_law
-
-        return sharing_heads_law(
-            head_pattern=self.head_pattern or "MVA",
-            num_heads=self.num_heads,
-            vocab_size=self.vocab_size,
-            num_facts=self.num_facts,
-            embed_dim=D,
-            state_dim=N,
-            task=self.task,
-            length=self.length if self.task == "mqar" else None,
-        )
-
-    def _print_cell(self, length: int, row: dict[str, Any], laws: list[Law]) -> None:
+    def _print_cell(self, length: int, row: dict[str, Any], laws: list[Law], name: str, why: str) -> None:
         from rich.console import Console
         from rich.table import Table
 
-        from recallscope.theory.catalogue import RECOMMENDED
-
         console = Console()
         V, N_f, D, N = self.vocab_size, self.num_facts, row["embed_dim"], row["state_dim"]
-        name, why = RECOMMENDED[self.model]
         title = f"{self.task.upper()}  V={V}  N_f={N_f}  L={length}  D={D}  N={N}"
         title += f"  layers={self.num_layers}" if self.num_layers > 1 else ""
         title += f"  {self.head_pattern} x {self.num_heads}" if self.head_pattern else ""
@@ -176,22 +157,55 @@ class Predict(TaskFlags):
             console.print(table, highlight=False)
 
 
-def law_or_nan(law: Law, **words: Any) -> Any:
-    """The law's values, nan where the law does not apply to the task at all."""
+def recommended_law(model: str) -> tuple[Law, str]:
+    """The law for an architecture or a kind of weights, and what it rests on."""
+    from recallscope.specs import find_architecture
+    from recallscope.theory.law import RECOMMENDED, find_law
+
+    if model in RECOMMENDED:
+        name, why = RECOMMENDED[model]
+        return find_law(name), why
+    own = find_architecture(model).law
+    if own is None:
+        raise ValueError(f"no law of the catalogue predicts the recall of {model}. Name one with --law, or train it.")
+    law = find_law(own)
+    return law, dict(RECOMMENDED.values()).get(own, law.holds)
+
+
+def predictions(run: RunSpec) -> list[tuple[str, float]]:
+    """What the law of the run's architecture, and the paper's own, say about it; none where they do not apply."""
+    from recallscope.specs import in_words
+    from recallscope.theory.law import find_law
+    from recallscope.theory.problem import Problem
+
+    own = run.model.law
+    names = dict.fromkeys(filter(None, (own, "unified" if own and not find_law(own).heads else None)))
+    try:
+        problem = Problem.from_words(in_words(run.model_dump(mode="json")))
+    except ValueError:  # a task that the laws do not speak about
+        return []
+    found = [(name, float(law_or_nan(find_law(name), problem)[0])) for name in names]
+    return [(name, p) for name, p in found if p == p]
+
+
+def law_or_nan(law: Law, problem: Problem | None = None, /, **words: Any) -> Any:
+    """The law's values for a Problem or its fields, nan where the law does not apply to the task at all."""
     import numpy as np
 
+    from recallscope.theory.problem import problem_and_options
+
+    problem, _ = problem_and_options(problem, words)
     try:
         with np.errstate(all="ignore"):
-            return np.atleast_1d(law(**words))
+            return np.atleast_1d(law(problem))
     except ValueError:
-        return np.full(np.atleast_1d(words["embed_dim"]).shape, np.nan)
+        return np.full(problem.shape or (1,), np.nan)
 
 
 def _interval(row: dict[str, Any], name: str) -> str:
     lower = _number(row["laws"][name])
-    if "laws_upper" not in row:
-        return lower
-    return f"{lower}..{_number(row['laws_upper'][name])}"
+    upper = row.get("laws_upper", {}).get(name)
+    return lower if upper is None else f"{lower}..{_number(upper)}"
 
 
 def _number(p: float) -> str:

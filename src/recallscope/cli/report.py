@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from recallscope.cli.flags import OptionalPath, print_json
+from recallscope.paper.experiment import SCALES, Scale
 
 if TYPE_CHECKING:
-    from recallscope.analysis.paper_runs import PaperRuns
-    from recallscope.report import Report as Contents
+    from recallscope.paper.paper_runs import PaperRuns
+    from recallscope.paper.report import Report
 
 
 @dataclass(kw_only=True)
-class Report:
+class WriteReport:
     """recallscope report results/paper --out report.html
 
     Put what the runs of a store say about the paper on one page: every finding with its verdict, the figures, all laws
@@ -32,22 +33,26 @@ class Report:
     """The page, one HTML file."""
     markdown: OptionalPath = None
     """The same as Markdown; its pictures go to a folder figures beside it."""
-    scale: Literal["quick", "small", "paper"] = "small"
+    scale: Scale = "small"
     """Which runs of the store: those of this scale of recallscope reproduce."""
     json: bool = False
     """Print findings and law table as one JSON object."""
 
     def run(self) -> int:
         """Read, find, draw, write."""
-        for path in (self.out, self.markdown):
-            if path is not None:
-                _check_file(path)
-        from recallscope.analysis.paper_runs import PaperRuns
-        from recallscope.report import report_data
+        pages = [path for path in (self.out, self.markdown) if path is not None]
+        for path in pages:
+            _check_file(path)
+        from recallscope.paper.paper_runs import PaperRuns
+        from recallscope.paper.report import make_report, report_data, templates
         from recallscope.runs import RunStore
 
+        if pages:
+            templates()  # without Jinja2 this fails now, not after a minute of work
         runs = PaperRuns(RunStore(self.store), self.scale)
-        report = self._contents(runs)
+        if not any(map(runs.records, runs.parts)) and not any(map(runs.designed, runs.designed_parts)):
+            raise ValueError(_nothing_measured(runs))
+        report = make_report(runs, store=str(self.store), pictures=bool(pages))
         written = list(self._write(report))
         if self.json:
             print_json(report_data(report))
@@ -57,37 +62,26 @@ class Report:
             print(path)
         return 0
 
-    def _contents(self, runs: PaperRuns) -> Contents:
-        from recallscope.analysis.findings import all_findings
-        from recallscope.analysis.law_table import law_table
-        from recallscope.report import Report as Contents
-        from recallscope.report import run_facts
-
-        facts = run_facts(runs, str(self.store))
-        if not facts.runs and not any(runs.designed(label) for label in runs.designed_parts):
-            raise ValueError(_nothing_measured(runs))
-        pictures = draw_all(runs) if self.out or self.markdown else Pictures()
-        return Contents(all_findings(runs), law_table(runs), facts, **vars(pictures))
-
-    def _write(self, report: Contents) -> Iterator[Path]:
+    def _write(self, report: Report) -> Iterator[Path]:
         from recallscope.atomic import write_atomically
-        from recallscope.report import html_page, markdown_page, picture_suffix
+        from recallscope.paper.report import html_page, markdown_page
 
         if self.out:
             write_atomically(self.out, html_page(report).encode())
             yield self.out
         if self.markdown:
-            for name, data in report.figures.items():
-                write_atomically(self.markdown.parent / "figures" / f"{name}{picture_suffix(data)}", data)
+            for picture in report.pictures:
+                if picture.data:
+                    write_atomically(self.markdown.parent / "figures" / picture.file_name, picture.data)
             write_atomically(self.markdown, markdown_page(report).encode())
             yield self.markdown
 
-    def _print(self, report: Contents, *, with_findings: bool) -> None:
+    def _print(self, report: Report, *, with_findings: bool) -> None:
         from rich.console import Console
+        from rich.markup import escape
         from rich.table import Table
 
-        from recallscope.paper import claim
-        from recallscope.report import summary
+        from recallscope.paper.claims import claim
 
         console = Console()
         if with_findings:
@@ -95,19 +89,11 @@ class Report:
             for column in ("claim", "question", "paper", "measured", "verdict"):
                 table.add_column(column, overflow="fold")
             for finding in report.findings:
-                number = claim(finding.claim).number
-                row = (number, finding.question, finding.paper, finding.ours, finding.verdict)
-                table.add_row(*map(_literal, row))
+                row = (claim(finding.claim).number, finding.question, finding.paper, finding.ours, finding.verdict)
+                table.add_row(*map(escape, row))  # brackets of intervals are no markup
             console.print(table, highlight=False)
             console.print()
-        console.print(summary(report), highlight=False, markup=False)
-
-
-def _literal(text: str) -> str:
-    """Brackets of intervals are no markup."""
-    from rich.markup import escape
-
-    return escape(text)
+        console.print(report.summary, highlight=False, markup=False)
 
 
 def _check_file(path: Path) -> None:
@@ -120,14 +106,12 @@ def _check_file(path: Path) -> None:
 
 
 def _nothing_measured(runs: PaperRuns) -> str:
-    from recallscope.analysis.paper_runs import PaperRuns
-    from recallscope.sweeps.paper_grids import SCALES
+    from recallscope.paper.experiment import experiments
 
     left, there = set(runs.store.finished_names()), []
     for scale in SCALES:
         if scale != runs.scale and left:  # the largest scale comes last, and takes seconds to write down
-            parts = PaperRuns(runs.store, scale).parts.values()
-            found = left & {cell.run for part in parts for cell in part.grid.cells()}
+            found = left & {run for experiment in experiments() for run in experiment.cells(scale)}
             there += [f"{len(found)} of --scale {scale}"] if found else []
             left -= found
     return (
@@ -135,36 +119,3 @@ def _nothing_measured(runs: PaperRuns) -> str:
         + (f" (it has {', '.join(there)})" if there else "")
         + f". Make some: recallscope reproduce all --scale {runs.scale} --store {runs.store.root}"
     )
-
-
-@dataclass(frozen=True)
-class Pictures:
-    """Figures as the report takes them."""
-
-    figures: dict[str, bytes] = field(default_factory=dict)
-    captions: dict[str, str] = field(default_factory=dict)
-    homes: dict[str, str] = field(default_factory=dict)
-    not_drawn: dict[str, str] = field(default_factory=dict)
-
-
-def draw_all(runs: PaperRuns) -> Pictures:
-    """Every figure these runs allow, as PNG or SVG, whichever is smaller; for the others, why not."""
-    from tempfile import TemporaryDirectory
-
-    from recallscope.figures.paper_figures import FIGURES
-    from recallscope.figures.sources import NoRunsError
-    from recallscope.figures.style import save_figure
-
-    pictures = Pictures()
-    with TemporaryDirectory() as folder:
-        for name, figure in FIGURES.items():
-            pictures.captions[name] = figure.title
-            pictures.homes[name] = figure.experiment or ""
-            try:
-                drawn = figure.draw(runs)
-            except NoRunsError as error:  # the message says how to get them
-                pictures.not_drawn[name] = str(error)
-                continue
-            files = save_figure(drawn, Path(folder) / name)
-            pictures.figures[name] = min((path.read_bytes() for path in files), key=len)
-    return pictures

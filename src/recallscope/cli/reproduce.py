@@ -5,17 +5,18 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from recallscope.cli.flags import OptionalInt, OptionalPath, print_json
+from recallscope.paper.experiment import SCALES, Scale
 
 if TYPE_CHECKING:
-    from recallscope.analysis.findings import Finding
-    from recallscope.analysis.paper_runs import PaperRuns
-    from recallscope.runs import RunStore
-    from recallscope.sweeps.paper_grids import PaperExperiment, Part
+    from recallscope.paper.experiment import Experiment
+    from recallscope.paper.finding import Finding
+    from recallscope.paper.paper_runs import PaperRuns
+    from recallscope.runs import Cell, RunStore
 
 
 @dataclass(kw_only=True)
@@ -30,7 +31,7 @@ class Reproduce:
 
     name: Annotated[str, tyro.conf.Positional] = "all"
     """Experiment (see --list), or all of them."""
-    scale: Literal["quick", "small", "paper"] = "small"
+    scale: Scale = "small"
     """quick: seconds to two minutes each; small: an evening of two cores for all; paper: the paper's own axes."""
     store: Path = Path("runs/paper")
     """Folder of the runs; results/paper of the repository holds the small scale, done."""
@@ -46,10 +47,10 @@ class Reproduce:
     """Print one JSON object on stdout; progress goes to stderr."""
 
     def run(self) -> int:
-        """List, or run part by part, then draw and compare."""
-        from recallscope.sweeps.paper_grids import EXPERIMENTS, find_experiment
+        """List, or run experiment by experiment, then draw and compare."""
+        from recallscope.paper.experiment import experiments, find_experiment
 
-        chosen = [*EXPERIMENTS.values()] if self.name == "all" else [find_experiment(self.name)]
+        chosen = experiments() if self.name == "all" else [find_experiment(self.name)]
         if self.show:
             return self._list(chosen)
         if self.dry_run:
@@ -63,45 +64,32 @@ class Reproduce:
                 return code
         return self._report(chosen, store)
 
-    def _run(self, experiment: PaperExperiment, store: RunStore) -> int:
-        """Everything an experiment lacks: trainings, circuits, looks inside. Not 0 if stopped or failed."""
-        from recallscope.analysis.paper_runs import PaperRuns, look_inside, measure_designed
+    def _run(self, experiment: Experiment, store: RunStore) -> int:
+        """Everything an experiment lacks: trainings, circuits, and what comes after. Not 0 if stopped or failed."""
+        from recallscope.paper.paper_runs import PaperRuns
 
         for keep_weights in (False, True):
-            parts = [part for part in experiment.parts[self.scale] if part.keep_weights == keep_weights]
-            code = self._sweep(experiment, parts, store, keep_weights)
+            parts = [part for part in experiment.parts(self.scale) if part.keep_weights == keep_weights]
+            cells = {cell.run: cell for part in parts for cell in part.cells}
+            code = self._sweep(experiment, list(cells.values()), store, keep_weights)
             if code:
                 return code
-        for part in experiment.designed[self.scale]:
+        for part in experiment.designed(self.scale):
             self._say(f"{experiment.name}: measuring {part.label}")
-            measure_designed(store, part, self.scale)
-        if experiment.name == "mechanism":
-            for record in PaperRuns(store, self.scale).records("mechanism"):
-                look_inside(store, record)
+            part.measure(store.root, self.scale)
+        experiment.finish(PaperRuns(store, self.scale))
         return 0
 
-    def _sweep(self, experiment: PaperExperiment, parts: list[Part], store: RunStore, keep_weights: bool) -> int:
-        from recallscope.runs import Driver, LocalEngine, PlainView, local_slots, make_plan
+    def _sweep(self, experiment: Experiment, cells: list[Cell], store: RunStore, keep_weights: bool) -> int:
+        from recallscope.runs import make_plan, progress_view, run_sweep
 
-        cells = {cell.run: cell for part in parts for cell in part.grid.cells()}
-        plan = make_plan(cells.values(), store, weights=keep_weights)
+        plan = make_plan(cells, store, weights=keep_weights, look_only=True)
         if not plan.missing and not plan.failed:
             return 0
         self._say(f"{experiment.name}, {self.scale}: {len(plan.done)} of {plan.total} runs are there")
-        view: Any = PlainView(sys.stderr)
-        if sys.stdout.isatty() and not self.json:
-            from rich.console import Console
-
-            from recallscope.runs.live import LiveView
-
-            view = LiveView(list(cells.values()), Console(), f"{experiment.name}: {len(cells)} runs in {self.store}")
-        outcome = Driver(
-            store=store,
-            engine=LocalEngine(store, local_slots(self.workers)),
-            plan=plan,
-            view=view,
-            weights=keep_weights,
-        ).run()
+        title = f"{experiment.name}: {len(cells)} runs in {self.store}"
+        view = progress_view(cells, title, stream=sys.stderr, live=not self.json)
+        outcome = run_sweep(cells, store, workers=self.workers, view=view, weights=keep_weights)
         if outcome.interrupted:
             self._say(
                 f"stopped, nothing is lost. Go on with: recallscope reproduce {self.name} --scale {self.scale} "
@@ -113,47 +101,45 @@ class Reproduce:
             return 1
         return 0
 
-    def _report(self, chosen: list[PaperExperiment], store: RunStore) -> int:
-        from recallscope.analysis.findings import findings_of
-        from recallscope.analysis.paper_runs import PaperRuns
+    def _report(self, chosen: list[Experiment], store: RunStore) -> int:
+        from recallscope.paper.paper_runs import PaperRuns
 
         runs = PaperRuns(store, self.scale)
-        found = {experiment.name: findings_of(runs, experiment) for experiment in chosen}
+        found = {experiment.name: experiment.find(runs) for experiment in chosen}
         figures = [path for experiment in chosen for path in self._draw(experiment, runs)]
         if self.json:
             rows = {name: [asdict(finding) for finding in findings] for name, findings in found.items()}
             print_json({"scale": self.scale, "findings": rows, "figures": [str(path) for path in figures]})
             return 0
-        from recallscope.cli.grid_tables import print_grids
+        from rich.console import Console
 
-        if any(experiment.name == "dn-grid" for experiment in chosen):
-            print_grids(runs)
+        for experiment in chosen:
+            experiment.print_tables(runs, Console())
         for name, findings in found.items():
             _print_findings(name, findings)
         for path in figures:
             print(path)
         return 0
 
-    def _draw(self, experiment: PaperExperiment, runs: PaperRuns) -> list[Path]:
+    def _draw(self, experiment: Experiment, runs: PaperRuns) -> list[Path]:
         """The experiment's figures that can be drawn; without matplotlib, none."""
         import importlib.util
 
         if importlib.util.find_spec("matplotlib") is None:
             self._say("matplotlib is not installed, so nothing is drawn: pip install 'recallscope[figures]'")
             return []
-        from recallscope.figures.paper_figures import find_figures
-        from recallscope.figures.sources import NoRunsError
-        from recallscope.figures.style import save_figure
+        from recallscope.figures import save_figure
+        from recallscope.paper.sources import NoRunsError
 
         out, paths = self.out or self.store / "figures", []
-        for figure in find_figures(experiment.name):
+        for figure in experiment.figures.values():
             try:
                 paths += save_figure(figure.draw(runs), out / figure.name)
             except NoRunsError as error:
                 self._say(str(error))
         return paths
 
-    def _say_plan(self, chosen: list[PaperExperiment]) -> int:
+    def _say_plan(self, chosen: list[Experiment]) -> int:
         facts = [{"name": row["name"], **row["scales"][self.scale]} for row in self._rows(chosen)]
         if self.json:
             print_json({"scale": self.scale, "experiments": facts})
@@ -162,7 +148,7 @@ class Reproduce:
             print(f"{fact['name']:14} {fact['done']:5} of {fact['runs']:5} runs done")
         return 0
 
-    def _list(self, chosen: list[PaperExperiment]) -> int:
+    def _list(self, chosen: list[Experiment]) -> int:
         rows = self._rows(chosen)
         if self.json:
             print_json({"store": str(self.store), "experiments": rows, "without_runs": _without_runs()})
@@ -171,7 +157,7 @@ class Reproduce:
         from rich.table import Table
 
         table = Table(box=None, pad_edge=False, header_style="dim")
-        for title in ("experiment", "shows", "quick", "small", "paper", "small, done"):
+        for title in ("experiment", "shows", *SCALES, "small, done"):
             table.add_column(title, no_wrap=title == "experiment")
         for row in rows:
             scales = row["scales"]
@@ -192,30 +178,27 @@ class Reproduce:
         )
         return 0
 
-    def _rows(self, chosen: list[PaperExperiment]) -> list[dict[str, Any]]:
-        from recallscope.paper import claim
+    def _rows(self, chosen: list[Experiment]) -> list[dict[str, Any]]:
+        from recallscope.paper.claims import claim
+        from recallscope.paper.costs import measured_cost
         from recallscope.runs import RunStore
-        from recallscope.sweeps.measured_costs import measured_cost
-        from recallscope.sweeps.paper_grids import SCALES
 
         there = set(RunStore(self.store).finished_names()) if (self.store / "store.json").exists() else set()
         rows = []
         for experiment in chosen:
             scales: dict[str, Any] = {}
             for scale in SCALES:
-                names = {cell.run for part in experiment.parts[scale] for cell in part.grid.cells()}
-                cost = measured_cost(experiment.name, scale)
+                names = experiment.cells(scale).keys()
                 scales[scale] = {
                     "runs": len(names),
                     "done": len(names & there),
-                    "core_seconds": cost.core_seconds,
-                    "measured": cost.measured,
-                    "cuts": [part.cut for part in experiment.parts[scale] if part.cut],
+                    **asdict(measured_cost(experiment.name, scale)),
+                    "cuts": [part.cut for part in experiment.parts(scale) if part.cut],
                 }
             status = "done" if scales["small"]["done"] == scales["small"]["runs"] else "to do"
             shows = [claim(key).number for key in experiment.claims]
             rows.append(
-                {"name": experiment.name, "says": experiment.says, "shows": shows, "status": status, "scales": scales}
+                {"name": experiment.name, "says": experiment.title, "shows": shows, "status": status, "scales": scales}
             )
         return rows
 
@@ -225,13 +208,13 @@ class Reproduce:
 
 def _without_runs() -> list[dict[str, Any]]:
     """Figures and tables of the paper that no run stands behind, and the command that shows them."""
-    from recallscope.paper import CLAIMS
-    from recallscope.sweeps.paper_grids import EXPERIMENTS
+    from recallscope.paper.claims import CLAIMS
+    from recallscope.paper.experiment import experiments
 
-    run = {key for experiment in EXPERIMENTS.values() for key in experiment.claims}
-    rest = [row for row in CLAIMS if row.kind in ("figure", "table") and row.key not in run]
-    figures = [row.number for row in rest if row.kind == "figure"]
-    tables = [row.number for row in rest if row.kind == "table"]
+    run = {key for experiment in experiments() for key in experiment.claims}
+    rest = [row for row in CLAIMS if row.number.startswith(("Fig.", "Tab.")) and row.key not in run]
+    figures = [row.number for row in rest if row.number.startswith("Fig.")]
+    tables = [row.number for row in rest if row.number.startswith("Tab.")]
     return [
         {"name": "circuit", "shows": figures, "command": "recallscope draw fig-2"},
         {"name": "tables", "shows": tables, "command": "recallscope claims"},
@@ -253,6 +236,8 @@ def _print_findings(name: str, findings: list[Finding]) -> None:
 
 
 def _time(seconds: float, measured: bool) -> str:
+    if seconds != seconds:
+        return "?"
     about = "" if measured else "~"
     for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= size:

@@ -10,7 +10,7 @@ from tyro.conf import arg
 
 from recallscope.cli.flags import OptionalText, SpecFlags, json_table, typed_value, with_spec_flags
 from recallscope.presets import find_preset, preset_run
-from recallscope.specs import TASKS, RunSpec, TrainSpec, find_architecture
+from recallscope.specs import TASKS, Frozen, RunSpec, TrainSpec, find_architecture
 
 
 @dataclass(kw_only=True)
@@ -59,9 +59,10 @@ def _kind(model: dict[str, Any]) -> str:
 
 def with_run_flags(base: type, arguments: Sequence[str]) -> type:
     """The verb with the fields of the task and the model that the command line names, and those of training."""
-    preset = find_preset(typed_value(arguments, "--preset")) if typed_value(arguments, "--preset") else None
+    name = typed_value(arguments, "--preset")
+    preset = find_preset(name) if name else None
     of_preset = {part: getattr(preset, part).get("kind") if preset else None for part in ("task", "model")}
     task = typed_value(arguments, "--task") or of_preset["task"] or "mqar"
     model = typed_value(arguments, "--model") or of_preset["model"] or "linear"
-    specs = {"task": TASKS.find(task), "model": find_architecture(model), "train": TrainSpec}
+    specs: dict[str, type[Frozen]] = {"task": TASKS.find(task), "model": find_architecture(model), "train": TrainSpec}
     return with_spec_flags(base, specs, show_defaults=preset is None)

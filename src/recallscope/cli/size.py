@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
-from recallscope.cli.flags import OptionalInt, OptionalText, make_task, print_json
 from recallscope.architectures.linear import LinearSpec
+from recallscope.cli.flags import OptionalInt, OptionalText, make_task, print_json
 
 if TYPE_CHECKING:
     from recallscope.theory.solve import FrontierPoint, Question, Unknown
@@ -41,8 +41,8 @@ class Size:
     """ar: one query; mqar: every fact is asked once."""
     length: OptionalInt = None
     """L; 4 N_f for mqar, 2 N_f + 1 for ar."""
-    model: Literal["trained", "designed", "full"] = "trained"
-    """Whose recommended law is inverted."""
+    model: str = "trained"
+    """Whose law is inverted: an architecture (linear, full ...), trained (that is linear), or designed (circuits)."""
     law: OptionalText = None
     """Invert this law instead (see: recallscope laws)."""
     json: bool = False
@@ -50,25 +50,19 @@ class Size:
 
     def run(self) -> int:
         """Find the unknown, or the frontier, and print it."""
-        from recallscope.theory.catalogue import RECOMMENDED, find_law
-        from recallscope.theory.inputs import probability
+        from recallscope.cli.predict import recommended_law
+        from recallscope.theory.law import find_law
+        from recallscope.theory.problem import probability
         from recallscope.theory.solve import Question, solve
 
         probability("target", self.target)
-        law = find_law(self.law or RECOMMENDED[self.model][0])
+        law = find_law(self.law) if self.law else recommended_law(self.model)[0]
         unknown = self._unknown()
         self._check(unknown)
-        question = Question(
-            law=law,
-            target=self.target,
-            task=self.task,
-            vocab_size=self.vocab_size,
-            num_facts=self.num_facts,
-            embed_dim=self.embed_dim,
-            state_dim=self.state_dim,
-            num_layers=None if unknown == "num_layers" else self.num_layers,
-            length=self.length if self.task == "mqar" else None,
-        )
+        known = {field.name: getattr(self, field.name) for field in fields(Question)} | {"law": law}
+        if unknown == "num_layers":
+            known["num_layers"] = None
+        question = Question(**known)
         answer: dict[str, Any] | None
         points: list[FrontierPoint] = []
         if unknown == "frontier":

@@ -1,4 +1,4 @@
-"""Panels of curves: accuracy against 1/sigma, predictions, vocabularies, repeated keys, and seeds."""
+"""Panels of curves: accuracy against 1/sigma, measured against predicted, and seeds."""
 
 from __future__ import annotations
 
@@ -12,19 +12,14 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
 
-from recallscope.analysis.accuracy_grid import AccuracyGrid
 from recallscope.analysis.collapse import Fit
 from recallscope.analysis.collapse_curve import CollapseCurve
-from recallscope.analysis.ladder import Rung
 from recallscope.analysis.law_points import LawPoints
 from recallscope.analysis.seeds import SeedBin
-from recallscope.analysis.vocabulary_slopes import VocabularySlope
-from recallscope.figures.accuracy_panels import LETTERS, MOST_TICKS, bar_aspect
-from recallscope.figures.style import AMOUNT, BLACK, BLUE, VERMILION
+from recallscope.figures.accuracy_panels import MOST_TICKS, bar_aspect
+from recallscope.figures.style import AMOUNT, BLACK, BLUE, GUESS, VERMILION
 
 SHADES = LinearSegmentedColormap.from_list("shades", colormaps[AMOUNT](np.linspace(0, 0.88, 64)))
-GUESS = "#888888"
-MARKERS = ("o", "s", "^", "D", "v")
 
 
 def shades(count: int) -> list[tuple[float, float, float, float]]:
@@ -93,67 +88,6 @@ def draw_law_points(
     ax.set(xticks=ticks, yticks=ticks)
     ax.set_box_aspect(1)
     return ax
-
-
-def draw_vocabularies(slopes: Sequence[VocabularySlope], ax: Axes) -> Axes:
-    """Accuracy against V, a line per length."""
-    for slope, colour in zip(slopes, shades(len(slopes)), strict=True):
-        ax.plot(slope.vocab_sizes, slope.accuracy, "o-", color=colour, label=f"$L={slope.length}$")
-    ax.set_xscale("log")
-    sizes = sorted({int(V) for slope in slopes for V in slope.vocab_sizes})
-    step = -(-len(sizes) // 6)
-    ax.set_xticks(sizes[::step], [str(V) for V in sizes[::step]])
-    ax.set_xticks([], minor=True)
-    ax.set(title="Accuracy", xlabel="vocabulary $V$", ylabel="accuracy", ylim=(-0.03, 1.03))
-    ax.legend()
-    return ax
-
-
-def draw_slopes(slopes: Sequence[VocabularySlope], ax: Axes) -> Axes:
-    """Phi^-1 of accuracy against m_V, with a line per length whose slope stands in the legend."""
-    for slope, colour in zip(slopes, shades(len(slopes)), strict=True):
-        error = f" ± {slope.slope_error:.2f}" if slope.slope_error == slope.slope_error else ""
-        fitted = f": slope {slope.slope:.2f}{error}" if slope.slope == slope.slope else ": no line"
-        ax.plot(slope.typical_max, slope.normal_inverse, "o", color=colour, label=f"$L={slope.length}${fitted}")
-        ends = np.array([slope.typical_max.min(), slope.typical_max.max()])
-        ax.plot(ends, slope.intercept - slope.slope * ends, color=GUESS, lw=1, zorder=0)
-    ax.set(title="Its normal inverse", xlabel="$m_V$", ylabel=r"$\Phi^{-1}$(accuracy)")
-    low, high = ax.get_ylim()
-    ax.set_ylim(low - 0.1 * (len(slopes) + 1) * (high - low), high)  # room for the legend below the points
-    ax.legend(title="the law says slope 1", title_fontsize=7, loc="lower left", labelspacing=0.3)
-    return ax
-
-
-def draw_repeats(grid: AccuracyGrid, ax: Axes) -> Axes:
-    """Accuracy against N_k, a line per depth (first axis), with guessing among the N_k values in grey."""
-    (depth_word, depths), (_, repeats) = grid.axes.items()
-    N_k = np.array([float(str(value)) for value in repeats])
-    ax.plot(N_k, 1 / N_k, color=GUESS, ls="--", lw=1, zorder=3, label="guess: $1/N_k$")
-    letter = LETTERS[depth_word].strip("$")
-    for row, (depth, colour) in enumerate(zip(depths, shades(len(depths)), strict=True)):
-        kept = ~np.isnan(grid.accuracy[row])
-        marker = MARKERS[row % len(MARKERS)] + "-"
-        ax.plot(N_k[kept], grid.accuracy[row, kept], marker, color=colour, label=f"${letter}={depth}$")
-    ax.set(title="By depth", xlabel="times a key is written, $N_k$", ylabel="accuracy", ylim=(-0.03, 1.03), xticks=N_k)
-    ax.legend()
-    return ax
-
-
-def draw_ladder(rungs: Sequence[Rung], num_facts: int, ax: Axes) -> Axes:
-    """Mean accuracy of each rung as a bar, every seed as a dot, and guessing among the facts as a line."""
-    ax.bar(range(len(rungs)), [rung.mean for rung in rungs], color=BLUE, width=0.6)
-    for place, rung in enumerate(rungs):
-        ax.plot(place + _spread(len(rung.accuracies)), rung.accuracies, ".", color=BLACK)
-    ax.axhline(1 / num_facts, color=GUESS, ls="--", lw=0.8)
-    ax.text(1.01, 1 / num_facts, "$1/N_f$", color="#555555", va="center", transform=ax.get_yaxis_transform())
-    ax.set_xticks(range(len(rungs)), [rung.name for rung in rungs])
-    ax.set(ylabel="accuracy", ylim=(0, 1.05))
-    return ax
-
-
-def _spread(count: int) -> np.ndarray:
-    """Places beside each other for dots that would hide one another."""
-    return np.linspace(-0.2, 0.2, count) if count > 1 else np.zeros(count)
 
 
 def draw_convergence(bins: Sequence[SeedBin], ax: Axes) -> Axes:

@@ -22,8 +22,7 @@ from recallscope.figures.panels import (
     draw_table,
     mark_classes,
 )
-from recallscope.figures.style import BLACK, COLUMN, PAGE, figure_style
-from recallscope.specs import TaskSpec
+from recallscope.figures.style import BLACK, COLUMN, PAGE, figure_style, new_figure
 
 # what the line under each figure explains
 RINGS = "rings: facts of the context"
@@ -33,12 +32,15 @@ FRAMED = "framed: the block the circuit predicts"
 
 
 def inside_figures(
-    arrays: Mapping[str, NDArray[Any]], task: TaskSpec, fill: Mapping[str, Any], label: str
+    arrays: Mapping[str, NDArray[Any]], task: Mapping[str, Any], fill: Mapping[str, Any], label: str
 ) -> dict[str, Figure]:
-    """All figures of one linear model, from the arrays that were kept of it (`interp.picture_arrays`)."""
-    context, delay = task.context_length, int(arrays["delay"])
+    """All figures of one linear model, from the arrays that were kept of it (`interp.picture_arrays`).
+
+    `task` has the fields of its task, by name.
+    """
+    context, delay = 2 * task["num_facts"] * task["key_repeats"], int(arrays["delay"])
     shown = len(arrays["shown"])
-    some = label if shown == task.vocab_size else f"{label}, {shown} of the tokens"
+    some = label if shown == task["vocab_size"] else f"{label}, {shown} of the tokens"
     return {
         "hash_table": hash_table_figure(
             arrays["ideal_table"],
@@ -53,7 +55,7 @@ def inside_figures(
         "copy_and_shift": copy_shift_figure(arrays["copied"], arrays["shifted"], context_length=context, label=label),
         "operators": operators_figure(arrays["value_operator"], arrays["match_operator"], delay=delay, label=some),
         "fill": fill_figure(
-            fill["num_facts"], fill["hit_rate"], fill["predicted"], num_facts=task.num_facts, label=label
+            fill["num_facts"], fill["hit_rate"], fill["predicted"], num_facts=task["num_facts"], label=label
         ),
     }
 
@@ -66,7 +68,7 @@ def hash_table_figure(
     Paper: Fig. 3 (`fig:reversing-hidden`), Fig. 13 (`app-fig:reversing-hidden`).
     """
     with figure_style():
-        figure = Figure(figsize=(1.6 * PAGE, 3.1), layout="constrained")
+        figure = new_figure(1.6 * PAGE, 3.1)
         draw_tables(figure, ideal, hashed, decoded, facts)
         _label(figure, label, RINGS)
     return figure
@@ -93,7 +95,7 @@ def attention_figure(
 ) -> Figure:
     """α and α' of one sequence; `actual` in units of one match.   Paper: Fig. 14 (`fig:reversing-attn`)."""
     with figure_style():
-        figure = Figure(figsize=(PAGE, 3.5), layout="constrained")
+        figure = new_figure(PAGE, 3.5)
         draw_attention_pair(figure, ideal, actual, context_length=context_length, symbol=symbol)
         _label(figure, label, DOTTED)
     return figure
@@ -116,7 +118,7 @@ def draw_attention_pair(
 def copy_shift_figure(copied: ArrayLike, shifted: ArrayLike, *, context_length: int, label: str = "") -> Figure:
     """x_tᵀ G_vv ξ_τ and ξ_tᵀ G_kqᵀ ξ_τ of one sequence, diagonals near 1.   Paper: Fig. 15 (`fig:reversing-conv`)."""
     with figure_style():
-        figure = Figure(figsize=(PAGE, 3.5), layout="constrained")
+        figure = new_figure(PAGE, 3.5)
         draw_copy_and_shift(figure, copied, shifted, context_length=context_length)
         _label(figure, label, DIAGONALS)
     return figure
@@ -140,7 +142,7 @@ def operators_figure(
     Paper: Fig. 16 (`app-fig:reversing-operators`).
     """
     with figure_style():
-        figure = Figure(figsize=(PAGE * 1.25, 4.1), layout="constrained")
+        figure = new_figure(PAGE * 1.25, 4.1)
         draw_operators(figure, value_operator, match_operator, delay=delay)
         _label(figure, label, FRAMED)
     return figure
@@ -173,7 +175,7 @@ def fill_figure(
 ) -> Figure:
     """Facts decoded rightly against facts written, beside the law.   Paper: Thm 4.2 (`thm:prob-scaling-law`)."""
     with figure_style():
-        figure = Figure(figsize=(COLUMN * 1.1, 2.6), layout="constrained")
+        figure = new_figure(COLUMN * 1.1, 2.6)
         ax = figure.subplots()
         draw_curve(
             facts_written,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILION, PURPLE = (
 SIGNED = "RdBu_r"  # matrices with either sign; white is 0
 DARKEST = "#67001F"  # the positive end of it
 AMOUNT = "cividis"  # shares and accuracies from 0 up
+GUESS = "#888888"  # lines of guessing, and of what a law says
 COLUMN, PAGE = 3.4, 7.0  # widths in inches
 DOTS_PER_INCH = 150
 
@@ -58,11 +60,54 @@ def figure_style() -> Iterator[None]:
         yield
 
 
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure, in inches, whose panels make room for one another."""
+    return Figure(figsize=(width, height), layout="constrained")
+
+
 def save_figure(figure: Figure, stem: Path) -> list[Path]:
     """PNG and SVG beside each other; the same figure gives the same bytes."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     png, svg = stem.with_name(stem.name + ".png"), stem.with_name(stem.name + ".svg")
-    with figure_style():
-        figure.savefig(png, metadata={"Software": None})
-        figure.savefig(svg, metadata={"Date": None, "Creator": None})
+    png.write_bytes(_png(figure))
+    svg.write_bytes(_svg(figure))
     return [png, svg]
+
+
+def small_picture(figure: Figure, most_bytes: int = 300_000) -> bytes:
+    """PNG or SVG, whichever is smaller; if that is too large, a PNG of 256 colours with as many dots as fit."""
+    png = _png(figure)
+    picture = min(png, _svg(figure), key=len)
+    for dots in (DOTS_PER_INCH, 120, 100, 80, 60):
+        if len(picture) <= most_bytes:
+            break
+        picture = _few_colours(png if dots == DOTS_PER_INCH else _png(figure, dots))
+    return picture
+
+
+def _png(figure: Figure, dots: int = DOTS_PER_INCH) -> bytes:
+    buffer = io.BytesIO()
+    with figure_style():
+        figure.savefig(buffer, format="png", dpi=dots, metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def _svg(figure: Figure) -> bytes:
+    buffer = io.BytesIO()
+    with figure_style():
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    return buffer.getvalue()
+
+
+def _few_colours(png: bytes) -> bytes:
+    """The same picture with a palette. Pillow is there wherever matplotlib is."""
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    palette = (
+        Image.open(io.BytesIO(png))
+        .convert("RGB")
+        .quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    )
+    palette.save(buffer, format="png", optimize=True)
+    return buffer.getvalue()

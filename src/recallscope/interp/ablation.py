@@ -7,14 +7,15 @@ from einops import einsum
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from recallscope.architectures.layered import LayeredModel
-from recallscope.interp.operators import token_operators
+from recallscope.architectures.capabilities import HasOperators
+from recallscope.architectures.model import RecallModel
+from recallscope.interp.operators import operators_by_layer
 from recallscope.tasks import Batch
 
 
 @torch.no_grad()
 def answer_ablated(
-    model: LayeredModel,
+    model: RecallModel,
     tokens: Int[Tensor, "batch L"],
     positions: Int[Tensor, "batch Q"],
     *,
@@ -25,16 +26,17 @@ def answer_ablated(
 
     Paper: Eq. 10 with the blocks of Eq. 11 (`eq:Gvv-Gkq`).   Holds for: models of one layer.
     """
-    if len(model.layers) != 1:
+    able, layers = model.require(HasOperators), operators_by_layer(model)
+    if len(layers) != 1:
         raise ValueError(
-            f"the model has {len(model.layers)} layers, and Eq. 10 writes one as G_vv and G_kq. Use num_layers=1."
+            f"the model has {len(layers)} layers, and Eq. 10 writes one as G_vv and G_kq. Use num_layers=1."
         )
     V, (count, L) = model.vocab_size, tokens.shape
     past = torch.arange(L, device=tokens.device) <= positions[..., None]
-    logits = torch.zeros(*positions.shape, V, dtype=model.E.dtype, device=tokens.device)
-    for head in token_operators(model):
+    logits = layers[0][0].Pi_v_in.new_zeros(*positions.shape, V)
+    for head in layers[0]:
         W = head.conv_width
-        alpha = torch.zeros(count, positions.shape[1], L, dtype=model.E.dtype, device=tokens.device)
+        alpha = logits.new_zeros(count, positions.shape[1], L)
         for i, j in match_blocks.nonzero().tolist():
             k, seen = _tap(head.Pi_k_in, tokens, W, i, V)
             q, asks = _tap(head.Pi_q_in, tokens, W, j, V)
@@ -44,8 +46,8 @@ def answer_ablated(
         for i in value_blocks.nonzero().flatten().tolist():
             v, seen = _tap(head.Pi_v_in, tokens, W, i, V)
             logits += einsum(alpha, v * seen[..., None], "batch Q tau, batch tau P -> batch Q P") @ head.Pi_v_out.T
-    if getattr(model.spec, "residual", False):
-        logits += model.unembed(model.embed(tokens.gather(1, positions)))
+    if able.residual:
+        logits += able.unembed(able.embed(tokens.gather(1, positions)))
     return logits
 
 
@@ -69,12 +71,12 @@ class AblationScores:
     """all but the predicted block of G_kq"""
 
 
-def ablate_blocks(model: LayeredModel, batch: Batch) -> AblationScores:
+def ablate_blocks(model: RecallModel, batch: Batch) -> AblationScores:
     """Cut blocks out of G_vv and G_kq: the predicted ones must suffice, and be needed.
 
     Paper: Eq. 11 (`eq:Gvv-Gkq`).   Holds for: models of one layer with windows of two tokens or more.
     """
-    ops = token_operators(model)[0]
+    ops = operators_by_layer(model)[0][0]
     W = ops.conv_width
     if W < 2:
         raise ValueError(

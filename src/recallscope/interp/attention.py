@@ -1,7 +1,6 @@
-"""The recurrence seen as attention: which earlier token does a token listen to?
+"""A model seen as attention: which earlier token does a token listen to, and what does that add to the answer?
 
-Maps are (source τ, query t), as the paper writes α_τt; the circuit's is 1 where x_{τ-1} = x_t. For full Mamba see
-`full_probe.implicit_attention`.
+Maps are (source τ, query t), as the paper writes α_τt; the circuit's is 1 where x_{τ-1} = x_t.
 """
 
 from dataclasses import dataclass
@@ -12,11 +11,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
-from recallscope.architectures.layered import LayeredModel
-from recallscope.architectures.mamba2_model import Full2Mamba
-from recallscope.architectures.mamba_model import FullMamba
-from recallscope.interp.operators import Operators, mean_diagonals, token_operators
-from recallscope.interp.vocabulary import key_tokens, one_hot_tokens, value_tokens, windows
+from recallscope.architectures.capabilities import Attention, HasAttention
+from recallscope.architectures.model import RecallModel
+from recallscope.architectures.operators import Operators, key_tokens, one_hot_tokens, value_tokens, windows
+from recallscope.interp.operators import mean_diagonals, token_operators
+from recallscope.interp.states import value_positions
 from recallscope.tasks import Batch
 
 
@@ -35,27 +34,19 @@ def _earlier(tokens: Int[Tensor, "*batch L"], lag: int) -> Int[Tensor, "*batch L
 
 @torch.no_grad()
 def attention_map(
-    model: LayeredModel, tokens: Int[Tensor, "batch L"], *, layer: int = -1
-) -> Float[Tensor, "batch M L L"]:
-    """α'_τt = B_τᵀ C_t for τ <= t, one map per head (one for all where keys and queries are shared).
+    model: RecallModel, tokens: Int[Tensor, "batch L"], *, layer: int = -1
+) -> Float[Tensor, "batch maps L L"]:
+    """α'_τt for τ <= t, one map per head, or per channel where channels decay apart; one for all where all share it.
 
-    In a single-layer model this is ξ_τᵀ G_kq ξ_t; its scale and sign are the model's own.
+    In a linear model of a single layer this is B_τᵀ C_t = ξ_τᵀ G_kq ξ_t; its scale and sign are the model's own.
 
     Paper: App. D.5 (`noisy-attn`), Fig. 14 (`fig:reversing-attn`).
     """
-    if isinstance(model, FullMamba):
-        raise ValueError(
-            "full Mamba has one map per channel, with decay: see recallscope.interp.full_probe.implicit_attention."
-        )
-    if isinstance(model, Full2Mamba):
-        raise ValueError("full Mamba-2 has maps with decay: see recallscope.interp.full2_probe.head_attention.")
-    trace = model.trace(tokens).layers[layer]
-    B, C = (v if v.ndim == 4 else v[:, :, None] for v in (trace.B, trace.C))
-    return einsum(B, C, "batch tau M N, batch t M N -> batch M tau t").triu()
+    return model.require(HasAttention).attention(tokens, layer).maps.flatten(1, 2)
 
 
 def joint_attention(
-    model: LayeredModel, tokens: Int[Tensor, "batch L"], *, layer: int = -1
+    model: RecallModel, tokens: Int[Tensor, "batch L"], *, layer: int = -1
 ) -> Float[Tensor, "batch L L"]:
     """The maps of all heads as one, in units of one match: each counts as much as it raises values, sign included.
 
@@ -66,6 +57,58 @@ def joint_attention(
     total = sum(value * match for value, match in diagonals)
     weights = maps.new_tensor([value / total for value, _ in diagonals])
     return einsum(weights, maps.expand(-1, len(diagonals), -1, -1), "M, batch M tau t -> batch tau t")
+
+
+def _heard(attention: Attention, t: int) -> Float[Tensor, "batch tau heads P"]:
+    """What is read of every source at t, gated."""
+    heard = attention.maps[..., t].permute(0, 3, 1, 2) * attention.values
+    return heard if attention.gate is None else heard * attention.gate[:, t, None]
+
+
+@torch.no_grad()
+def attention_strength(
+    model: RecallModel, tokens: Int[Tensor, "batch L"], *, layer: int = -1
+) -> Float[Tensor, "batch L L"]:
+    """Length of what every source τ adds to the stream at t, all heads and channels together: one map (source, query).
+
+    Paper: App. D.5 (`noisy-attn`), weighted with what it moves.
+    """
+    found = model.require(HasAttention).attention(tokens, layer)
+    M, P = found.out.shape[1:]
+    lengths = []
+    for t in range(tokens.shape[1]):
+        heard = _heard(found, t).expand(-1, -1, M, P)
+        lengths.append(einsum(heard, found.out, "batch tau M P, D M P -> batch tau D").norm(dim=-1))
+    return torch.stack(lengths, dim=-1)
+
+
+@torch.no_grad()
+def answer_attribution(model: RecallModel, batch: Batch) -> Float[Tensor, "batch Q L"]:
+    """How much every source adds to the logit of the right answer, before norms divide by their lengths.
+
+    Paper: α of App. D.5 (`noisy-attn`), weighted with what it moves.
+    """
+    able, positions = model.require(HasAttention), batch.query_positions
+    found = able.attention(batch.tokens)
+    wanted = able.logit_directions().T[batch.answers]
+    towards = einsum(wanted, found.out, "batch Q D, D M P -> batch Q M P")
+    rows = torch.arange(len(batch), device=positions.device)[:, None]
+    if found.gate is not None:
+        towards = towards * found.gate[rows, positions]
+    alpha = found.maps.permute(0, 4, 3, 1, 2)[rows, positions]  # batch Q tau heads channels
+    if alpha.shape[-1] == 1:  # one map for all channels of a head: they can be added up first
+        offered = einsum(towards, found.values, "batch Q M P, batch tau M P -> batch Q tau M")
+        return (alpha[..., 0] * offered).sum(dim=-1)
+    return einsum(towards, alpha, found.values, "batch Q M P, batch Q tau M P, batch tau M P -> batch Q tau")
+
+
+def attribution_hit_rate(model: RecallModel, batch: Batch) -> float:
+    """Share of queries for which the place of the fact's value adds most to the right answer.
+
+    Paper: App. D.5 (`noisy-attn`).
+    """
+    best = answer_attribution(model, batch).argmax(dim=-1)
+    return float((best == value_positions(batch)).double().mean())
 
 
 @dataclass(frozen=True)
@@ -90,14 +133,6 @@ def score_attention(alpha: Float[Tensor, "batch L L"], batch: Batch, *, delay: i
         hit_rate=float((best == value_positions(batch) + delay).double().mean()),
         correlation=float(torch.corrcoef(pairs)[0, 1]),
     )
-
-
-def value_positions(batch: Batch) -> Int[Tensor, "batch Q"]:
-    """Where the value that a query asks for was written (last)."""
-    _, N_k, N_f = batch.all_values.shape
-    asked = batch.tokens.gather(1, batch.query_positions)
-    fact = (batch.keys[:, :, None] == asked[:, None, :]).int().argmax(dim=1)
-    return 2 * N_f * (N_k - 1) + 2 * fact + 1
 
 
 def copy_map(ops: Operators, tokens: Int[Tensor, "*batch L"]) -> Float[Tensor, "*batch L L"]:

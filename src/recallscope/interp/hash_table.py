@@ -11,8 +11,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from recallscope.architectures.layered import LayeredModel
-from recallscope.interp.operators import Operators, layer_operators, token_operators
+from recallscope.architectures.capabilities import HasOperators
+from recallscope.architectures.model import RecallModel
+from recallscope.architectures.operators import Operators
+from recallscope.interp.operators import operators_by_layer
 from recallscope.interp.states import context_end, facts_at, states_at
 from recallscope.tasks import Batch
 
@@ -78,15 +80,13 @@ def decoded_columns(
 
 
 @torch.no_grad()
-def hashed_table(model: LayeredModel, states: Sequence[Float[Tensor, "batch M P N"]]) -> Float[Tensor, "batch D N_all"]:
+def hashed_table(model: RecallModel, states: Sequence[Float[Tensor, "batch M P N"]]) -> Float[Tensor, "batch D N_all"]:
     """H' = P_out h, from the state of every layer; heads and layers stand side by side.
 
     Paper: Eq. 13 (`eq:h-prime`), as defined in App. D.2 (`app-subsec:ssm-key-value-tables`).
     """
-    D = torch.eye(len(model.E), dtype=model.E.dtype, device=model.E.device)
     tables = []
-    for layer, state in zip(model.layers, states, strict=True):
-        parts = layer_operators(layer, D)
+    for parts, state in zip(model.require(HasOperators).operators("stream"), states, strict=True):
         heads = state.expand(-1, len(parts), -1, -1)
         tables += [part.Pi_v_out @ heads[:, h] for h, part in enumerate(parts)]
     return torch.cat(tables, dim=-1)
@@ -94,20 +94,20 @@ def hashed_table(model: LayeredModel, states: Sequence[Float[Tensor, "batch M P 
 
 @torch.no_grad()
 def hash_tables(
-    model: LayeredModel, batch: Batch, t: int | None = None, *, tokens: Int[Tensor, " some"] | None = None
+    model: RecallModel, batch: Batch, t: int | None = None, *, tokens: Int[Tensor, " some"] | None = None
 ) -> HashTables:
     """H, H' and H'' after token t, or once the last fact is written. H has the facts that could be by then.
 
     With `tokens`, ascending and all of the facts' among them, only their rows and columns are decoded, and keys and
     values are counted by their places.
 
-    Layers are decoded along their direct path, and added up (see `token_operators`).
+    Layers are decoded along their direct path, and added up (see `OperatorModel.operators`).
 
     Paper: Fig. 3 (`fig:reversing-hidden`), Alg. 2 (`alg:hidden_state_inversion`).
     """
-    parts = [token_operators(model, layer=l) for l in range(len(model.layers))]
+    parts = operators_by_layer(model)
     if tokens is not None:
-        parts = [tuple(head.restricted(tokens) for head in heads) for heads in parts]
+        parts = tuple(tuple(head.restricted(tokens) for head in heads) for heads in parts)
     delay = max(heads[0].delay for heads in parts)
     t = min(context_end(batch) + delay, batch.tokens.shape[1] - 1) if t is None else t
     states = states_at(model, batch.tokens, t)

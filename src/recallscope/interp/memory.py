@@ -1,4 +1,4 @@
-"""HashMemory: the state of a linear Mamba, used as what it is, a hash table."""
+"""HashMemory: the state of a model of one layer, used as what it is, a hash table."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -7,18 +7,17 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from recallscope.architectures.layered import LayeredModel
-from recallscope.architectures.linear_model import LinearMamba
-from recallscope.interp.edits import fact_writes
-from recallscope.interp.operators import token_operators
-from recallscope.interp.scale import strength
+from recallscope.architectures.capabilities import HasOperators, HasState, WritesFacts
+from recallscope.architectures.model import RecallModel
+from recallscope.architectures.operators import key_tokens, value_tokens
+from recallscope.interp.operators import effective_operators
+from recallscope.interp.probes import PREVIOUS_TOKENS
 from recallscope.interp.selectivity import measure_codes
-from recallscope.interp.states import states_at
-from recallscope.interp.vocabulary import key_tokens, value_tokens
-from recallscope.theory.sharing import recall_given_variances
+from recallscope.theory.laws.sharing import recall_given_variances
 
 FOUND = 0.5  # a stored fact reads 1, an absent one 0
 FULL_AT = 0.01  # predicted error at which the table counts as full
+QUESTIONS = 4096  # about as many are averaged over for the unit of a fact
 
 
 class Recall(NamedTuple):
@@ -57,43 +56,49 @@ class Load:
 
 
 class HashMemory:
-    """A key-value store that is nothing but the D_in x N state of a model and its weights.
+    """A key-value store that is nothing but the state of a model and its weights.
 
-    Keys are tokens 1 .. V/2 - 1, values V/2 .. V - 1. Storing adds v' k'ᵀ, recalling multiplies by q', and nothing
-    is looked up anywhere else: facts that share the state disturb each other, as in the model.
+    Keys are tokens 1 .. V/2 - 1, values V/2 .. V - 1. Storing adds v' k'ᵀ, recalling asks the model, and nothing is
+    looked up anywhere else: facts that share the state disturb each other, as in the model. Nothing is read between
+    storing and recalling, so nothing fades.
 
     Paper: App. D.3 (`app-subsec:hidden-as-hash`): hash, store, match, retrieve.
-    Holds for: one linear layer, designed or trained.
+    Holds for: one layer, designed or trained, that shows its state and says what a fact leaves in it. `facts` and
+        `load` need operators: where answers are not linear in the state, as behind a norm, scores are only roughly in
+        units of one fact, and a key that was never stored may be answered as surely as one that was.
     """
 
-    def __init__(self, model: LayeredModel) -> None:
-        if not isinstance(model, LinearMamba) or len(model.layers) != 1 or model.spec.conv_width < 2:
+    def __init__(self, model: RecallModel) -> None:
+        self._able, self._state_of = model.require(WritesFacts), model.require(HasState)
+        layers = self._able.fact_codes()
+        if len(layers) != 1:
             raise ValueError(
-                f"HashMemory is the state of one linear layer with conv_width >= 2 (Alg. 1), and this is "
-                f"{type(model).__name__} with {len(model.layers)} layer(s), conv_width={model.spec.conv_width}. Use a "
-                f"LinearMamba with num_layers=1, or a circuit such as recallscope.circuits.designed_circuit."
+                f"HashMemory is the state of one layer, and this model has {len(layers)}. Use a model with "
+                f"num_layers=1, or a circuit such as recallscope.circuits.designed_circuit."
             )
-        self._parts = token_operators(model)
-        self._unit = strength(self._parts[0])
+        self._model, (self._codes,) = model, layers
+        self.vocab_size = model.vocab_size
+        ids = torch.arange(self.vocab_size, device=self._codes.values.device)
+        self._keys, self._values = ids[key_tokens(self.vocab_size)], ids[value_tokens(self.vocab_size)]
+        alone = model.capability(HasOperators) is not None  # else queries are averaged over what may stand before
+        self._before = ids[None, :0] if alone else ids[:: max(1, len(ids) // PREVIOUS_TOKENS), None]
+        self._unit = 1.0
+        self._unit = self._mean_rise()
         if not self._unit > 0:
             raise ValueError(
                 f"a stored fact moves the logit of its value by {self._unit:.3g} on average: this model has not "
                 f"learned to recall. Train it, or write it down (recallscope.circuits)."
             )
-        self._model = model
-        self._codes = measure_codes(self._parts[0])
-        self.vocab_size = model.vocab_size
         self.clear()
 
     @property
-    def state(self) -> Float[Tensor, "D_in N"]:
+    def state(self) -> Float[Tensor, "heads P N"]:
         """h, all there is."""
-        return self._state[0, 0]
+        return self._state[0]
 
     def clear(self) -> None:
         """Forget everything."""
-        part = self._parts[0]
-        self._state = part.Pi_v_in.new_zeros(1, 1, part.Pi_v_in.shape[0], part.Pi_k_in.shape[0])
+        self._state = torch.zeros_like(self._codes.writes(self._keys[:1], self._values[:1]))
 
     def store(self, key: int, value: int) -> None:
         """h += v' k'ᵀ. A key stored twice has two values, which add up: `overwrite` replaces."""
@@ -101,13 +106,13 @@ class HashMemory:
 
     def read(self, tokens: Int[Tensor, " L"]) -> None:
         """Let the model read a whole sequence, and take its state over."""
-        (self._state,) = states_at(self._model, tokens[None], len(tokens) - 1)
+        (state,) = self._state_of.state_after(tokens[None])
+        self._state = state.expand_as(self._state)
 
     def recall(self, key: int) -> Recall:
         """The value with the largest logit, and how sure it is."""
         self._check(key, None)
-        part = self._parts[0]
-        logits = part.Pi_v_out @ self.state @ part.hashed_queries[:, key] / self._unit
+        logits = self._ask(self._state, self._keys[key - 1 : key])[0]
         (score, next_best), (value, _) = (pair.tolist() for pair in logits.topk(2))
         return Recall(value=int(value), margin=score - next_best, score=score)
 
@@ -131,20 +136,19 @@ class HashMemory:
 
         The largest entry of the decoded table is taken for a fact, taken out, and so on until none is above half.
 
-        Paper: Alg. 2 (`alg:hidden_state_inversion`).
+        Paper: Alg. 2 (`alg:hidden_state_inversion`).   Holds for: models with operators.
         """
-        rows, columns = value_tokens(self.vocab_size), key_tokens(self.vocab_size)
-        table = self._decoded(self._state)
-        found: list[Fact] = []
-        while len(found) < table.shape[1]:
-            value, key = divmod(int(table.argmax()), table.shape[1])
-            score = float(table[value, key])
-            if score <= FOUND:
+        self._model.require(HasOperators)
+        state, found = self._state, dict[tuple[int, int], Fact]()
+        while len(found) < len(self._keys):
+            table = self._ask(state.expand(len(self._keys), -1, -1, -1), self._keys)[:, self._values]
+            k, v = divmod(int(table.argmax()), len(self._values))
+            fact = Fact(int(self._keys[k]), int(self._values[v]), float(table[k, v]))
+            if fact.score <= FOUND or fact[:2] in found:
                 break
-            fact = Fact(key + columns.start, value + rows.start, score)
-            table = table - self._decoded(self._write(fact.key, fact.value))
-            found.append(fact)
-        return found
+            state = state - self._write(fact.key, fact.value)
+            found[fact[:2]] = fact
+        return list(found.values())
 
     @property
     def load(self) -> Load:
@@ -152,17 +156,16 @@ class HashMemory:
 
         Paper: Thm 4.2 (`thm:prob-scaling-law`), with the variances of this model's operators.
         """
-        most = self.vocab_size // 2 - 1
-        counts = torch.arange(1, most + 1).numpy()
+        n, most = len(self.facts()), len(self._keys)
+        codes = measure_codes(effective_operators(self._model))
         p = recall_given_variances(
-            key_variance=self._codes.key_variance,
-            value_variance=self._codes.value_variance,
+            key_variance=codes.key_variance,
+            value_variance=codes.value_variance,
             leak=0.0,  # facts are stored one by one: no (value, key) neighbours
             vocab_size=self.vocab_size,
-            num_facts=counts,
+            num_facts=range(1, most + 1),
             task="ar",
         )
-        n = len(self.facts())
         good = p >= 1 - FULL_AT
         capacity = most if good.all() else int(good.argmin())
         return Load(num_facts=n, capacity=capacity, next_error=float(1 - p[min(n, most - 1)]))
@@ -171,15 +174,30 @@ class HashMemory:
         """How many facts the state tells."""
         return len(self.facts())
 
-    def _decoded(self, state: Float[Tensor, "1 1 D_in N"]) -> Float[Tensor, "values keys"]:
-        """H'' in units of one fact, values by keys."""
-        part = self._parts[0]
-        rows, columns = value_tokens(self.vocab_size), key_tokens(self.vocab_size)
-        return part.Pi_v_out[rows] @ state[0, 0] @ part.hashed_queries[:, columns] / self._unit
+    @torch.no_grad()
+    def _ask(self, states: Float[Tensor, "n heads P N"], keys: Int[Tensor, " n"]) -> Float[Tensor, "n V"]:
+        """What each state adds to the logits of its query, in units of one fact."""
+        count, width = self._before.shape
+        tokens = torch.cat((self._before.repeat(len(keys), 1), keys.repeat_interleave(count)[:, None]), dim=1)
+        asked, edits = torch.full_like(tokens[:, :1], width), states.repeat_interleave(count, dim=0)
+        edited = self._able.answer_edited(tokens, asked, (edits,), after=width - 1)
+        risen = (edited - self._model.answer(tokens, asked))[:, 0]
+        return risen.unflatten(0, (len(keys), count)).mean(dim=1) / self._unit
+
+    def _mean_rise(self) -> float:
+        """How much a stored fact raises the logit of its value, over all pairs or an even choice of them."""
+        keys, values = self._keys, self._values
+        turns = max(1, min(len(values), QUESTIONS // (len(keys) * len(self._before))))
+        shifts = torch.arange(turns, device=keys.device) * len(values) // turns
+        value = values[(shifts[:, None] + torch.arange(len(keys), device=keys.device)) % len(values)].flatten()
+        key = keys.repeat(turns)
+        raised = self._ask(self._codes.writes(key, value), key).gather(1, value[:, None])
+        return float(raised.double().mean())
 
     def _write(self, key: int, value: int) -> Tensor:
         self._check(key, value)
-        return fact_writes(self._parts, torch.tensor([key]), torch.tensor([value]))
+        at = self._keys.device
+        return self._codes.writes(torch.tensor([key], device=at), torch.tensor([value], device=at))
 
     def _check(self, key: int, value: int | None) -> None:
         V = self.vocab_size

@@ -1,157 +1,32 @@
-"""What a model does to tokens, whatever its rotation: Ê_in, the projections Π, and their products G_vv and G_kq.
-
-Weights can be rotated without changing the function, so weights prove nothing. These operators act on tokens on both
-sides, and rotations inside cancel. Only one freedom is left: G_vv may be multiplied by c and G_kq by 1/c, sign
-included.
-"""
+"""The operators of a model on tokens: one head at a time, all heads as one, and the factor that they leave free."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from einops import einsum
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from recallscope.architectures.layered import LayeredModel, RecallLayer
-from recallscope.architectures.linear_model import LinearLayer
-from recallscope.architectures.multihead_model import MultiHeadLayer
-from recallscope.interp.vocabulary import blocks, key_tokens, one_hot_tokens, value_tokens, windows
-from recallscope.ops import contract, deal, split
+from recallscope.architectures.capabilities import HasOperators, HasRotations
+from recallscope.architectures.model import RecallModel
+from recallscope.architectures.operators import Operators, key_tokens, one_hot_tokens, value_tokens, windows
 
 
-@dataclass(frozen=True)
-class Operators:
-    """The net operators of one head, on windows of W = D_conv symbols out of T; T = V for tokens.
-
-    Blocks of columns belong to the tokens of a window, oldest first: (x_{t-1} | x_t) for W = 2.
-
-    Paper: Eq. 9 (`eq:proj-opertators`).   Holds for: any D_conv; the print has 2.
-    """
-
-    Pi_v_in: Float[Tensor, "P WT"]
-    """what a window brings into the state: Ê_in itself, where there is one head"""
-    Pi_v_out: Float[Tensor, "T P"]
-    """from the state to the logits, Eᵀ P_out"""
-    Pi_k_in: Float[Tensor, "N WT"]
-    """where it is written, S_B Ê_in"""
-    Pi_q_in: Float[Tensor, "N WT"]
-    """where it is read, S_C Ê_in"""
-    delay: int = 0
-    """tokens between a fact and its writing; a window of two leaves no choice, wider ones do"""
-
-    @property
-    def size(self) -> int:
-        """T, symbols of the space the operators act on."""
-        return self.Pi_v_out.shape[0]
-
-    @property
-    def conv_width(self) -> int:
-        """W, tokens in a window."""
-        return self.Pi_v_in.shape[1] // self.size
-
-    @property
-    def value_operator(self) -> Float[Tensor, "T WT"]:
-        """G_vv = Π_v,out Π_v,in.   Paper: Eq. 9 (`eq:proj-opertators`)."""
-        return self.Pi_v_out @ self.Pi_v_in
-
-    @property
-    def match_operator(self) -> Float[Tensor, "WT WT"]:
-        """G_kq = Π_k,inᵀ Π_q,in.   Paper: Eq. 9 (`eq:proj-opertators`)."""
-        return self.Pi_k_in.T @ self.Pi_q_in
-
-    @property
-    def value_block(self) -> Float[Tensor, "T T"]:
-        """The block of G_vv that the circuit uses: (logit, value).   Paper: Eq. 11 (`eq:Gvv-Gkq`)."""
-        return self.Pi_v_out @ self.encoded_values
-
-    @property
-    def match_block(self) -> Float[Tensor, "T T"]:
-        """The block of G_kq that the circuit uses: (key, query).   Paper: Eq. 11 (`eq:Gvv-Gkq`)."""
-        return self.hashed_keys.T @ self.hashed_queries
-
-    @property
-    def encoded_values(self) -> Float[Tensor, "P T"]:
-        """v' of every token: what it brings into the state as the value of a fact, the current token of its window.
-
-        Paper: Eq. 13 (`eq:h-prime`).
-        """
-        return blocks(self.Pi_v_in, self.size)[-1 - self.delay]
-
-    @property
-    def hashed_keys(self) -> Float[Tensor, "N T"]:
-        """k' of every token: where it sends what follows it; 0 where no window holds a previous token.
-
-        Paper: Eq. 13 (`eq:h-prime`).
-        """
-        taps = blocks(self.Pi_k_in, self.size)
-        return taps[-2 - self.delay] if len(taps) > 1 else torch.zeros_like(taps[-1])
-
-    @property
-    def hashed_queries(self) -> Float[Tensor, "N T"]:
-        """q' of every token: where it looks.   Paper: Eq. 13 (`eq:h-prime`)."""
-        return blocks(self.Pi_q_in, self.size)[-1]
-
-    def restricted(self, tokens: Int[Tensor, " some"]) -> "Operators":
-        """The same operators on some of the tokens, in the given order: for tables of a large vocabulary."""
-        ins = (self.Pi_v_in, self.Pi_k_in, self.Pi_q_in)
-        v_in, k_in, q_in = (torch.cat(list(blocks(part, self.size)[:, :, tokens]), dim=1) for part in ins)
-        return Operators(v_in, self.Pi_v_out[tokens], k_in, q_in, self.delay)
-
-
-def input_embedding(
-    code: Float[Tensor, "D T"], P_in: Float[Tensor, "D_in D"], W_conv: Float[Tensor, "D_in W"]
-) -> Float[Tensor, "D_in WT"]:
-    """Ê_in = (diag(W⁰) P_in E | diag(W¹) P_in E | ...): x̂_t = Ê_in ξ_t.   Paper: Eq. 9 (`eq:proj-opertators`)."""
-    embedded = P_in @ code
-    return torch.cat([tap[:, None] * embedded for tap in W_conv.T], dim=1)
-
-
-@torch.no_grad()
-def layer_operators(layer: RecallLayer, code: Float[Tensor, "D T"]) -> tuple[Operators, ...]:
-    """One `Operators` per head. `code` names the symbols: E for tokens, the identity for the residual stream itself.
-
-    Paper: Eq. 9 (`eq:proj-opertators`); heads as in Alg. 4 (`alg:mamba-2`).
-    Holds for: linear layers. In full Mamba gate, SiLU and Δ depend on the input, and no fixed operator exists.
-    """
-    match layer:
-        case LinearLayer():
-            E_hat_in = input_embedding(code, layer.P_in, layer.W_conv)
-            return (Operators(E_hat_in, code.T @ layer.P_out, layer.S_B @ E_hat_in, layer.S_C @ E_hat_in),)
-        case MultiHeadLayer():
-            M = layer.num_heads
-            E_hat_x, E_hat_B, E_hat_C = (
-                input_embedding(code, getattr(layer, f"P_in_{name}"), getattr(layer, f"W_conv_{name}"))
-                for name in ("x", "B", "C")
-            )
-            if layer.shares_values:
-                values = contract(split(E_hat_x.T, M), layer.W_x)
-            else:
-                values = deal(E_hat_x.T, layer.W_x)
-            Pi_v_in = values.permute(1, 2, 0)  # heads (1 if shared), P, windows
-            Pi_v_out = einsum(code, layer.P_out, layer.W_y, "D T, D D_in, D_in P M -> M T P")
-            Pi_k_in, Pi_q_in = layer.S_B @ E_hat_B, layer.S_C @ E_hat_C
-            heads = (part.expand(M, -1, -1) for part in (Pi_v_in, Pi_v_out, Pi_k_in, Pi_q_in))
-            return tuple(Operators(v_in, v_out, k, q) for v_in, v_out, k, q in zip(*heads, strict=True))
-        case _:
-            raise ValueError(
-                f"{type(layer).__name__} has no invariant operators: Eq. 9 multiplies weights, and full Mamba has "
-                f"SiLU, gate and Δ between them. Use a linear or multi-head model, or recallscope.interp.full_probe."
-            )
-
-
-def token_operators(model: LayeredModel, *, layer: int = 0) -> tuple[Operators, ...]:
-    """The operators of one layer on tokens, one per head.
-
-    In layers above the first they describe the direct path: the layer reads the part of the residual stream that
-    still is
-    the embedding, and what it writes goes to the head as it is.
+def operators_by_layer(model: RecallModel) -> tuple[tuple[Operators, ...], ...]:
+    """The operators of every head of every layer on tokens, each layer read at its own best delay.
 
     Paper: Eq. 9 (`eq:proj-opertators`); layers as in Thm G.1 (`app-thm:multi-layer-recall`).
     """
-    if not -len(model.layers) <= layer < len(model.layers):
-        raise ValueError(f"layer={layer}, and the model has {len(model.layers)}. Use 0 <= layer < {len(model.layers)}.")
-    return with_best_delay(layer_operators(model.layers[layer], model.E.detach()))
+    return tuple(with_best_delay(heads) for heads in model.require(HasOperators).operators())
+
+
+def token_operators(model: RecallModel, *, layer: int = 0) -> tuple[Operators, ...]:
+    """The operators of one layer on tokens, one per head.   Paper: Eq. 9 (`eq:proj-opertators`)."""
+    layers = operators_by_layer(model)
+    if not -len(layers) <= layer < len(layers):
+        raise ValueError(f"layer={layer}, and the model has {len(layers)}. Use 0 <= layer < {len(layers)}.")
+    return layers[layer]
 
 
 def mean_diagonals(ops: Operators) -> tuple[float, float]:
@@ -180,6 +55,57 @@ def with_best_delay(parts: Sequence[Operators]) -> tuple[Operators, ...]:
     return tuple(replace(part, delay=best) for part in parts)
 
 
+def strength(ops: Operators) -> float:
+    """How much a stored fact raises its value's logit, whatever the scale: the product of both mean diagonals.
+
+    Windows of more than two tokens hold a fact more than once; what it adds each time is summed.
+    """
+    delays = range(max(1, ops.conv_width - 1))
+    diagonals = [mean_diagonals(replace(ops, delay=delay)) for delay in delays]
+    return sum(value * match for value, match in diagonals)
+
+
+def fix_scale(ops: Operators) -> Operators:
+    """The same function with G_vv of mean diagonal 1 over values; G_kq takes the factor, sign included.
+
+    Paper: Eq. 10 leaves this factor free, Eq. 11 (`eq:Gvv-Gkq`) needs it fixed.
+    """
+    c, _ = mean_diagonals(ops)
+    if c == 0:
+        raise ValueError(
+            "G_vv has mean diagonal 0 over values: this head carries none, and has no scale. Look at another head."
+        )
+    return replace(ops, Pi_v_out=ops.Pi_v_out / c, Pi_k_in=ops.Pi_k_in * c)
+
+
+def stack_operators(parts: Sequence[Operators]) -> Operators:
+    """Several heads or layers as one, added up whatever their scales.
+
+    G_vv is what a stored value adds when its own key is asked, G_kq is what a match adds to the value's own logit, and
+    both are sums over the parts. Keys are stacked, Ẽ_eff = (F¹; F²; ...) E: the effective F of the theorem. One pair
+    of operators summarises many; it is the same function only where all parts share G_vv or G_kq.
+
+    Paper: Thm G.1 (`app-thm:multi-layer-recall`), before `eq:multi-layer-recall-out`.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    diagonals = [mean_diagonals(part) for part in parts]
+    total = sum(value * match for value, match in diagonals) or 1.0
+    return Operators(
+        Pi_v_in=torch.cat([part.Pi_v_in for part in parts]),
+        Pi_v_out=torch.cat([part.Pi_v_out * (m / total) for part, (_, m) in zip(parts, diagonals, strict=True)], dim=1),
+        Pi_k_in=torch.cat([part.Pi_k_in * v for part, (v, _) in zip(parts, diagonals, strict=True)]),
+        Pi_q_in=torch.cat([part.Pi_q_in for part in parts]),
+        delay=parts[0].delay,
+    )
+
+
+def effective_operators(model: RecallModel) -> Operators:
+    """All heads of all layers, stacked.   Paper: Thm G.1 (`app-thm:multi-layer-recall`)."""
+    parts = [head for heads in operators_by_layer(model) for head in heads]
+    return stack_operators(with_best_delay(parts))
+
+
 def read_through(parts: Sequence[Operators], x: Float[Tensor, "*batch L T"]) -> Float[Tensor, "*batch L T"]:
     """Σ_τ G_vv ξ_τ ξ_τᵀ G_kq ξ_t, summed over heads.   Paper: Eq. 10."""
     y = torch.zeros_like(x)
@@ -192,7 +118,7 @@ def read_through(parts: Sequence[Operators], x: Float[Tensor, "*batch L T"]) -> 
 
 
 @torch.no_grad()
-def invariant_output(model: LayeredModel, tokens: Int[Tensor, "batch L"]) -> Float[Tensor, "batch L V"]:
+def invariant_output(model: RecallModel, tokens: Int[Tensor, "batch L"]) -> Float[Tensor, "batch L V"]:
     """The forward pass, through the operators alone.
 
     A single layer is a function of its token operators. Layers above the first read what those below them wrote,
@@ -200,13 +126,21 @@ def invariant_output(model: LayeredModel, tokens: Int[Tensor, "batch L"]) -> Flo
 
     Paper: Eq. 10; layers as in Alg. 3 (`app-alg:mamba-layers`), heads as in Alg. 4 (`alg:mamba-2`).
     """
-    E, residual = model.E, getattr(model.spec, "residual", False)
-    x = one_hot_tokens(tokens, model.vocab_size, dtype=E.dtype)
-    if len(model.layers) == 1:
-        y = read_through(layer_operators(model.layers[0], E), x)
-        return y + x @ E.T @ E if residual else y
-    stream = x @ E.T
-    for layer in model.layers:
-        said = read_through(layer_operators(layer, torch.eye(len(E), dtype=E.dtype, device=E.device)), stream)
-        stream = stream + said if residual else said
-    return stream @ E
+    able = model.require(HasOperators)
+    stream, layers = able.embed(tokens), able.operators()
+    if len(layers) == 1:
+        y = read_through(layers[0], one_hot_tokens(tokens, model.vocab_size, dtype=stream.dtype))
+        return y + able.unembed(stream) if able.residual else y
+    for heads in able.operators("stream"):
+        said = read_through(heads, stream)
+        stream = stream + said if able.residual else said
+    return able.unembed(stream)
+
+
+def rotate_model(model: RecallModel, generator: torch.Generator, *, spread: float = 0.5) -> RecallModel:
+    """An equivalent copy with other weights: the freedom because of which weights cannot be read directly.
+
+    Paper: Sec. 3.2 (`par:equiv-recall`).   Holds for: linear and multi-head models; see `OperatorModel.rotated`.
+    """
+    rotated: RecallModel = model.require(HasRotations).rotated(generator, spread=spread)
+    return rotated

@@ -5,16 +5,18 @@ depend on the rotation: the blocks are Gram matrices EᵀE and ẼᵀẼ of code
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from recallscope.architectures.operators import Operators, key_tokens, value_tokens
 from recallscope.interp.closeness import gram_code, nearest_circuit
-from recallscope.interp.operators import Operators, mean_diagonals
-from recallscope.interp.vocabulary import key_tokens, value_tokens
-from recallscope.specs import TaskSpec
-from recallscope.theory.sharing import sharing_codes
+from recallscope.interp.operators import mean_diagonals
+from recallscope.tasks.associative_recall import AssociativeRecall
+from recallscope.theory.laws.paper import unified_law
+from recallscope.theory.laws.sharing import recall_given_variances, sharing_codes, sharing_law
 
 SILENT = 1e-9  # squared norm of all words together below which a class is not in a code at all
 
@@ -87,7 +89,7 @@ class VarianceCheck:
 
 
 def check_variances(
-    codes: MeasuredCodes, task: TaskSpec, *, embed_dim: int, state_dim: int
+    codes: MeasuredCodes, task: AssociativeRecall, *, embed_dim: int, state_dim: int
 ) -> tuple[VarianceCheck, VarianceCheck]:
     """Of keys and of values: which law does the model obey?
 
@@ -95,17 +97,54 @@ def check_variances(
     Departs: trained codes are tight frames, below 1/N, and pay for sharing D dimensions.
     """
     V, D, N = task.vocab_size, embed_dim, state_dim
-    predicted = sharing_codes(
-        vocab_size=V,
-        num_facts=task.num_facts,
-        embed_dim=D,
-        state_dim=N,
-        task="ar" if task.kind == "ar" else "mqar",
-        length=None if task.kind != "mqar" else task.length,
-    )
+    predicted = sharing_codes(**law_question(task), embed_dim=D, state_dim=N)
     return (
         VarianceCheck(codes.key_variance, 1 / N, welch_variance(N, V // 2), float(predicted.key_variance)),
         VarianceCheck(codes.value_variance, 1 / D, welch_variance(D, V // 2), float(predicted.value_variance)),
+    )
+
+
+def law_question(task: AssociativeRecall) -> dict[str, Any]:
+    """What the recall laws ask about a task: its sizes, and whether one fact is asked at once or all in a while."""
+    at_once, once = task.length == task.context_length + 1, task.key_repeats == 1
+    return {
+        "vocab_size": task.vocab_size,
+        "num_facts": task.num_facts,
+        "task": "ar" if at_once else "mqar",
+        "length": task.length if once and not at_once else None,
+    }
+
+
+@dataclass(frozen=True)
+class LawScores:
+    """Recall by three roads."""
+
+    measured_variances: float
+    """from the variances measured in this model"""
+    trained_sharing: float
+    """from those predicted for trained models"""
+    unified: float
+    """as printed.   Paper: Rem 4.3 (`rem:practical-scaling-law`)."""
+
+
+def law_predictions(codes: MeasuredCodes, task: AssociativeRecall, *, embed_dim: int, state_dim: int) -> LawScores:
+    """Recall of one linear layer as the laws have it.   Paper: Rem 4.3 (`rem:practical-scaling-law`).
+
+    Holds for: one layer with one head; every key written once.
+    """
+    question = law_question(task)
+    if task.key_repeats > 1:
+        raise ValueError(
+            f"key_repeats={task.key_repeats}: the recall laws are for keys that are written once (Thm 4.2)"
+        )
+    measured = recall_given_variances(
+        key_variance=codes.key_variance, value_variance=codes.value_variance, leak=codes.leak, **question
+    )
+    dims: dict[str, Any] = {"embed_dim": embed_dim, "state_dim": state_dim}
+    return LawScores(
+        measured_variances=float(measured),
+        trained_sharing=float(sharing_law(**question, **dims)),
+        unified=float(unified_law(**question, **dims)),
     )
 
 
@@ -176,9 +215,8 @@ def measure_selectivity(ops: Operators, *, embed_dim: int, state_dim: int) -> Se
     """Are key and value subspaces orthogonal?
 
     Paper: Rem F.3 (`app-rem:key-value-selectivity`).
-    Departs: they need not be. A (value, key) neighbour is harmless if either its value does not answer to keys (Ẽ)
-        or its
-        key does not raise values (E); trained models use short keys for the second and hardly the first.
+    Departs: they need not be. A (value, key) neighbour is harmless if either its value does not answer to keys (Ẽ) or
+        its key does not raise values (E); trained models use short keys for the second and hardly the first.
     """
     circuit = nearest_circuit(ops, embed_dim=embed_dim, state_dim=state_dim)
     _, match = mean_diagonals(ops)

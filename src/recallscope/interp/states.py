@@ -1,33 +1,24 @@
-"""The state after a token, with an axis for heads whatever the model: h of shape (batch, heads, P, N)."""
+"""The state after a token, and the facts it should hold by then."""
 
 import torch
-from einops import einsum
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from recallscope.architectures.layered import LayeredModel, LayerTrace
-from recallscope.architectures.mamba2_model import Full2Mamba
-from recallscope.architectures.mamba_model import FullMamba
+from recallscope.architectures.capabilities import HasState
+from recallscope.architectures.model import RecallModel
 from recallscope.tasks import Batch
 
 
 @torch.no_grad()
-def states_at(model: LayeredModel, tokens: Int[Tensor, "batch L"], t: int) -> tuple[Float[Tensor, "batch M P N"], ...]:
-    """h_t of every layer, after the tokens 0 .. t.   Paper: Eq. 4 (`eq:simple-ssm`)."""
+def states_at(model: RecallModel, tokens: Int[Tensor, "batch L"], t: int) -> tuple[Float[Tensor, "batch M P N"], ...]:
+    """h_t of every layer, after the tokens 0 .. t, as the model itself has it.
+
+    Paper: Eq. 4 (`eq:simple-ssm`).   Holds for: any model that shows its state.
+    """
     L = tokens.shape[1]
     if not 0 <= t < L:
         raise ValueError(f"t={t} is not a position of a sequence of {L} tokens. Use 0 <= t <= {L - 1}.")
-    selective = isinstance(model, FullMamba | Full2Mamba)
-    trace = model.trace(tokens[:, : t + 1], states=selective)
-    return tuple(_last_state(layer) for layer in trace.layers)
-
-
-def _last_state(layer: LayerTrace) -> Tensor:
-    if layer.h is not None:
-        return layer.h[:, -1] if layer.x_heads is not None else layer.h[:, -1, None]
-    if layer.x_heads is None:
-        return einsum(layer.x_hat, layer.B, "batch L P, batch L N -> batch P N")[:, None]
-    return einsum(layer.x_heads, layer.B, "batch L M P, batch L M N -> batch M P N")
+    return model.require(HasState).state_after(tokens[:, : t + 1])
 
 
 def facts_at(batch: Batch, t: int) -> tuple[Int[Tensor, "batch n"], Int[Tensor, "batch n"]]:
@@ -47,3 +38,25 @@ def context_end(batch: Batch) -> int:
     """Position of the last token of the facts: from here on the table is asked."""
     _, N_k, N_f = batch.all_values.shape
     return 2 * N_f * N_k - 1
+
+
+def starts_with_facts(batch: Batch) -> bool:
+    """Whether the sequences begin with their facts, key and value by turns, as the positions here take for granted."""
+    context = batch.tokens[:, : context_end(batch) + 1]
+    keys, values = context[:, ::2], context[:, 1::2]
+    N_k = batch.all_values.shape[1]
+    return torch.equal(keys, batch.keys.repeat(1, N_k)) and torch.equal(values, batch.all_values.flatten(1))
+
+
+def asked_facts(batch: Batch) -> tuple[Int[Tensor, "batch Q"], Tensor]:
+    """Which fact each query asks for, counted in the order of the context; and whether it asks for one at all."""
+    asked = batch.tokens.gather(1, batch.query_positions)
+    match = batch.keys[:, :, None] == asked[:, None, :]
+    return match.int().argmax(dim=1), match.any(dim=1)
+
+
+def value_positions(batch: Batch) -> Int[Tensor, "batch Q"]:
+    """Where the value that a query asks for was written (last)."""
+    _, N_k, N_f = batch.all_values.shape
+    fact, _ = asked_facts(batch)
+    return 2 * N_f * (N_k - 1) + 2 * fact + 1

@@ -7,12 +7,22 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from recallscope.architectures.layered import LayeredModel
-from recallscope.interp.edits import answer_edited, fact_writes
-from recallscope.interp.operators import Operators, token_operators
+from recallscope.architectures.capabilities import WritesFacts
+from recallscope.architectures.model import RecallModel
+from recallscope.architectures.operators import Operators, key_tokens, value_tokens
+from recallscope.interp.operators import operators_by_layer
 from recallscope.interp.states import context_end, facts_at, states_at
-from recallscope.interp.vocabulary import key_tokens, value_tokens
-from recallscope.tasks import Batch
+from recallscope.tasks import Batch, answered
+
+
+def fact_writes(
+    model: RecallModel, keys: Int[Tensor, " n"], values: Int[Tensor, " n"]
+) -> tuple[Float[Tensor, "n M P N"], ...]:
+    """What each fact leaves in the state of every layer: v' k'ᵀ, as it is written.
+
+    Paper: Eq. 13 (`eq:h-prime`); App. D.3 (`app-subsec:hidden-as-hash`).
+    """
+    return tuple(codes.writes(keys, values) for codes in model.require(WritesFacts).fact_codes())
 
 
 @dataclass(frozen=True)
@@ -31,48 +41,63 @@ class OverwriteScores:
     """and without"""
     erased: float
     """share of trials in which a fact only taken out is no longer answered"""
+    own_write: float | None
+    """success if the model's own writes are exchanged, not v' k'ᵀ; None where a write depends on more than the pair"""
+    factored_energy: float | None
+    """share of the squared norm of the model's writes that v' k'ᵀ explains; None where it is v' k'ᵀ by its weights"""
     trials: int
+
+    @property
+    def factored_write(self) -> float:
+        """`success`, by the name it has beside `own_write`."""
+        return self.success
 
 
 @torch.no_grad()
-def overwrite_facts(model: LayeredModel, batch: Batch, generator: torch.Generator) -> OverwriteScores:
-    """Subtract v'_old k'ᵀ, add v'_new k'ᵀ, for one random fact per sequence; then go on reading.
+def overwrite_facts(model: RecallModel, batch: Batch, generator: torch.Generator) -> OverwriteScores:
+    """Subtract v'_old k'ᵀ, add v'_new k'ᵀ, for one random fact per sequence, faded as it fades; then read on.
+
+    Where a write is not v' k'ᵀ by construction, v' and k' are averages over what the model does. If that works as well
+    as exchanging the model's own writes, the hash table is there in spite of the nonlinearities.
 
     Paper: App. D.3 (`app-subsec:hidden-as-hash`): a fact is stored as encode(v) hash(k)ᵀ. If so, this must work.
     """
-    t = context_end(batch)
+    able, t = model.require(WritesFacts), context_end(batch)
     keys, old = facts_at(batch, t)
     trials, n = keys.shape
-    V, device = model.vocab_size, generator.device
-    rows = torch.arange(trials, device=device)
-    which = torch.randint(n, (trials,), generator=generator, device=device)
+    rows = torch.arange(trials, device=keys.device)
+    which = torch.randint(n, (trials,), generator=generator, device=generator.device)
     key, was = keys[rows, which], old[rows, which]
-    new = unused_values(old, V, generator)
-
-    parts = [token_operators(model, layer=l) for l in range(len(model.layers))]
-    minus = [-fact_writes(heads, key, was) for heads in parts]
-    plus = [fact_writes(heads, key, new) for heads in parts]
+    new = unused_values(old, model.vocab_size, generator)
+    written_at = t - 2 * (n - 1 - which)
     positions = batch.query_positions
-    asked = batch.tokens.gather(1, positions)
-    mine = asked == key[:, None]
 
-    def said(edits: list[Tensor]) -> Int[Tensor, "batch Q"]:
-        return answer_edited(model, batch.tokens, positions, edits, after=t).argmax(dim=-1)
+    def said(*exchanged: tuple[Tensor, ...]) -> Int[Tensor, "batch Q"]:
+        """Answers after all of these were added to the states, each as faded as if written with the fact."""
+        total = tuple(torch.stack(layer).sum(dim=0) for layer in zip(*exchanged, strict=True))
+        return able.answer_edited(batch.tokens, positions, total, after=t, since=written_at).argmax(dim=-1)
 
+    codes = able.fact_codes()
+    minus = tuple(-layer.writes(key, was) for layer in codes)
+    plus = tuple(layer.writes(key, new) for layer in codes)
     before = model.answer(batch.tokens, positions).argmax(dim=-1)
-    after = said([a + b for a, b in zip(minus, plus, strict=True)])
-    erased = said(minus)
+    after, erased = said(minus, plus), said(minus)
+    own_new, own_was = able.pair_writes(key, new), able.pair_writes(key, was)
+    after_own = said(tuple(-write for write in own_was), own_new) if own_was and own_new else None
     rewritten = batch.tokens.clone()
-    rewritten[rows, t - 2 * (n - 1 - which)] = new
+    rewritten[rows, written_at] = new
     control = model.answer(rewritten, positions).argmax(dim=-1)
-    right = before == batch.answers
+    mine = batch.tokens.gather(1, positions) == key[:, None]
+    explained = [layer.explained for layer in codes if layer.explained is not None]
     return OverwriteScores(
         success=share((after == new[:, None])[mine]),
         others_changed=share((after != before)[~mine]),
         others_changed_control=share((control != before)[~mine]),
         others_accuracy=share((after == batch.answers)[~mine]),
-        others_accuracy_before=share(right[~mine]),
+        others_accuracy_before=share((before == batch.answers)[~mine]),
         erased=share((erased != was[:, None])[mine]),
+        own_write=None if after_own is None else share((after_own == new[:, None])[mine]),
+        factored_energy=sum(explained) / len(explained) if explained else None,
         trials=trials,
     )
 
@@ -101,18 +126,18 @@ class ProjectionScores:
 
 
 @torch.no_grad()
-def project_on_facts(model: LayeredModel, batch: Batch) -> ProjectionScores:
+def project_on_facts(model: RecallModel, batch: Batch) -> ProjectionScores:
     """Keep only Σ_n c_n v'_n k'_nᵀ, or keep only the rest; the c_n are least squares in the decoded table.
 
     Paper: Eq. 13 (`eq:h-prime`) says that the table is the sum over its facts.
     """
-    t = context_end(batch)
+    able, t = model.require(WritesFacts), context_end(batch)
     keys, values = facts_at(batch, t)
     count, n = keys.shape
     kept, rest, shares = [], [], []
-    for l, state in enumerate(states_at(model, batch.tokens, t)):
-        heads = token_operators(model, layer=l)
-        writes = fact_writes(heads, keys.flatten(), values.flatten())[:, : state.shape[1]]
+    states, all_writes = states_at(model, batch.tokens, t), fact_writes(model, keys.flatten(), values.flatten())
+    for heads, state, written in zip(operators_by_layer(model), states, all_writes, strict=True):
+        writes = written[:, : state.shape[1]]
         in_table = _table_coordinates(heads)
         basis = in_table(writes).unflatten(0, (count, n)).mT  # batch, entries, facts
         coefficients = torch.linalg.lstsq(basis, in_table(state)[..., None]).solution[..., 0]
@@ -120,12 +145,12 @@ def project_on_facts(model: LayeredModel, batch: Batch) -> ProjectionScores:
         kept.append(facts - state)
         rest.append(-facts)
         shares.append(float(in_table(facts).square().sum() / in_table(state).square().sum()))
-    positions = batch.query_positions
-    return ProjectionScores(
-        facts_only=_accuracy(answer_edited(model, batch.tokens, positions, kept, after=t), batch),
-        without_facts=_accuracy(answer_edited(model, batch.tokens, positions, rest, after=t), batch),
-        energy=sum(shares) / len(shares),
-    )
+
+    def recall(edits: list[Tensor]) -> float:
+        logits = able.answer_edited(batch.tokens, batch.query_positions, tuple(edits), after=t)
+        return share(answered(logits, batch).flatten())
+
+    return ProjectionScores(recall(kept), recall(rest), energy=sum(shares) / len(shares))
 
 
 def _table_coordinates(heads: Sequence[Operators]) -> Callable[[Tensor], Tensor]:
@@ -144,7 +169,3 @@ def _table_coordinates(heads: Sequence[Operators]) -> Callable[[Tensor], Tensor]
         return sum(R_outs[h] @ each[:, h] @ R_qs[h].T for h in range(len(heads))).flatten(1)
 
     return coordinates
-
-
-def _accuracy(logits: Float[Tensor, "batch Q V"], batch: Batch) -> float:
-    return share((logits.argmax(dim=-1) == batch.answers).flatten())

@@ -7,16 +7,15 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from recallscope.architectures.layered import LayeredModel
+from recallscope.architectures.model import RecallModel
+from recallscope.architectures.operators import key_tokens, value_tokens
 from recallscope.interp.hash_table import HashTables, decoded_columns
-from recallscope.interp.operators import token_operators
-from recallscope.interp.scale import effective_operators
+from recallscope.interp.operators import effective_operators, operators_by_layer
 from recallscope.interp.selectivity import MeasuredCodes, measure_codes
 from recallscope.interp.states import context_end, states_at
-from recallscope.interp.vocabulary import key_tokens, value_tokens
 from recallscope.specs import TaskSpec
 from recallscope.tasks import draw_batch
-from recallscope.theory.sharing import recall_given_variances
+from recallscope.theory.laws.sharing import recall_given_variances
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ class FillCurve:
 
 @torch.no_grad()
 def fill_curve(
-    model: LayeredModel, counts: Sequence[int], *, num_sequences: int, generator: torch.Generator
+    model: RecallModel, counts: Sequence[int], *, num_sequences: int, generator: torch.Generator
 ) -> FillCurve:
     """Write n facts, decode all of them, for every n of `counts`: how full is the table?
 
@@ -118,7 +117,7 @@ def fill_curve(
             f"(tokens 1..V/2-1). Use 1 <= n <= {V // 2 - 1}."
         )
     ops = effective_operators(model)
-    codes, parts = measure_codes(ops), [token_operators(model, layer=l) for l in range(len(model.layers))]
+    codes, parts = measure_codes(ops), operators_by_layer(model)
     rates = []
     for n in counts:
         task = TaskSpec.model_validate({"kind": "ar", "vocab_size": V, "num_facts": n})

@@ -19,9 +19,6 @@ from recallscope.ops.linear_scan import (
     hidden_states,
     linear_scan,
     read_at,
-    scan_attention,
-    scan_chunked,
-    scan_cumsum,
     scan_loop,
 )
 from recallscope.ops.positions import at_positions
@@ -58,9 +55,6 @@ __all__ = [
     "multi_head_states",
     "pick_form",
     "read_at",
-    "scan_attention",
-    "scan_chunked",
-    "scan_cumsum",
     "scan_loop",
     "selective_read_at",
     "selective_scan",

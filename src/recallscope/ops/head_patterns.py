@@ -18,7 +18,7 @@ from einops import einsum, rearrange
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from recallscope.ops.linear_scan import CHUNK, scan_chunked, scan_loop
+from recallscope.ops.linear_scan import CHUNK, linear_scan, scan_loop
 from recallscope.specs import HeadPattern
 
 
@@ -114,7 +114,7 @@ def multi_head_scan(
     L, M = x_heads.shape[-3], max(x_heads.shape[-2], B.shape[-2], C.shape[-2])
     if L > CHUNK:
         x_each, B_each, C_each = (v.expand(*v.shape[:-2], M, -1).transpose(-2, -3) for v in (x_heads, B, C))
-        return scan_chunked(x_each, B_each, C_each).transpose(-2, -3)
+        return linear_scan(x_each, B_each, C_each).transpose(-2, -3)
     alpha = einsum(C, B, "... t M N, ... tau M N -> ... M t tau").tril()
     return einsum(alpha, x_heads, "... M t tau, ... tau M P -> ... t M P")
 

@@ -1,8 +1,7 @@
-"""The simplified SSM, h_t = h_{t-1} + x̂_t B_tᵀ and ŷ_t = h_t C_t, written five ways that mean the same.
+"""The simplified SSM, h_t = h_{t-1} + x̂_t B_tᵀ and ŷ_t = h_t C_t: as printed, as attention, and read where asked.
 
-As a loop it is the paper's sentence; as a cumulative sum it keeps every state; as masked attention,
-ŷ_t = Σ_{τ≤t} x̂_τ α_τt with α_τt = B_τᵀ C_t, it keeps none; in chunks it does both by turns, so memory grows
-with L times the chunk instead of L²; and read at the queries only it is what training needs.
+As masked attention, ŷ_t = Σ_{τ≤t} x̂_τ α_τt with α_τt = B_τᵀ C_t, no state is kept; long sequences go in chunks, with
+the state carried from one to the next, so memory grows with L times the chunk instead of L².
 """
 
 import torch
@@ -40,31 +39,16 @@ def scan_loop(
     return torch.stack(y_hat, dim=-2)
 
 
-def scan_cumsum(
-    x_hat: Float[Tensor, "*batch L D_in"], B: Float[Tensor, "*batch L N"], C: Float[Tensor, "*batch L N"]
-) -> Float[Tensor, "*batch L D_in"]:
-    """All states at once, then all readings.   Paper: Eq. 4 (`eq:simple-ssm`)."""
-    return einsum(hidden_states(x_hat, B), C, "... L D_in N, ... L N -> ... L D_in")
-
-
-def scan_attention(
-    x_hat: Float[Tensor, "*batch L D_in"], B: Float[Tensor, "*batch L N"], C: Float[Tensor, "*batch L N"]
-) -> Float[Tensor, "*batch L D_in"]:
-    """The SSM as attention without softmax: queries C, keys B, values x̂, and no look ahead.
-
-    Paper: proof of Thm G.1 (`app-thm:multi-layer-recall`), α_τt = B_τᵀ C_t. Here rows are queries: α[t, tau].
-    """
-    alpha = einsum(C, B, "... t N, ... tau N -> ... t tau").tril()
-    return einsum(alpha, x_hat, "... t tau, ... tau D_in -> ... t D_in")
-
-
-def scan_chunked(
+def linear_scan(
     x_hat: Float[Tensor, "*batch L D_in"],
     B: Float[Tensor, "*batch L N"],
     C: Float[Tensor, "*batch L N"],
     chunk: int = CHUNK,
 ) -> Float[Tensor, "*batch L D_in"]:
-    """Attention inside a chunk, the state from one chunk to the next.   Paper: Eq. 4 (`eq:simple-ssm`)."""
+    """ŷ after every token: attention inside a chunk, the state from one chunk to the next.
+
+    Paper: Eq. 4 (`eq:simple-ssm`); α_τt = B_τᵀ C_t as in the proof of Thm G.1 (`app-thm:multi-layer-recall`).
+    """
     if chunk < 1:
         raise ValueError(f"chunk={chunk} holds no token. Use chunk >= 1; {CHUNK} suits most models.")
     *batch, L, D_in = x_hat.shape
@@ -73,17 +57,14 @@ def scan_chunked(
     for start in range(0, L, chunk):
         now = slice(start, start + chunk)
         x_c, B_c, C_c = x_hat[..., now, :], B[..., now, :], C[..., now, :]
-        remembered = einsum(h, C_c, "... D_in N, ... t N -> ... t D_in")
-        y_hat.append(remembered + scan_attention(x_c, B_c, C_c))
-        h = h + einsum(x_c, B_c, "... tau D_in, ... tau N -> ... D_in N")
+        alpha = einsum(C_c, B_c, "... t N, ... tau N -> ... t tau").tril()
+        y_c = einsum(alpha, x_c, "... t tau, ... tau D_in -> ... t D_in")
+        if start:
+            y_c = y_c + einsum(h, C_c, "... D_in N, ... t N -> ... t D_in")
+        y_hat.append(y_c)
+        if start + chunk < L:
+            h = h + einsum(x_c, B_c, "... tau D_in, ... tau N -> ... D_in N")
     return torch.cat(y_hat, dim=-2)
-
-
-def linear_scan(
-    x_hat: Float[Tensor, "*batch L D_in"], B: Float[Tensor, "*batch L N"], C: Float[Tensor, "*batch L N"]
-) -> Float[Tensor, "*batch L D_in"]:
-    """ŷ after every token, by whichever form suits the length.   Paper: Eq. 4 (`eq:simple-ssm`)."""
-    return scan_attention(x_hat, B, C) if x_hat.shape[-2] <= CHUNK else scan_chunked(x_hat, B, C)
 
 
 def read_at(

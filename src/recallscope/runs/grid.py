@@ -17,10 +17,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from recallscope.presets import PRESETS, merged
 from recallscope.registry import suggestion
 from recallscope.runs.arithmetic import calculate, names_in
 from recallscope.specs import PARTS, TASKS, ModelSpec, RunSpec, Spec, TaskSpec, TrainSpec, find_architecture, path_of
-from recallscope.train.presets import PRESETS, merged
 
 MOST_CELLS = 1_000_000
 KEYS = ("name", "preset", "seed", "skip", "task", "model", "train", "axes", "zip", "derived")

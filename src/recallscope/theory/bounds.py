@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln, ndtri, xlogy
 
 from recallscope.theory.extremes import sqrt_two_log, success_integral
-from recallscope.theory.inputs import Array, LawTask, letters, probability
+from recallscope.theory.problem import Array, Problem, probability, takes_words
 
 JL_CONSTANT = 4.0  # c of the corollary for one-hot vectors
 
@@ -27,68 +27,46 @@ class JLCondition(NamedTuple):
     feasible: NDArray[np.bool_]
 
 
-def jl_condition(
-    *,
-    vocab_size: ArrayLike,
-    num_facts: ArrayLike,
-    embed_dim: ArrayLike,
-    state_dim: ArrayLike,
-    task: LawTask = "mqar",
-    length: ArrayLike | None = None,
-) -> JLCondition:
+@takes_words
+def jl_condition(problem: Problem) -> JLCondition:
     """Is recall guaranteed for every context? Distortions sqrt(4 log V / D), sqrt(4 log V / N); t = 2 N_f (AR) or L.
 
     Paper: Lem 4.1 (`lem:jl-scaling-law`, `app-eq:jl-scaling-law-eps`).
     Departs: c = 4 is shown for unit columns of E with D >= 1 + 4 log V / eps²; for E~ = F E it is not (two consecutive
         maps need 9 c). With random filler from the whole vocabulary no dimensions make MQAR perfect (Thm 3.1).
     """
-    args = letters(
-        vocab_size=vocab_size,
-        num_facts=num_facts,
-        embed_dim=embed_dim,
-        state_dim=state_dim,
-        task=task,
-        length=length,
-    )
-    t = 2 * args.N_f if task == "ar" else args.L
-    eps_v, eps_k = (np.sqrt(JL_CONSTANT * np.log(args.V) / d) for d in (args.D, args.N))
-    total = eps_v + eps_k + t * eps_v * eps_k
+    eps_v, eps_k = (np.sqrt(JL_CONSTANT * np.log(problem.V) / d) for d in (problem.D, problem.N))
+    total = eps_v + eps_k + _pairs(problem) * eps_v * eps_k
     return JLCondition(eps_v, eps_k, total, (eps_v < 1) & (eps_k < 1) & (total < 0.5))
 
 
-def jl_least_square(
-    vocab_size: ArrayLike, num_facts: ArrayLike, *, task: LawTask = "mqar", length: ArrayLike | None = None
-) -> tuple[Array, Array]:
+@takes_words
+def jl_least_square(problem: Problem) -> tuple[Array, Array]:
     """Distortion and real dimension D = N at which Lem 4.1 turns feasible; D = N also minimises N D.
 
     Paper: Lem 4.1 (`lem:jl-scaling-law`).   In every experiment of the paper it asks for D > V.
     """
-    args = letters(vocab_size=vocab_size, num_facts=num_facts, embed_dim=1, state_dim=1, task=task, length=length)
-    t = 2 * args.N_f if task == "ar" else args.L
+    t = _pairs(problem)
     eps = (np.sqrt(1 + t / 2) - 1) / t
-    return eps, JL_CONSTANT * np.log(args.V) / eps**2
+    return eps, JL_CONSTANT * np.log(problem.V) / eps**2
 
 
-def jl_least_state(
-    *,
-    vocab_size: ArrayLike,
-    num_facts: ArrayLike,
-    embed_dim: ArrayLike,
-    task: LawTask = "mqar",
-    length: ArrayLike | None = None,
-) -> Array:
+@takes_words
+def jl_least_state(problem: Problem) -> Array:
     """Least real N (by symmetry: least D for that N) that Lem 4.1 accepts beside the given dimension; inf if none.
 
     Paper: Lem 4.1 (`lem:jl-scaling-law`).
     """
-    args = letters(
-        vocab_size=vocab_size, num_facts=num_facts, embed_dim=embed_dim, state_dim=1, task=task, length=length
-    )
-    t = 2 * args.N_f if task == "ar" else args.L
-    eps_v = np.sqrt(JL_CONSTANT * np.log(args.V) / args.D)
-    eps_k = (0.5 - eps_v) / (1 + t * eps_v)
+    log_V = np.log(problem.V)
+    eps_v = np.sqrt(JL_CONSTANT * log_V / problem.D)
+    eps_k = (0.5 - eps_v) / (1 + _pairs(problem) * eps_v)
     with np.errstate(divide="ignore"):
-        return np.where(eps_k > 0, JL_CONSTANT * np.log(args.V) / np.maximum(eps_k, 0) ** 2, np.inf)
+        return np.where(eps_k > 0, JL_CONSTANT * log_V / np.maximum(eps_k, 0) ** 2, np.inf)
+
+
+def _pairs(problem: Problem) -> Array:
+    """t, the pairs in the state at the last query."""
+    return 2 * problem.N_f if problem.task == "ar" else problem.L
 
 
 def least_dim_product(num_facts: ArrayLike, vocab_size: ArrayLike, fail_prob: float, *, printed: bool = False) -> Array:
@@ -114,10 +92,10 @@ def information_bits(
     """Bits b S any recurrent state must hold to answer each query rightly with probability 1 - delta.
 
     Paper: Lem 4.5 (`lem:info-lower-bound`, `app-lem:info-lower-bound`).
-    Departs: the success probability is per query, so Fano applies per value: H(v) - N_f [h(delta) + delta log2(V_v -
-        1)].
-        The print applies it to the block, (1 - delta) N_f log2 V_v - 1, which is too strong (71 against 56.02 bits at
-        N_f = 16, V = 1024, delta = 1/2). `distinct` is the entropy of values drawn without repetition, as the task has.
+    Departs: the success probability is per query, so Fano applies per value:
+        H(v) - N_f [h(delta) + delta log2(V_v - 1)]. The print applies it to the block, (1 - delta) N_f log2 V_v - 1,
+        which is too strong (71 against 56.02 bits at N_f = 16, V = 1024, delta = 1/2). `distinct` is the entropy of
+        values drawn without repetition, as in the task.
     """
     delta = probability("fail_prob", fail_prob)
     N_f, V_v = np.broadcast_arrays(np.asarray(num_facts, float), np.asarray(vocab_size, float) / 2)
@@ -133,11 +111,10 @@ def information_bits(
 def bits_per_entry(success: ArrayLike, vocab_size: ArrayLike) -> Array:
     """Recovered bits per useful state entry of the linear circuit at capacity (AR, many facts).
 
-    Paper: sets Lem 4.5 (`lem:info-lower-bound`) against Thm 4.2 (`thm:prob-scaling-law`): eta = [log2 V_v - h(delta)
-        - delta log2(V_v - 1)]
-        / x², with x from the exact integral over V/2 - 1 competitors. Bounded by 1/(2 ln 2) = 0.7213 as V grows. The
-        model
-        stores 2 N D entries of which the circuit reads N D.
+    Paper: sets Lem 4.5 (`lem:info-lower-bound`) against Thm 4.2 (`thm:prob-scaling-law`):
+        eta = [log2 V_v - h(delta) - delta log2(V_v - 1)] / x², with x from the exact integral over V/2 - 1
+        competitors. Bounded by 1/(2 ln 2) = 0.7213 as V grows. The model stores 2 N D entries of which the circuit
+        reads N D.
     """
     p, V_v = np.broadcast_arrays(np.asarray(success, float), np.asarray(vocab_size, float) / 2)
     x = inverse_success_integral(p, V_v - 1)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtr
 
-from recallscope.theory.inputs import Array
+from recallscope.theory.problem import Array
 
 # Trapezoid rules on analytic integrands that vanish at both ends converge exponentially; these steps give 1e-12.
 _MAX_GRID = np.arange(-12.0, 16.0, 0.02)

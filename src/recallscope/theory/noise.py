@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from recallscope.theory.inputs import Array, LawTask
+from recallscope.theory.problem import Array, LawTask
 
 Weights = Literal["designed", "trained"]
 
 
-def noise_coeff(num_facts: Array, length: Array, *, task: LawTask, weights: Weights) -> Array:
+def noise_coeff(num_facts: ArrayLike, length: ArrayLike, *, task: LawTask, weights: Weights) -> Array:
     """a(task, weights, L): 2 and 3 for designed weights, 1 and 5/4 for trained ones, at AR and at MQAR with L = 4 N_f.
 
     Paper: Rem 4.3 (`rem:practical-scaling-law`, `app-rem:practical-scaling-law`).
@@ -24,7 +25,7 @@ def noise_coeff(num_facts: Array, length: Array, *, task: LawTask, weights: Weig
     return 1 + L / (2 * N_f) if weights == "designed" else 0.75 + L / (8 * N_f)
 
 
-def refined_denominator(num_facts: Array, state_dim: Array, length: Array, *, weights: Weights) -> Array:
+def refined_denominator(num_facts: ArrayLike, state_dim: ArrayLike, length: ArrayLike, *, weights: Weights) -> Array:
     """a N_f + N for MQAR with the mean over query positions taken as an integral, not at its midpoint.
 
     Paper: proof of Rem 4.3 (`app-rem:practical-scaling-law`).
@@ -38,31 +39,10 @@ def refined_denominator(num_facts: Array, state_dim: Array, length: Array, *, we
     return (np.sqrt(L + 2 * N_f + 4 * N) + np.sqrt(4 * N_f + 4 * N)) ** 2 / 16
 
 
-def printed_refined_denominator(num_facts: Array, state_dim: Array) -> Array:
+def printed_refined_denominator(num_facts: ArrayLike, state_dim: ArrayLike) -> Array:
     """The right-hand side as printed, kept so that a test can show that it is not the left-hand side.
 
     Paper: proof of Rem 4.3 (`app-rem:practical-scaling-law`).
     """
     N_f, N = np.asarray(num_facts, float), np.asarray(state_dim, float)
     return 5 / 4 * N_f + N + np.sqrt((3 * N_f + 2 * N) * (N_f + N)) / 4
-
-
-def effective_state(
-    state_dim: Array,
-    embed_dim: Array,
-    num_layers: Array,
-    *,
-    hashes: Literal["printed", "joint", "independent"] = "joint",
-) -> Array:
-    """N_eff of Lambda layers: what one layer would need to match their key kernel.
-
-    Paper: Thm 4.6 (`thm:multi-layer-recall-scaling-laws`): Lambda N, here `printed`.
-    Departs: E~ = F E has rank at most D, so the layers' hashes are orthonormal together only up to Lambda N = D
-        (`joint`); drawn independently they share E, and their noise averages to 1/(Lambda N) + (1 - 1/Lambda)/D.
-    """
-    N, D, layers = (np.asarray(a, float) for a in (state_dim, embed_dim, num_layers))
-    if hashes == "printed":
-        return layers * N
-    if hashes == "joint":
-        return np.where(layers * N <= D, layers * N, np.maximum(N, D))
-    return 1 / (1 / (layers * N) + (1 - 1 / layers) / D)

@@ -8,23 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from functools import cached_property
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
 
 from recallscope.specs import LARGEST
-from recallscope.theory.catalogue import Law
-from recallscope.theory.extremes import sqrt_two_log, typical_max
-from recallscope.theory.inputs import LawTask, probability
-from recallscope.theory.noise import noise_coeff
+from recallscope.theory.law import Law
+from recallscope.theory.problem import LawTask, Problem, probability
 
 Unknown = Literal["embed_dim", "state_dim", "num_facts", "vocab_size", "num_layers"]
 LARGEST_EMBED = 2**20  # a law that does not reach the target by here has levelled off
+WANTED = {  # what is looked for, in the words of the answer
+    "embed_dim": "least embed_dim",
+    "state_dim": "least state_dim",
+    "num_facts": "largest num_facts",
+    "vocab_size": "largest even vocab_size",
+    "num_layers": "least num_layers",
+}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Question:
     """What is known: the law's arguments but one (None), and the wanted probability."""
 
@@ -38,17 +43,20 @@ class Question:
     num_layers: int | None = 1
     length: int | None = None
 
+    @cached_property
+    def problem(self) -> Problem:
+        """What is known, as a Problem."""
+        return Problem.from_words(vars(self))
+
     def evaluate(self, **values: ArrayLike) -> NDArray[np.float64]:
-        """The law, with the unknown given."""
-        known = {
-            name: getattr(self, name)
-            for name in ("vocab_size", "num_facts", "embed_dim", "state_dim", "num_layers")
-            if getattr(self, name) is not None
-        }
-        length = self.length if self.task == "mqar" else None
+        """The law, with the unknown given; 0 where it gives no number."""
         with np.errstate(all="ignore"):
-            p = self.law(task=self.task, length=length, **{**known, **values})
+            p = self.law(self.problem, **values)
         return np.nan_to_num(np.asarray(p, float), nan=0.0)
+
+    def reaches(self, **values: int) -> bool:
+        """Whether these values are enough for the target."""
+        return float(self.evaluate(**values)) >= self.target
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +75,7 @@ def solve(question: Question, unknown: Unknown) -> Answer:
     Paper: Rem 4.3 (`rem:practical-scaling-law`) and Rem 4.4 (`rem:dim-scaling-law`), inverted.
     """
     probability("target", question.target)
-    for name in ("vocab_size", "num_facts", "embed_dim", "state_dim", "num_layers"):
+    for name in get_args(Unknown):
         if (getattr(question, name) is None) != (name == unknown):
             wanted = "must be left out: it is the unknown" if name == unknown else "is needed"
             raise ValueError(f"{name}={getattr(question, name)} {wanted} when solving for {unknown}.")
@@ -78,162 +86,109 @@ def solve(question: Question, unknown: Unknown) -> Answer:
         "vocab_size": _largest_vocab,
         "num_layers": _least_layers,
     }[unknown]
-    answer = finder(question)
-    real = closed_form(question, unknown) if answer.value is not None else None
-    return Answer(answer.value, answer.probability, answer.reason, real)
+    value, remark = finder(question)
+    if value is None:
+        return Answer(None, None, f"unreachable: {remark}")
+    p = float(question.evaluate(**{unknown: value}))
+    reason = f"{WANTED[unknown]} that reaches {question.target:g}{remark}"
+    return Answer(value, p, reason, closed_form(question, unknown))
 
 
 def closed_form(question: Question, unknown: Unknown) -> float | None:
-    """The exact real solution for `unified`, `unified-mv` and their designed and full kin; None for the other laws.
-
-    With x_p = b + Phi^-1(p): N = a N_f x² / (D - x²), D = x² (1 + a N_f / N), N_f = N (D/x² - 1) / a.
-    """
-    q = question
-    levels = {"unified": sqrt_two_log, "unified-mv": typical_max}
-    family = next((kin for kin in ("unified-mv", "unified") if q.law.name.endswith(kin)), None)
-    layers = q.num_layers or 1
-    if family is None or (layers > 1 and q.law.layers != "printed") or unknown == "num_layers":
+    """The exact real solution, for laws that have an `inverse`; None for the others."""
+    law, several = question.law, (question.num_layers or 1) > 1
+    if law.inverse is None or unknown == "num_layers" or (several and law.layers != "printed"):
         return None
-    weights: Literal["designed", "trained"] = "designed" if q.law.weights == "designed" else "trained"
-    scale = 0.5 if q.law.weights == "full" else 1.0
-
-    def a(N_f: float) -> float:
-        L = 4 * N_f if q.length is None else float(q.length)
-        return scale * float(noise_coeff(np.asarray(N_f), np.asarray(L), task=q.task, weights=weights))
-
-    z = float(ndtri(q.target))
-    D, N = float(q.embed_dim or 0), float((q.state_dim or 0) * layers)
-    if unknown == "vocab_size":
-        N_f = float(q.num_facts or 0)
-        b = np.sqrt(N * D / (a(N_f) * N_f + N)) - z
-        if family == "unified":
-            return float(np.exp(b**2 / 2)) if b > 0 else None
-        return _bisect_real(lambda V: b - typical_max(V), 8.0, 1e300)
-    x2 = (float(levels[family](q.vocab_size or 2)) + z) ** 2
-    if unknown == "num_facts":
-        if q.length is not None and q.task == "mqar":
-            # a N_f is affine in N_f when L is fixed: 3/4 N_f + L/8 (trained), N_f + L/2 (designed)
-            slope, rest = (0.75, q.length / 8) if weights == "trained" else (1.0, q.length / 2)
-            return (N * (D / x2 - 1) / scale - rest) / slope
-        return N * (D / x2 - 1) / a(1.0)
-    N_f = float(q.num_facts or 0)
-    if unknown == "embed_dim":
-        return x2 * (1 + a(N_f) * N_f / N)
-    return a(N_f) * N_f * x2 / (D - x2) / layers if x2 < D else None
+    return law.inverse(question.problem, unknown, question.target, **law.options)
 
 
-def _bisect_real(sign: Callable[[float], NDArray[np.float64]], low: float, high: float) -> float | None:
-    if sign(low) < 0 or sign(high) > 0:
-        return None
-    for _ in range(200):
-        middle = float(np.sqrt(low * high))
-        low, high = (middle, high) if sign(middle) > 0 else (low, middle)
-    return high
+Found = tuple[int | None, str]
+"""The value and a remark on it; or None and why there is none."""
 
 
-def _least_state(q: Question) -> Answer:
-    D, layers = int(q.embed_dim or 0), int(q.num_layers or 1)
-    largest = max(D // layers, 1)
-    why = f"the hash F E has rank at most embed_dim, so num_layers x state_dim beyond {D} brings nothing (App. E.1)"
-    candidates = np.arange(1, largest + 1)
-    if q.law.monotone_in_state:
-        value = _first_true(lambda N: float(q.evaluate(state_dim=N)) >= q.target, 1, largest)
-    else:
-        if largest > 256:
-            candidates = np.unique(np.geomspace(1, largest, 256).round().astype(int))
-        reached = q.evaluate(state_dim=candidates) >= q.target
-        if not reached.any():
-            value = None
-        else:
-            first = int(np.argmax(reached))
-            low = int(candidates[first - 1]) + 1 if first else 1
-            value = _first_true(lambda N: float(q.evaluate(state_dim=N)) >= q.target, low, int(candidates[first]))
+def _least_state(q: Question) -> Found:
+    D = int(q.problem.D)
+    largest = max(D // int(q.problem.Lambda), 1)
+    low, high = 1, largest
+    if not q.law.monotone_in_state:  # find a bracket first
+        steps = _spread(largest, 256)
+        reached = q.evaluate(state_dim=steps) >= q.target
+        first = int(np.argmax(reached))
+        low = int(steps[first - 1]) + 1 if first else 1
+        high = int(steps[first]) if reached.any() else 0
+    value = _first_true(lambda N: q.reaches(state_dim=N), low, high)
     if value is not None:
-        return Answer(value, float(q.evaluate(state_dim=value)), f"least state_dim that reaches {q.target:g}")
-    some = candidates if len(candidates) <= 256 else np.unique(np.geomspace(1, largest, 64).round().astype(int))
+        return value, ""
+    some = _spread(largest, 256, 64 if q.law.monotone_in_state else 256)
     values = q.evaluate(state_dim=some)
     best = int(np.argmax(values))
-    return Answer(
-        None,
-        None,
-        f"unreachable: with embed_dim={D} the law gives at most p={_show(float(values[best]), q.target)} "
-        f"(at state_dim={int(some[best])}), below {q.target:g}; {why}. Use a larger embed_dim.",
+    return None, (
+        f"with embed_dim={D} the law gives at most p={_show(float(values[best]), q.target)} "
+        f"(at state_dim={int(some[best])}), below {q.target:g}; the hash F E has rank at most embed_dim, so "
+        f"num_layers x state_dim beyond {D} brings nothing (App. E.1). Use a larger embed_dim."
     )
 
 
-def _least_embed(q: Question) -> Answer:
-    N = int(q.state_dim or 0) * int(q.num_layers or 1)
-    value = _first_true(lambda D: float(q.evaluate(embed_dim=D)) >= q.target, max(N, 2), LARGEST_EMBED)
+def _least_embed(q: Question) -> Found:
+    N = int(q.problem.N * q.problem.Lambda)
+    least = max(N, 2)
+    value = _first_true(lambda D: q.reaches(embed_dim=D), least, LARGEST_EMBED)
     if value is not None:
-        at_rank = value == max(N, 2)
-        note = "; a smaller embed_dim would leave num_layers x state_dim > embed_dim" if at_rank and N > 1 else ""
-        return Answer(value, float(q.evaluate(embed_dim=value)), f"least embed_dim that reaches {q.target:g}{note}")
+        at_rank = value == least and N > 1
+        return value, "; a smaller embed_dim would leave num_layers x state_dim > embed_dim" if at_rank else ""
     p = float(q.evaluate(embed_dim=LARGEST_EMBED))
-    return Answer(
-        None,
-        None,
-        f"unreachable: with state_dim={q.state_dim} the law levels off at p={_show(p, q.target)} "
-        f"(embed_dim={LARGEST_EMBED}), below "
-        f"{q.target:g}: key noise of order 1/N, or the task's own ceiling, remains. Use a larger state_dim.",
+    return None, (
+        f"with state_dim={q.state_dim} the law levels off at p={_show(p, q.target)} (embed_dim={LARGEST_EMBED}), below "
+        f"{q.target:g}: key noise of order 1/N, or the task's own ceiling, remains. Use a larger state_dim."
     )
 
 
-def _most_facts(q: Question) -> Answer:
-    V = int(q.vocab_size or 0)
-    largest = V // 2 - 1
-    if q.length is not None and q.task == "mqar":
-        largest = min(largest, q.length // 4)
-    if q.law.name.startswith("designed-improved") or q.law.name.startswith("designed-lite"):
-        largest = min(largest, (V - 1) // 4)
-    fewest = q.law.fewest_facts
-    value = _last_true(lambda n: float(q.evaluate(num_facts=n)) >= q.target, fewest, largest)
-    if value is None:
-        p = float(q.evaluate(num_facts=fewest)) if largest >= fewest else 0.0
-        return Answer(
-            None,
-            None,
-            f"unreachable: already {fewest} fact(s) give p={_show(p, q.target)}, below {q.target:g}. "
-            f"Use a larger embed_dim or state_dim.",
-        )
-    note = f"; more do not fit (vocab_size={V}, length={q.length})" if value == largest else ""
-    return Answer(value, float(q.evaluate(num_facts=value)), f"largest num_facts that reaches {q.target:g}{note}")
-
-
-def _largest_vocab(q: Question) -> Answer:
-    N_f = int(q.num_facts or 0)
-    least_half = max(N_f + 1, 2 * N_f + 1 if q.law.weights == "designed" else 4)
-    half = _last_true(lambda h: float(q.evaluate(vocab_size=2 * h)) >= q.target, least_half, LARGEST // 2)
-    if half is None:
-        p = float(q.evaluate(vocab_size=2 * least_half))
-        return Answer(
-            None,
-            None,
-            f"unreachable: even vocab_size={2 * least_half}, the least for {N_f} facts, gives "
-            f"p={_show(p, q.target)}, below {q.target:g}. "
-            f"Use a larger embed_dim or state_dim.",
-        )
-    note = f" (every vocabulary up to {LARGEST} does)" if half == LARGEST // 2 else ""
-    return Answer(
-        2 * half,
-        float(q.evaluate(vocab_size=2 * half)),
-        f"largest even vocab_size that reaches {q.target:g}{note}",
-    )
-
-
-def _least_layers(q: Question) -> Answer:
-    D, N = int(q.embed_dim or 0), int(q.state_dim or 0)
-    largest = max(D // N, 1)
-    value = _first_true(lambda layers: float(q.evaluate(num_layers=layers)) >= q.target, 1, largest)
+def _most_facts(q: Question) -> Found:
+    V, fewest = int(q.problem.V), q.law.fewest_facts
+    largest = min(V // 2 - 1, (V - 1) // q.law.vocab_per_fact)
+    if q.problem.length is not None:
+        largest = min(largest, int(q.problem.L) // 4)
+    value = _last_true(lambda n: q.reaches(num_facts=n), fewest, largest)
     if value is not None:
-        return Answer(value, float(q.evaluate(num_layers=value)), f"least num_layers that reaches {q.target:g}")
-    p = float(q.evaluate(num_layers=largest))
-    return Answer(
-        None,
-        None,
-        f"unreachable: {largest} layer(s) of state_dim={N} fill the rank of embed_dim={D} and give "
-        f"p={_show(p, q.target)}, below "
-        f"{q.target:g}; more bring nothing (Thm 4.6 within rank D). Use a larger embed_dim.",
+        return value, f"; more do not fit (vocab_size={V}, length={q.length})" if value == largest else ""
+    p = float(q.evaluate(num_facts=fewest)) if largest >= fewest else 0.0
+    return None, (
+        f"already {fewest} fact(s) give p={_show(p, q.target)}, below {q.target:g}. "
+        f"Use a larger embed_dim or state_dim."
     )
+
+
+def _largest_vocab(q: Question) -> Found:
+    N_f = int(q.problem.N_f)
+    least_half = max(N_f + 1, q.law.vocab_per_fact * N_f // 2 + 1, 4)
+    half = _last_true(lambda h: q.reaches(vocab_size=2 * h), least_half, LARGEST // 2)
+    if half is not None:
+        return 2 * half, f" (every vocabulary up to {LARGEST} does)" if half == LARGEST // 2 else ""
+    p = float(q.evaluate(vocab_size=2 * least_half))
+    return None, (
+        f"even vocab_size={2 * least_half}, the least for {N_f} facts, gives p={_show(p, q.target)}, below "
+        f"{q.target:g}. Use a larger embed_dim or state_dim."
+    )
+
+
+def _least_layers(q: Question) -> Found:
+    D, N = int(q.problem.D), int(q.problem.N)
+    largest = max(D // N, 1)
+    value = _first_true(lambda layers: q.reaches(num_layers=layers), 1, largest)
+    if value is not None:
+        return value, ""
+    p = float(q.evaluate(num_layers=largest))
+    return None, (
+        f"{largest} layer(s) of state_dim={N} fill the rank of embed_dim={D} and give p={_show(p, q.target)}, below "
+        f"{q.target:g}; more bring nothing (Thm 4.6 within rank D). Use a larger embed_dim."
+    )
+
+
+def _spread(largest: int, most: int, thinned: int | None = None) -> NDArray[np.int64]:
+    """1 to `largest`: all of them up to `most`, else geometric steps, `thinned` of them."""
+    if largest <= most:
+        return np.arange(1, largest + 1)
+    return np.unique(np.geomspace(1, largest, thinned or most).round().astype(int))
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +212,7 @@ def frontier(question: Question, *, expand: int = 2, conv_width: int = 2, max_po
     """
     q = question
     probability("target", q.target)
-    square = _first_true(lambda d: float(q.evaluate(embed_dim=d, state_dim=d)) >= q.target, 2, LARGEST_EMBED)
+    square = _first_true(lambda d: q.reaches(embed_dim=d, state_dim=d), 2, LARGEST_EMBED)
     if square is None:
         return []
     states = np.arange(1, square + 1)
@@ -281,7 +236,7 @@ def frontier(question: Question, *, expand: int = 2, conv_width: int = 2, max_po
         low[active[~good]] = middle[active[~good]]
     points: list[FrontierPoint] = []
     probabilities = q.evaluate(embed_dim=high, state_dim=states)
-    V = int(q.vocab_size or 0)
+    V = int(q.problem.V)
     best = LARGEST
     for N, D, p, ok in zip(states.tolist(), high.tolist(), probabilities.tolist(), reached.tolist(), strict=True):
         if ok and best > D >= N:

@@ -1,0 +1,197 @@
+"""Layers whose memory is a sum of outer products, faded or not; and the capabilities that follow from that.
+
+h_t = decay_t ⊙ h_{t-1} + step_t ⊙ v_t k_tᵀ, read as h_t q_t. All Mambas are of this form, linear attention and its
+relatives as well. A layer that says what v, k, q, step and decay are (`memory`) shows its state, is attention, and can
+be edited. A delta rule is not of this form: what it writes depends on the state.
+"""
+
+import itertools
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from einops import einsum
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from recallscope.architectures.capabilities import Attention
+from recallscope.architectures.layered import LayeredModel, RecallLayer
+from recallscope.ops import at_positions
+
+
+@dataclass(frozen=True)
+class OuterProducts:
+    """The memory of one layer while it reads some sequences; head axes are M, or 1 where the heads share.
+
+    Paper: Eq. 4 (`eq:simple-ssm`) without step and decay, Eq. 2-3 (`eq:original-ssm`) with them.
+    """
+
+    values: Float[Tensor, "batch L #heads P"]
+    """v, what is written: x̂"""
+    keys: Float[Tensor, "batch L #heads N"]
+    """k, where it is written: B"""
+    queries: Float[Tensor, "batch L #heads N"]
+    """q, where the state is read: C"""
+    out: Float[Tensor, "D heads P"]
+    """from what the heads read to the residual stream"""
+    step: Float[Tensor, "batch L #heads #P"] | None = None
+    """how strongly it is written: Δ"""
+    decay: Callable[[int], Tensor] | None = None
+    """t to what the token at t leaves of the state before it, `batch #heads #P #N`: Ā_t"""
+    gate: Float[Tensor, "batch L #heads #P"] | None = None
+    """factor on what is read"""
+
+    def write(self, t: int) -> Float[Tensor, "batch heads P N"]:
+        """What the token at t adds to the state."""
+        v = self.values[:, t] if self.step is None else self.step[:, t] * self.values[:, t]
+        return einsum(v, self.keys[:, t], "batch heads P, batch heads N -> batch heads P N")
+
+    def state(self) -> Float[Tensor, "batch heads P N"]:
+        """h after the last token."""
+        if self.decay is None:
+            v = self.values if self.step is None else self.step * self.values
+            return einsum(v, self.keys, "batch L heads P, batch L heads N -> batch heads P N")
+        h = self.write(0)
+        for t in range(1, self.values.shape[1]):
+            h = self.decay(t) * h + self.write(t)
+        return h
+
+    def attention(self) -> Attention:
+        """α_τt = Σ_n q_t (Π_{τ<s<=t} decay_s) step_τ k_τ, so that h_t q_t = Σ_τ α_τt v_τ.
+
+        Paper: App. D.5 (`noisy-attn`), for the recurrence of Eq. 3 (`eq:original-ssm`).
+        """
+        if self.decay is None and self.step is None:
+            match = einsum(self.keys, self.queries, "batch tau heads N, batch t heads N -> batch heads tau t")
+            maps = match.triu()[:, :, None]
+        else:
+            maps = self._faded_maps()
+        return Attention(maps, self.values, self.out, self.gate)
+
+    def _faded_maps(self) -> Float[Tensor, "batch heads P L L"]:
+        """Every source's key is carried along as it fades."""
+        L = self.values.shape[1]
+
+        def written(t: int) -> Tensor:
+            key = self.keys[:, t, :, None]
+            return key if self.step is None else self.step[:, t, ..., None] * key
+
+        shapes = [written(0).shape, *([] if self.decay is None else [self.decay(0).shape])]
+        batch, *rest = torch.broadcast_shapes(*shapes)
+        carried = self.keys.new_zeros(batch, L, *rest)
+        columns = []
+        for t in range(L):
+            if self.decay is not None:
+                carried *= self.decay(t)[:, None]
+            carried[:, t] = written(t)
+            columns.append(einsum(carried, self.queries[:, t], "batch tau M P N, batch M N -> batch M P tau"))
+        return torch.stack(columns, dim=-1)
+
+    def faded(
+        self, write: Float[Tensor, "batch heads P N"], since: Int[Tensor, " batch"], now: int
+    ) -> Float[Tensor, "batch heads P N"]:
+        """What is left after token `now` of something written at the tokens `since`."""
+        if self.decay is None:
+            return write
+        left = torch.zeros_like(write)
+        for t in range(now + 1):
+            left = torch.where((since == t)[:, None, None, None], write, left * self.decay(t))
+        return left
+
+    def heard(self, edit: Float[Tensor, "batch #heads P N"], *, after: int) -> Float[Tensor, "batch L M P"]:
+        """What the heads read of something added to the state right after token `after`."""
+        M, P = self.out.shape[1:]
+        edit = edit.expand(-1, M, -1, -1)
+        heard = edit.new_zeros(*self.values.shape[:2], M, P)
+        for t in range(after + 1, heard.shape[1]):
+            edit = edit if self.decay is None else edit * self.decay(t)
+            heard[:, t] = einsum(edit, self.queries[:, t], "batch M P N, batch M N -> batch M P")
+        return heard
+
+
+class OuterProductLayer(RecallLayer):
+    """A layer that can say what it writes and reads."""
+
+    @abstractmethod
+    def memory(self, x: Float[Tensor, "batch L D"]) -> OuterProducts:
+        """Its memory while it reads x."""
+
+    @abstractmethod
+    def read_more(
+        self, x: Float[Tensor, "batch L D"], heard: Float[Tensor, "batch L M P"]
+    ) -> Float[Tensor, "batch L D"]:
+        """`trace(x).y`, had the heads read `heard` beside what they do read."""
+
+
+class OuterProductModel(LayeredModel):
+    """Such layers between the embedding and the head: HasState, HasKeys, HasAttention, and half of WritesFacts."""
+
+    layers: Sequence[OuterProductLayer]
+
+    @torch.no_grad()
+    def memories(self, tokens: Int[Tensor, "batch L"]) -> tuple[OuterProducts, ...]:
+        """The memory of every layer while the model reads the tokens."""
+        x = self.embed(tokens)
+        found = [self.layers[0].memory(x)]
+        for below, layer in itertools.pairwise(self.layers):
+            x = below.mix(x)
+            found.append(layer.memory(x))
+        return tuple(found)
+
+    def state_after(self, tokens: Int[Tensor, "batch L"]) -> tuple[Float[Tensor, "batch heads P N"], ...]:
+        """h of every layer after the last token.   Paper: Eq. 4 (`eq:simple-ssm`), Eq. 3 (`eq:original-ssm`)."""
+        with torch.no_grad():
+            return tuple(memory.state() for memory in self.memories(tokens))
+
+    def keys_and_queries(
+        self, tokens: Int[Tensor, "batch L"], layer: int = -1
+    ) -> tuple[Float[Tensor, "batch L heads_k N"], Float[Tensor, "batch L heads_q N"]]:
+        """B and C of every token."""
+        memory = self.memories(tokens)[layer]
+        return memory.keys, memory.queries
+
+    @torch.no_grad()
+    def attention(self, tokens: Int[Tensor, "batch L"], layer: int = -1) -> Attention:
+        """One layer as attention, decay included."""
+        return self.memories(tokens)[layer].attention()
+
+    def logit_directions(self) -> Float[Tensor, "D V"]:
+        """The head."""
+        return self.head.detach()
+
+    @torch.no_grad()
+    def pair_writes(
+        self, keys: Int[Tensor, " n"], values: Int[Tensor, " n"]
+    ) -> tuple[Float[Tensor, "n heads P N"], ...] | None:
+        """What is written at a value that follows a key; known for a single layer with windows of two tokens."""
+        if not self.reads_pairs:
+            return None
+        return tuple(memory.write(1) for memory in self.memories(torch.stack((keys, values), dim=1)))
+
+    @property
+    def reads_pairs(self) -> bool:
+        """Whether what is written at a token depends on it and the one before, and on nothing else."""
+        return len(self.layers) == 1 and self.spec.conv_width == 2
+
+    @torch.no_grad()
+    def answer_edited(
+        self,
+        tokens: Int[Tensor, "batch L"],
+        positions: Int[Tensor, "batch Q"],
+        edits: tuple[Float[Tensor, "batch heads P N"], ...],
+        *,
+        after: int,
+        since: Int[Tensor, " batch"] | None = None,
+    ) -> Float[Tensor, "batch Q V"]:
+        """Logits at the positions, had the states been changed right after token `after`, one edit per layer.
+
+        Paper: Eq. 4 (`eq:simple-ssm`), whose state forgets nothing; with the decay of Eq. 3 (`eq:original-ssm`) where
+            there is one.
+        """
+        x = self.embed(tokens)
+        for layer, edit in zip(self.layers, edits, strict=True):
+            memory = layer.memory(x)
+            edit = edit if since is None else memory.faded(edit, since, after)
+            x = layer.read_more(x, memory.heard(edit, after=after))
+        return self.unembed(self.finish(at_positions(x, positions)))

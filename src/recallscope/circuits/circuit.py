@@ -1,0 +1,68 @@
+"""Circuits by name: what each is, how its weights are written down, and which laws speak about it.
+
+Adding a circuit is one decorator on a function from sizes to a model, in a module of this package or in a file of your
+own (see `recallscope.registry`); `recallscope design --circuit NAME` then writes it down and measures it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from recallscope.registry import Registry
+
+if TYPE_CHECKING:
+    import torch
+
+    from recallscope.architectures.model import RecallModel
+
+DESIGNED_LAWS = ("designed-improved", "designed-exact", "designed-unified-mv", "designed-unified", "designed")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a circuit is made for; circuits use what they need of it."""
+
+    vocab_size: int
+    embed_dim: int
+    state_dim: int
+    num_layers: int = 1
+    num_heads: int = 1
+    kv_share: float = 0.5  # of key-value pairs among all pairs that are written: 1/2 for AR, about 5/12 for MQAR
+
+
+@dataclass(frozen=True)
+class Circuit:
+    """One way to write recall down as weights."""
+
+    name: str
+    summary: str
+    build: Callable[[Sizes, torch.Generator], RecallModel]
+    laws: tuple[str, ...] = DESIGNED_LAWS
+    head_pattern: str | None = None
+    """the pattern by which the laws count its heads, if it has several"""
+    fixed_size: bool = False
+    """D = N = V: embed_dim and state_dim are not chosen"""
+
+
+CIRCUITS: Registry[Circuit] = Registry("circuit", "recallscope.circuits")
+
+
+def circuit(
+    name: str,
+    summary: str,
+    *,
+    laws: tuple[str, ...] = DESIGNED_LAWS,
+    head_pattern: str | None = None,
+    fixed_size: bool = False,
+) -> Callable[[Callable[[Sizes, torch.Generator], RecallModel]], Callable[[Sizes, torch.Generator], RecallModel]]:
+    """Decorator: register a function that writes a circuit down."""
+
+    def register(
+        build: Callable[[Sizes, torch.Generator], RecallModel],
+    ) -> Callable[[Sizes, torch.Generator], RecallModel]:
+        CIRCUITS.add(name, Circuit(name, summary, build, laws, head_pattern, fixed_size), module=build.__module__)
+        return build
+
+    return register

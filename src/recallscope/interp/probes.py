@@ -1,0 +1,102 @@
+"""What a linear probe reads off the state, and whether keys answer to the token after them.
+
+Both need no operators: they also show the circuit once gate, SiLU, Δ and decay are in the way.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from einops import einsum
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import one_hot, pad
+
+from recallscope.architectures.capabilities import HasKeys
+from recallscope.architectures.model import RecallModel
+from recallscope.interp.states import context_end, facts_at, states_at
+from recallscope.tasks import Batch
+
+PREVIOUS_TOKENS = 16  # draws over which the query code of a key is averaged
+
+
+@torch.no_grad()
+def query_codes(model: RecallModel, generator: torch.Generator, *, layer: int = -1) -> Float[Tensor, "V M N"]:
+    """C of every token as a query, averaged over what may stand before it."""
+    V, n = model.vocab_size, PREVIOUS_TOKENS
+    before = torch.randint(V, (V * n,), generator=generator, device=generator.device)
+    asked = torch.arange(V, device=generator.device).repeat_interleave(n)
+    _, C = model.require(HasKeys).keys_and_queries(torch.stack((before, asked), dim=1), layer)
+    return C[:, -1].unflatten(0, (V, n)).mean(dim=1)
+
+
+@dataclass(frozen=True)
+class ProbeScores:
+    """A linear map from the state, read with a key's own code, to the value stored under it."""
+
+    accuracy: float
+    """facts whose value the probe names, on fresh sequences"""
+    control: float
+    """the same probe, trained and tested with the keys of each sequence shuffled"""
+
+
+@torch.no_grad()
+def probe_facts(
+    model: RecallModel, train: Batch, test: Batch, generator: torch.Generator, *, ridge: float = 1e-3
+) -> ProbeScores:
+    """Ridge regression from h c_k to the one-hot value of key k, after the context; c_k is k's mean query code.
+
+    Paper: Fig. 3 (`fig:reversing-hidden`), with a fitted map where a model has no fixed one.
+    Holds for: any model that shows its state and its queries.
+    """
+    codes = query_codes(model, generator)
+
+    def features(batch: Batch, shuffled: bool) -> tuple[Tensor, Tensor]:
+        t = context_end(batch)
+        keys, values = facts_at(batch, t)
+        if shuffled:
+            order = torch.rand(keys.shape, generator=generator, device=generator.device).argsort(dim=1)
+            keys = keys.gather(1, order)
+        state = states_at(model, batch.tokens, t)[-1]
+        M = max(state.shape[1], codes.shape[1])
+        state, code = state.expand(-1, M, -1, -1), codes.expand(-1, M, -1)[keys]
+        read = einsum(state, code, "batch M P N, batch n M N -> batch n M P").flatten(2).flatten(0, 1)
+        return pad(read.double(), (0, 1), value=1.0), values.flatten()
+
+    def accuracy(shuffled: bool) -> float:
+        X, labels = features(train, shuffled)
+        Y = one_hot(labels, model.vocab_size).to(X)
+        penalty = ridge * X.square().mean() * len(X) * torch.eye(X.shape[1], dtype=X.dtype, device=X.device)
+        W = torch.linalg.solve(X.T @ X + penalty, X.T @ Y)
+        X_new, wanted = features(test, shuffled)
+        return float(((X_new @ W).argmax(dim=1) == wanted).double().mean())
+
+    return ProbeScores(accuracy=accuracy(False), control=accuracy(True))
+
+
+@dataclass(frozen=True)
+class ShiftScores:
+    """B_τ · C_t at queries t, in standard deviations of unrelated places."""
+
+    shifted: float
+    """where x_{τ-1} is the token asked for: large, if keys answer one place later"""
+    unshifted: float
+    """where x_τ itself is: small, if they do not answer in place"""
+
+
+@torch.no_grad()
+def shift_test(model: RecallModel, batch: Batch, *, layer: int = -1) -> ShiftScores:
+    """Does a key answer at the place after it? From keys and queries as the model computes them, decay aside.
+
+    Paper: Fig. 15 (`fig:reversing-conv`), for models without G_kq.   Holds for: any model that shows them.
+    """
+    B, C = model.require(HasKeys).keys_and_queries(batch.tokens, layer)
+    alpha = einsum(B, C, "batch tau M N, batch t M N -> batch tau t").double()
+    t = batch.query_positions
+    at_queries = alpha.gather(2, t[:, None].expand(-1, alpha.shape[1], -1))
+    asked = batch.tokens.gather(1, t)
+    previous = pad(batch.tokens, (1, 0), value=-1)[:, :-1]
+    shifted = previous[:, :, None] == asked[:, None]
+    unshifted = (batch.tokens[:, :, None] == asked[:, None]) & ~shifted
+    past = torch.arange(alpha.shape[1], device=t.device)[:, None] < t[:, None]
+    rest = at_queries[past & ~shifted & ~unshifted]
+    return ShiftScores(*(float((at_queries[past & w].mean() - rest.mean()) / rest.std()) for w in (shifted, unshifted)))

@@ -1,0 +1,82 @@
+"""The checklist of the project: what the paper states, where we compute it, which test holds it to be true.
+
+One row per theorem, lemma, remark, algorithm, figure and table, and for the equations and sections that code
+cites. A theorem and its restatement in the appendix are one row. Theorems, lemmas and remarks share one
+counter per section; equations run through the paper: the first eighty are cited by number, later ones by
+LaTeX label. Every citation in src/ must be found here; a test checks. The rows are in `claims.toml`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any, Literal
+
+Kind = Literal["theorem", "lemma", "remark", "algorithm", "figure", "table", "equation", "section"]
+Status = Literal["exact", "approximate", "measured", "departs", "todo"]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One thing the paper says, and what became of it here.
+
+    status: exact (computed as stated, and true as stated), approximate (the paper's approximation, as it
+    stands), measured (an experiment), departs (the print cannot be followed; note says what is wrong and what
+    is right), todo (no code yet; the note may already warn of the print).
+    """
+
+    key: str
+    number: str
+    labels: tuple[str, ...]
+    kind: Kind
+    sentence: str
+    functions: tuple[str, ...] = ()
+    tests: tuple[str, ...] = ()
+    status: Status = "todo"
+    note: str = ""
+    also: tuple[str, ...] = ()  # further numbers of the same thing: its restatement, its equations, its section
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """Every number under which the row may be cited."""
+        return (self.number, *self.also)
+
+
+def claim(key: str) -> Claim:
+    """The row with that key, such as "thm-4.2"."""
+    if key not in _BY_KEY:
+        near = difflib.get_close_matches(key, _BY_KEY, n=3, cutoff=0.4)
+        hint = f"Did you mean {' or '.join(near)}?" if near else "CLAIMS lists them all."
+        raise KeyError(f"{key!r} is none of the {len(CLAIMS)} claims. {hint}")
+    return _BY_KEY[key]
+
+
+def all_labels() -> frozenset[str]:
+    """Every LaTeX label that may be cited."""
+    return frozenset(label for row in CLAIMS for label in row.labels)
+
+
+def all_numbers() -> frozenset[str]:
+    """Every number that may be cited, such as "Thm 4.2" or "App. E.1"."""
+    return frozenset(number for row in CLAIMS for number in row.numbers)
+
+
+def _rows() -> tuple[Claim, ...]:
+    table: dict[str, dict[str, Any]] = tomllib.loads((files(__package__) / "claims.toml").read_text(encoding="utf-8"))
+    return tuple(
+        Claim(
+            key=key,
+            labels=tuple(fields.pop("labels", ())),
+            functions=tuple(fields.pop("functions", ())),
+            tests=tuple(fields.pop("tests", ())),
+            also=tuple(fields.pop("also", ())),
+            **fields,
+        )
+        for key, fields in table.items()
+    )
+
+
+CLAIMS: tuple[Claim, ...] = _rows()
+_BY_KEY = {row.key: row for row in CLAIMS}

@@ -1,0 +1,60 @@
+"""What experiments cost on one core: measured where there are runs, extrapolated by the amount of work elsewhere.
+
+`measured_costs.json` beside this file is written by `python results/paper/costs.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from recallscope.paper.experiment import SCALES, Experiment, Scale, experiments
+from recallscope.records import RunRecord
+from recallscope.runs.plan import estimated_cost
+
+CostTable = dict[str, dict[str, dict[str, float | bool]]]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds of one core for all runs of a scale; extrapolated from runs of other scales unless measured."""
+
+    core_seconds: float  # nan if nobody has measured any run of the experiment
+    measured: bool
+
+
+@cache
+def _table() -> CostTable:
+    table: CostTable = json.loads((files("recallscope.paper") / "measured_costs.json").read_text(encoding="utf-8"))
+    return table
+
+
+def measured_cost(experiment: str, scale: Scale) -> Cost:
+    """The cost of an experiment at a scale."""
+    entry = _table().get(experiment, {}).get(scale, {"core_seconds": float("nan"), "measured": False})
+    return Cost(float(entry["core_seconds"]), bool(entry["measured"]))
+
+
+def cost_table(records: Mapping[str, RunRecord]) -> CostTable:
+    """Experiment and scale to core seconds; measured if every run of that scale has a record."""
+    return {one.name: {scale: _cost(one, scale, records) for scale in SCALES} for one in experiments()}
+
+
+def _cost(experiment: Experiment, scale: Scale, records: Mapping[str, RunRecord]) -> dict[str, float | bool]:
+    wanted = experiment.cells(scale)
+    done = [records[run].seconds for run in wanted if run in records]
+    if len(done) == len(wanted):
+        return {"core_seconds": round(sum(done), 1), "measured": True}
+    mine = {run for other in SCALES for run in experiment.cells(other)}
+    rate = _rate({run: record for run, record in records.items() if run in mine}) or _rate(records)
+    rest = sum(estimated_cost(cell.spec) for run, cell in wanted.items() if run not in records)
+    return {"core_seconds": round(sum(done) + rest * rate, 1), "measured": False}
+
+
+def _rate(records: Mapping[str, RunRecord]) -> float:
+    """Seconds per unit of work; 0 without records."""
+    work = sum(estimated_cost(record.spec) for record in records.values())
+    return sum(record.seconds for record in records.values()) / work if work else 0.0

@@ -1,0 +1,260 @@
+"""The framework of experiments: what one is made of, and the registry that finds them.
+
+An experiment is one file: its runs at three scales, the findings and figures made of them, its presets and claims.
+
+    @experiment("layers", "recall depends on Lambda N", claims=("fig-5",), presets={"layers": LAYERS}, order=3)
+    def layers(scale: Scale) -> Iterator[Part]:
+        yield part("layers MQAR", LAYERS, axes={"state_dim": [2, 4], "num_layers": [1, 2]})
+
+    @layers.findings
+    def layer_findings(runs: PaperRuns) -> Iterator[Finding]: ...
+
+    @layers.figure("fig-5", "layers: N-Lambda grid")
+    def layers_figure(runs: PaperRuns) -> Figure: ...
+
+Files in `recallscope.paper.experiments` are found by themselves; files anywhere else are named in RECALLSCOPE_PLUGINS.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+
+from recallscope.paper.designed import DesignedPart
+from recallscope.paper.finding import Finding
+from recallscope.presets import Fields, Preset
+from recallscope.registry import Registry
+from recallscope.runs.grid import Cell, Grid
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.console import Console
+
+    from recallscope.paper.paper_runs import PaperRuns
+
+# quick: seconds to two minutes, the same questions on tasks small enough for a demonstration. small: two cores and an
+# evening, the paper's tasks and recipes on coarser axes with fewer seeds; where a batch, a schedule or a size had to be
+# cut as well, the part says so. paper: the axes, seeds and steps of the paper.
+Scale = Literal["quick", "small", "paper"]
+SCALES: tuple[Scale, ...] = get_args(Scale)
+LAST = 1000
+
+Rows = list[dict[str, Any]]  # measurements: words of a run, and test_accuracy
+Misses = dict[str, dict[str, list[tuple[Any, float]]]]  # group, law: every cell, and measured minus predicted
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Part:
+    """One grid of trainings of an experiment; `cut` says what else than axes and seeds is less than the paper's."""
+
+    label: str
+    grid: Grid
+    keep_weights: bool = False
+    cut: str = ""
+
+    @cached_property
+    def cells(self) -> list[Cell]:
+        """Every run of the grid."""
+        return self.grid.cells()
+
+
+def part(
+    label: str,
+    preset: Preset,
+    *,
+    task: Fields | None = None,
+    model: Fields | None = None,
+    train: Fields | None = None,
+    axes: Mapping[str, Sequence[Any]],
+    zipped: Mapping[str, Sequence[Any]] | None = None,
+    derived: Mapping[str, str] | None = None,
+    skip: Sequence[str] = (),
+    keep_weights: bool = False,
+    cut: str = "",
+) -> Part:
+    """A part around a preset: fields that are changed, axes that are crossed, axes that are walked together."""
+    base = preset.fields(task=task, model=model, train=train)
+    grid = Grid(base, axes=axes, zipped=[zipped] if zipped else [], derived=derived or {}, skip=skip, name=label)
+    return Part(label, grid, keep_weights, cut)
+
+
+@dataclass(frozen=True)
+class PaperFigure:
+    """A figure: its name (a key of claims.py, or one of our own), what it shows, and the experiment it is made of.
+
+    `draw` takes the `PaperRuns` of a store. Without an experiment there is nothing to read, and it takes None as well.
+    """
+
+    name: str
+    title: str
+    experiment: str | None
+    draw: Callable[[Any], Figure]
+
+
+@dataclass(eq=False)
+class Experiment:
+    """What the paper shows, the claims it stands for, the runs that show it at each scale, and what is made of them."""
+
+    name: str
+    title: str
+    claims: tuple[str, ...]  # keys of claims.py
+    make_parts: Callable[[Scale], Iterable[Part | DesignedPart]]
+    presets: Mapping[str, Preset] = field(default_factory=dict)
+    order: int = LAST
+    figures: dict[str, PaperFigure] = field(default_factory=dict)
+    _made: dict[Scale, tuple[Part | DesignedPart, ...]] = field(default_factory=dict)
+    _findings: list[Callable[[PaperRuns], Iterable[Finding]]] = field(default_factory=list)
+    _law_cells: list[Callable[[PaperRuns], Mapping[str, Rows]]] = field(default_factory=list)
+    _law_notes: list[Callable[[PaperRuns, Misses], Iterable[str]]] = field(default_factory=list)
+    _after_runs: list[Callable[[PaperRuns], None]] = field(default_factory=list)
+    _tables: list[Callable[[PaperRuns, Console], None]] = field(default_factory=list)
+
+    def all_parts(self, scale: Scale) -> tuple[Part | DesignedPart, ...]:
+        """Everything that is run or measured at a scale."""
+        if scale not in self._made:
+            self._made[scale] = tuple(self.make_parts(scale))
+        return self._made[scale]
+
+    def parts(self, scale: Scale) -> tuple[Part, ...]:
+        """The trainings of a scale."""
+        return tuple(one for one in self.all_parts(scale) if isinstance(one, Part))
+
+    def designed(self, scale: Scale) -> tuple[DesignedPart, ...]:
+        """The circuits that are measured at a scale."""
+        return tuple(one for one in self.all_parts(scale) if isinstance(one, DesignedPart))
+
+    def cells(self, scale: Scale) -> dict[str, Cell]:
+        """Every run of a scale once, by its hash."""
+        return {cell.run: cell for one in self.parts(scale) for cell in one.cells}
+
+    # Decorators: each adds the function below it to the experiment, and returns it unchanged.
+
+    def findings(self, function: Function) -> Function:
+        """Questions put to the runs."""
+        self._findings.append(function)
+        return function
+
+    def figure(self, name: str, title: str) -> Callable[[Function], Function]:
+        """A figure drawn from the runs."""
+
+        def keep(function: Function) -> Function:
+            self.figures[name] = PaperFigure(name, title, self.name, function)
+            return function
+
+        return keep
+
+    def law_cells(self, function: Function) -> Function:
+        """Groups of runs, by name, that every law is held against in the law table."""
+        self._law_cells.append(function)
+        return function
+
+    def law_notes(self, function: Function) -> Function:
+        """Sentences that stand under the law table; the function gets the errors of every law as well."""
+        self._law_notes.append(function)
+        return function
+
+    def after_runs(self, function: Function) -> Function:
+        """Work that `reproduce` does once the trainings are there."""
+        self._after_runs.append(function)
+        return function
+
+    def tables(self, function: Function) -> Function:
+        """Tables that `reproduce` prints above the findings."""
+        self._tables.append(function)
+        return function
+
+    # What the functions make of the runs of a store.
+
+    def find(self, runs: PaperRuns) -> list[Finding]:
+        """All findings."""
+        return [finding for make in self._findings for finding in make(runs)]
+
+    def cells_for_laws(self, runs: PaperRuns) -> dict[str, Rows]:
+        """Rows of the law table, by group."""
+        return {group: rows for make in self._law_cells for group, rows in make(runs).items()}
+
+    def notes_on_laws(self, runs: PaperRuns, misses: Misses) -> list[str]:
+        """Sentences for the law table."""
+        return [note for make in self._law_notes for note in make(runs, misses)]
+
+    def finish(self, runs: PaperRuns) -> None:
+        """Do what comes after the trainings."""
+        for work in self._after_runs:
+            work(runs)
+
+    def print_tables(self, runs: PaperRuns, console: Console) -> None:
+        """Print the experiment's own tables, if it has any."""
+        for show in self._tables:
+            show(runs, console)
+
+
+EXPERIMENTS: Registry[Experiment] = Registry("experiment", "recallscope.paper.experiments")
+
+
+def experiment(
+    name: str, title: str, *, claims: Sequence[str], presets: Mapping[str, Preset] | None = None, order: int = LAST
+) -> Callable[[Callable[[Scale], Iterable[Part | DesignedPart]]], Experiment]:
+    """Make an experiment of the function that gives its parts at a scale, and register it.
+
+    `order` is its place among the others; those without one come last.
+    """
+
+    def register(make_parts: Callable[[Scale], Iterable[Part | DesignedPart]]) -> Experiment:
+        made = Experiment(name, title, tuple(claims), make_parts, presets or {}, order)
+        EXPERIMENTS.add(name, made, module=make_parts.__module__)
+        return made
+
+    return register
+
+
+def experiments() -> list[Experiment]:
+    """All experiments, in their order."""
+    return sorted(EXPERIMENTS, key=lambda one: (one.order, one.name))
+
+
+def find_experiment(name: str) -> Experiment:
+    """The experiment of that name."""
+    if name not in EXPERIMENTS:
+        names = ", ".join(one.name for one in experiments())
+        raise ValueError(f"{name!r} is no experiment of the paper. There are: {names}.")
+    return EXPERIMENTS.find(name)
+
+
+def paper_figures() -> dict[str, PaperFigure]:
+    """Every figure by name: those of the paper by number, then our own."""
+    from recallscope.paper.circuit_overview import OVERVIEW
+
+    found = {OVERVIEW.name: OVERVIEW}
+    for one in experiments():
+        found |= one.figures
+    return dict(sorted(found.items(), key=lambda item: counting_order(item[0])))
+
+
+def find_figures(name: str) -> list[PaperFigure]:
+    """The figure of that name, those of an experiment, or all."""
+    figures = paper_figures()
+    if name == "all":
+        return list(figures.values())
+    if name in figures:
+        return [figures[name]]
+    if name in EXPERIMENTS:
+        return [figure for figure in figures.values() if figure.experiment == name]
+    known = [*figures, *(one.name for one in experiments()), "all"]
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(known)}."
+    raise ValueError(f"{name!r} is no figure and no experiment. {hint}")
+
+
+def counting_order(name: str) -> list[tuple[int, str]]:
+    """A sorting key with fig-2 before fig-10."""
+    return [(int(word), "") if word.isdecimal() else (0, word) for word in re.split(r"(\d+)", name)]
+
+
+def all_findings(runs: PaperRuns) -> dict[str, list[Finding]]:
+    """What all experiments say, in their order."""
+    return {one.name: one.find(runs) for one in experiments()}

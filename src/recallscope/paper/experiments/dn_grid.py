@@ -1,0 +1,430 @@
+"""D-N grids: do designed, predicted and trained accuracy agree, and what is accuracy worth at equal N D?
+
+Paper: Sec. 5.1 (`sec:scaling-laws-exp`), Fig. 1 (`fig:scaling-laws-2d-dims`), Fig. 7 (`app-fig:scaling-laws-2d-dims`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from recallscope import figures
+from recallscope.analysis.accuracy_grid import AccuracyGrid
+from recallscope.analysis.best_cells import best_cells
+from recallscope.analysis.collapse import Fit, fit_collapse
+from recallscope.analysis.compare import compare_law
+from recallscope.analysis.law_points import law_points
+from recallscope.analysis.planned import law_grid
+from recallscope.paper.designed import DesignedPart
+from recallscope.paper.experiment import Misses, Part, Rows, Scale, experiment, part
+from recallscope.paper.finding import Check, Finding, interval, verdict_of
+from recallscope.paper.law_table import SHOWN_LAWS, where_it_fails
+from recallscope.paper.paper_runs import PaperRuns
+from recallscope.paper.sources import draw_part, sheet, source_line
+from recallscope.presets import Fields, Preset
+from recallscope.tasks.mqar import MQARSpec
+from recallscope.theory.law import find_law
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.console import Console
+
+# Tab. 1's letters, by the row of Fig. 7 (`app-fig:scaling-laws-2d-dims`)
+REGIMES: dict[str, Fields] = {
+    "i": {"vocab_size": 1024, "num_facts": 16},
+    "ii": {"vocab_size": 512, "num_facts": 32},
+    "iii": {"vocab_size": 512, "num_facts": 16},
+}
+LINEAR = Preset(
+    "D-N grids of the linear model (Fig. 1 c), regime (iii)",
+    {"kind": "mqar", **REGIMES["iii"]},
+    {"kind": "linear", "embed_dim": 32, "state_dim": 16},
+    seeds=3,
+)
+FULL = Preset(
+    "D-N grids of full Mamba (Fig. 1 d), regime (iii)",
+    {"kind": "mqar", **REGIMES["iii"]},
+    {"kind": "full", "embed_dim": 32, "state_dim": 16},
+    {"flat_steps": 5900, "decay_steps": 14000, "clip_norm": 0.75, "stop_accuracy": 0.999, "eval_every": 1000},
+    seeds=5,
+)
+# Published with the paper's code: the small linear grid, V=512, L=64, N_f=16, batch 32; (D, N) to accuracy
+PUBLISHED_EXAMPLE = {
+    (16, 8): 0.24, (16, 16): 0.32, (32, 8): 0.64, (32, 16): 0.89, (32, 24): 0.94, (32, 32): 0.95, (48, 8): 0.82,
+    (48, 16): 0.98, (48, 24): 1.0, (48, 32): 1.0, (64, 8): 0.89, (64, 16): 1.0, (64, 24): 1.0, (64, 32): 1.0,
+}  # fmt: skip
+
+
+def part_label(model: str, task: str, regime: str) -> str:
+    """How parts of the D-N grids are named, such as `linear MQAR (iii)`."""
+    return f"{model} {task.upper()} ({regime})"
+
+
+LINEAR_GRIDS = {part_label("linear", task, regime): (task, regime) for task in ("mqar", "ar") for regime in REGIMES}
+DESIGNED = {regime: part_label("designed", "mqar", regime) for regime in REGIMES}
+EXAMPLE = "the authors' small example, linear"
+FULL_EXAMPLE = part_label("full", "mqar", "iii")
+LARGE_BATCH = "linear AR (iii), batch 512"
+ALL_LINEAR = "all linear grids"
+BOOTSTRAP = 400
+
+_SMALL_EXAMPLE = {"embed_dim": [16, 32, 48, 64], "state_dim": [8, 16, 24, 32]}
+_PAPER_AXES = {"embed_dim": range(2, 65, 2), "state_dim": range(2, 33)}
+_LESS = {"batch_size": 32, "eval_size": 1000}
+_WIDE = ["state_dim > embed_dim"]  # these cells are left empty
+
+
+def linear_parts(scale: Scale) -> Iterator[Part]:
+    """The authors' small example, the six linear grids, and one of ours with a larger batch."""
+    if scale != "paper":
+        cut = "batch 32 and test sets of 1000, as published with the paper"
+        yield part(EXAMPLE, LINEAR, train=_LESS, axes={**_SMALL_EXAMPLE, "seed": [0]}, skip=_WIDE, cut=cut)
+    if scale == "quick":
+        return
+    axes = (
+        {"embed_dim": [8, 16, 32, 48, 64], "state_dim": [2, 4, 8, 16, 32], "seed": [0]}
+        if scale == "small"
+        else {**_PAPER_AXES, "seed": range(LINEAR.seeds)}
+    )
+    for label, (task, regime) in LINEAR_GRIDS.items():
+        yield part(label, LINEAR, task={"kind": task, **REGIMES[regime]}, axes=axes, skip=_WIDE)
+    if scale == "small":  # one question a sequence: does AR lack recall, or training?
+        task_of_ours = {"kind": "ar", **REGIMES["iii"]}
+        cut = "our own part, with batch 512"
+        yield part(LARGE_BATCH, LINEAR, task=task_of_ours, train={"batch_size": 512}, axes=axes, skip=_WIDE, cut=cut)
+
+
+def full_parts(scale: Scale) -> Iterator[Part]:
+    """Grids of full Mamba; at the small scale (iii), then three cells each in the transition of (i) and (ii)."""
+    if scale == "paper":
+        for regime, letters in REGIMES.items():
+            axes = {**_PAPER_AXES, "seed": range(FULL.seeds)}
+            yield part(part_label("full", "mqar", regime), FULL, task=letters, axes=axes, skip=_WIDE)
+    if scale == "small":
+        cut = "batch 32 and test sets of 1000, as in the authors' small example"
+        yield part(FULL_EXAMPLE, FULL, train=_LESS, axes={**_SMALL_EXAMPLE, "seed": range(2)}, skip=_WIDE, cut=cut)
+        three = {"embed_dim": [32, 32, 64], "state_dim": [8, 16, 8]}
+        for regime in ("i", "ii"):
+            label, task = part_label("full", "mqar", regime), REGIMES[regime]
+            yield part(label, FULL, task=task, train=_LESS, axes={"seed": range(2)}, zipped=three, skip=_WIDE, cut=cut)
+
+
+@experiment(
+    "dn-grid",
+    "accuracy over D and N: designed, predicted, trained linear, trained full; three regimes",
+    claims=("sec-5.1", "fig-1", "fig-7"),
+    presets={"dn-linear": LINEAR, "dn-full": FULL},
+    order=1,
+)
+def dn_grid(scale: Scale) -> Iterator[Part | DesignedPart]:
+    """Designed circuits, then the trained grids."""
+    D, N, draws, sequences = {
+        "quick": ((16, 32, 48, 64), (8, 16, 24, 32), 4, 125),
+        "small": ((8, 16, 32, 48, 64), (2, 4, 8, 16, 32), 40, 1600),
+        "paper": (tuple(range(2, 65, 2)), tuple(range(2, 33)), 20, 500),
+    }[scale]
+    for regime in ("iii",) if scale == "quick" else REGIMES:
+        task = MQARSpec.model_validate(REGIMES[regime])
+        yield DesignedPart(DESIGNED[regime], task, D, N, draws, sequences)
+    yield from linear_parts(scale)
+    yield from full_parts(scale)
+
+
+def full_and_linear(runs: PaperRuns) -> tuple[Rows, Rows]:
+    """Runs of the full and the linear model on the authors' small example; of the full one those on the same task."""
+    linear = runs.rows(EXAMPLE)
+    tasks = {(row["vocab_size"], row["num_facts"]) for row in linear}
+    return [row for row in runs.rows(FULL_EXAMPLE) if (row["vocab_size"], row["num_facts"]) in tasks], linear
+
+
+def fit_part(rows: Rows) -> Fit | None:
+    """Best-of-seeds fit of Phi(x - b); None if the cells are too few."""
+    try:
+        return fit_collapse(rows, np.random.default_rng(0), bootstrap=BOOTSTRAP)
+    except ValueError:
+        return None
+
+
+# Findings
+
+
+@dn_grid.findings
+def example_cell_by_cell(runs: PaperRuns) -> Iterator[Finding]:
+    """The authors' small grid against the accuracies published with the code."""
+    paper = "14 accuracies (batch 32, 1 seed), .24 at (16, 8) to 1.00"
+    check = Check("sec-5.1", "The authors' small linear grid, cell by cell", paper)
+    measured = {(r.words["embed_dim"], r.words["state_dim"]): r for r in runs.records(EXAMPLE)}
+    if len(measured) < len(PUBLISHED_EXAMPLE):
+        yield check.untested(f"{len(measured)} of {len(PUBLISHED_EXAMPLE)} runs done")
+        return
+    gaps = {cell: measured[cell].test_accuracy - said for cell, said in PUBLISHED_EXAMPLE.items()}
+    worst = max(gaps, key=lambda cell: abs(gaps[cell]))
+    seconds = sum(record.seconds for record in measured.values())
+    yield check.answer(
+        f"mean difference {np.mean(list(gaps.values())):+.4f}, largest {gaps[worst]:+.4f} at (D, N) = {worst}",
+        verdict_of(abs(gaps[worst]), 0.01, 0.03),
+        f"14 runs, 1 seed, {seconds:.0f} s of one core in all; published values have two digits",
+    )
+
+
+@dn_grid.findings
+def theory_against_trained(runs: PaperRuns) -> Iterator[Finding]:
+    """Column (b) against column (c): the printed law, and the law we hold to be right."""
+    for label in LINEAR_GRIDS:
+        if label not in runs.parts:
+            continue
+        check = Check("fig-7", f"Theory against trained, {label}", "the grids agree (by eye)", "fig-7")
+        rows = runs.rows(label)
+        missing = len(runs.parts[label].cells) - len(rows)
+        if missing > len(rows):
+            yield check.untested(f"{len(rows)} runs done", missing)
+            continue
+        grid = AccuracyGrid.from_runs(rows)
+        printed, typical, sharing = (
+            compare_law(grid, find_law(name)) for name in ("unified", "unified-mv", "trained-sharing")
+        )
+        yield check.answer(
+            f"printed law off by {printed.mean_error:.3f} on average (max {printed.max_error:.2f}); with m_V "
+            f"{typical.mean_error:.3f} ({typical.max_error:.2f}); trained-sharing {sharing.mean_error:.3f} "
+            f"({sharing.max_error:.2f})",
+            verdict_of(printed.mean_error, 0.02, 0.06),
+            f"{len(rows)} runs, {len(printed.cells)} cells, best of seeds; mean and largest |measured - predicted|",
+            missing,
+        )
+
+
+@dn_grid.findings
+def theory_against_designed(runs: PaperRuns) -> Iterator[Finding]:
+    """Column (b) against column (a)."""
+    for regime, label in DESIGNED.items():
+        if rows := runs.designed(label):
+            grid = AccuracyGrid.from_circuits(rows)
+            printed, improved = (
+                compare_law(grid, find_law(name)) for name in ("designed-unified", "designed-improved")
+            )
+            question = f"Designed circuits against their law, MQAR ({regime})"
+            yield Check("fig-7", question, "the grids agree (by eye)", "fig-7").answer(
+                f"printed law off by {printed.mean_error:.3f} (max {printed.max_error:.2f}); designed-improved "
+                f"{improved.mean_error:.4f} ({improved.max_error:.3f})",
+                verdict_of(printed.mean_error, 0.02, 0.06),
+                f"{len(printed.cells)} cells, {len({row['seed'] for row in rows})} draws of the weights each",
+            )
+
+
+def by_cell(rows: Rows) -> dict[tuple[int, int], float]:
+    """(D, N) to the best accuracy of its seeds."""
+    return {(cell["embed_dim"], cell["state_dim"]): cell["test_accuracy"] for cell in best_cells(rows)}
+
+
+def equal_products(cells: dict[tuple[int, int], float]) -> list[tuple[tuple[int, int], tuple[int, int], float]]:
+    """Pairs of cells (D, N) with equal N D, the wider first, and how much better the wider is."""
+    return [
+        (wide, narrow, cells[wide] - cells[narrow])
+        for wide in sorted(cells)
+        for narrow in sorted(cells)
+        if wide[0] > narrow[0] and wide[0] * wide[1] == narrow[0] * narrow[1]
+    ]
+
+
+@dn_grid.findings
+def trade_off(runs: PaperRuns) -> Iterator[Finding]:
+    """Whether D and N count alike."""
+    question, paper = "Accuracy at equal N D: can D and N be traded?", "recall needs N D of order N_f log V (Rem 4.4)"
+    gaps = [gap for label in LINEAR_GRIDS if (rows := runs.rows(label)) for *_, gap in equal_products(by_cell(rows))]
+    if len(gaps) < 4:
+        yield Check("rem-4.4", question, paper).untested("fewer than four pairs of cells with equal N D are done")
+        return
+    mean, error = float(np.mean(gaps)), float(np.std(gaps, ddof=1) / np.sqrt(len(gaps)))
+    sizes = np.abs(gaps)
+    yield Check("rem-4.4", question, paper, "fig-1").answer(
+        f"at equal N D the wider model (larger D, smaller N) is better by {mean:+.3f} +- {error:.3f}; "
+        f"largest gap {sizes.max():.2f}",
+        verdict_of(float(sizes.mean()), 0.03, 0.1),
+        f"{len(gaps)} pairs of cells with equal N D and N <= D, all linear grids; +- is the standard error; the "
+        f"verdict is by the mean size of the gaps, {sizes.mean():.3f}",
+    )
+
+
+@dn_grid.findings
+def full_against_linear(runs: PaperRuns) -> Iterator[Finding]:
+    """Column (d) against column (c)."""
+    paper = "yes: its grid reaches further (Fig. 1 d)"
+    check = Check("fig-1", "Is the full model better than the linear one?", paper, "fig-1")
+    full, linear = full_and_linear(runs)
+    if not full or not linear:
+        yield check.untested("no runs of one of the two yet")
+        return
+    ours, beside = by_cell(full), by_cell(linear)
+    gaps = {cell: ours[cell] - beside[cell] for cell in ours if cell in beside}
+    values = np.array(list(gaps.values()))
+    worse = [f"({D}, {N}) {gap:+.3f}" for (D, N), gap in gaps.items() if gap < -0.01]
+    yield check.answer(
+        f"better by {values.mean():+.3f} on average, range {interval(values.min(), values.max())}"
+        + (f"; worse at {', '.join(worse)}" if worse else ""),
+        "holds" if not worse else "holds approximately" if values.mean() > 0 else "does not hold",
+        f"{len(gaps)} cells, best of {max(len({r['seed'] for r in full}), 1)} seeds against 1 seed, batch 32",
+    )
+
+
+# The law table
+
+
+@dn_grid.law_cells
+def linear_cells(runs: PaperRuns) -> dict[str, Rows]:
+    """Every linear grid by itself, all of them together, and those with other batches."""
+    by_task = sorted(LINEAR_GRIDS, key=lambda label: LINEAR_GRIDS[label][0])
+    groups = {label.removeprefix("linear "): runs.rows(label) for label in by_task}
+    together = [row for rows in groups.values() for row in rows]
+    others = {"batch 32, MQAR (iii)": runs.rows(EXAMPLE), "batch 512, AR (iii)": runs.rows(LARGE_BATCH)}
+    return groups | {ALL_LINEAR: together} | others
+
+
+@dn_grid.law_notes
+def where_they_fail(runs: PaperRuns, misses: Misses) -> Iterator[str]:
+    """For each law, its error by N / D on all linear grids, and its worst cell."""
+    for law, cells in misses.get(ALL_LINEAR, {}).items():
+        if law in SHOWN_LAWS:
+            yield where_it_fails(law, cells)
+
+
+# Figures
+
+
+def regime_part(runs: PaperRuns, model: str, task: str, regime: str) -> Part | None:
+    """The part of a D-N grid, if this scale has it for that very task; the authors' example stands in for (iii)."""
+    names = [part_label(model, task, regime)]
+    if (model, task, regime) == ("linear", "mqar", "iii"):
+        names.append(EXAMPLE)
+    for name in names:
+        found = runs.parts.get(name)
+        if found and all(getattr(found.cells[0].spec.task, k) == v for k, v in REGIMES[regime].items()):
+            return found
+    return None
+
+
+def regimes_here(runs: PaperRuns, wanted: Sequence[str]) -> list[str]:
+    """The regimes wanted that this scale trains linear models on; if none of them, those it does."""
+    has = [regime for regime in REGIMES if regime_part(runs, "linear", "mqar", regime)]
+    return [regime for regime in wanted if regime in has] or has
+
+
+def regime_name(regime: str) -> str:
+    """Such as (i) V = 1024, L = 64, N_f = 16; the length is that of MQAR."""
+    task = MQARSpec.model_validate(REGIMES[regime])
+    return f"({regime}) $V={task.vocab_size}$, $L={task.length}$, $N_f={task.num_facts}$"
+
+
+@dn_grid.figure("fig-1", "recall over D and N, regimes (i) and (ii)")
+def dims_figure(runs: PaperRuns) -> Figure:
+    """Designed, predicted, trained linear, trained full over D and N.   Paper: Fig. 1 (`fig:scaling-laws-2d-dims`)."""
+    return _dims(runs, ("i", "ii"))
+
+
+@dn_grid.figure("fig-7", "recall over D and N, three regimes")
+def all_dims_figure(runs: PaperRuns) -> Figure:
+    """The same for three regimes.   Paper: Fig. 7 (`app-fig:scaling-laws-2d-dims`)."""
+    return _dims(runs, tuple(REGIMES))
+
+
+def _dims(runs: PaperRuns, wanted: Sequence[str]) -> Figure:
+    regimes = regimes_here(runs, wanted)
+    parts = {regime: [regime_part(runs, model, "mqar", regime) for model in ("linear", "full")] for regime in regimes}
+    labels = [found.label for pair in parts.values() for found in pair if found]
+    text = source_line(runs, dn_grid.name, labels, [DESIGNED[regime] for regime in regimes])
+    note = f"{text}; best of seeds; hatched: no run yet; white: $N>D$"
+    with sheet(1.2 * figures.PAGE, 2.1 * len(regimes) + 0.5, note) as figure:
+        rows = figure.subplots(len(regimes), 4, squeeze=False)
+        for regime, row in zip(regimes, rows, strict=True):
+            linear, full = parts[regime]
+            if circuits := runs.designed(DESIGNED[regime]):
+                figures.draw_grid(AccuracyGrid.from_circuits(circuits), row[0])
+            else:
+                figures.draw_missing(row[0], why="not measured yet")
+            if linear:
+                figures.draw_grid(law_grid(find_law("trained"), linear.grid), row[1])
+            draw_part(runs, linear, row[2])
+            draw_part(runs, full, row[3])
+            if regime != regimes[-1]:
+                for ax in row:
+                    ax.set_xlabel("")
+            row[0].set_ylabel(f"{regime_name(regime)}\n$N$")
+        titles = ("(a) designed", "(b) theory, Thm 4.2", "(c) trained, linear", "(d) trained, full")
+        for ax, title in zip(rows[0], titles, strict=True):
+            ax.set_title(title)
+        figures.draw_bar(figure, rows.flat)
+    return figure
+
+
+@dn_grid.figure("laws", "ours: three laws against every trained linear cell")
+def laws_figure(runs: PaperRuns) -> Figure:
+    """Predicted against measured accuracy on every trained linear cell, for three laws."""
+    shown = {
+        "unified": r"unified law as printed, $\sqrt{2\,\log V}$",
+        "unified-mv": "unified law with $m_V$",
+        "trained-sharing": "sharing law (ours)",
+    }
+    kinds = LINEAR_GRIDS | {EXAMPLE: ("example", "iii")}
+    colour_of = dict(zip(REGIMES, (figures.BLUE, figures.VERMILION, figures.GREEN), strict=True))
+    marker_of = {"mqar": "o", "ar": "^", "example": "s"}
+    colours = {label: colour_of[regime] for label, (_, regime) in kinds.items()}
+    markers = {label: marker_of[task] for label, (task, _) in kinds.items()}
+    text = source_line(runs, dn_grid.name, list(kinds))
+    grids = {label: AccuracyGrid.from_runs(rows) for label in kinds if (rows := runs.rows(label))}
+    with sheet(
+        1.2 * figures.PAGE, 3.3, f"{text}; a dot is a cell, best of seeds; on the line a law is right"
+    ) as figure:
+        axes = figure.subplots(1, len(shown), sharey=True)
+        for ax, (name, title) in zip(axes, shown.items(), strict=True):
+            points = law_points(find_law(name), grids)
+            said = f"{title}\nmean error {points.mean_error:.3f}, {points.cells} cells"
+            figures.draw_law_points(points, ax, title=said, colours=colours, markers=markers)
+        for ax in axes[1:]:
+            ax.set_ylabel("")
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    return figure
+
+
+# Tables in the terminal
+
+
+@dn_grid.tables
+def print_grids(runs: PaperRuns, console: Console) -> None:
+    """Print the authors' small example: what the printed law says, ours says, circuits do, and trained models do."""
+    from rich.table import Table
+
+    rows = runs.rows(EXAMPLE)
+    if not rows:
+        return
+    trained = AccuracyGrid.from_runs(rows)
+    circuits = runs.designed(DESIGNED["iii"])
+    grids = {
+        "printed law": AccuracyGrid.from_law(find_law("unified"), trained),
+        "trained-sharing law": AccuracyGrid.from_law(find_law("trained-sharing"), trained),
+        **({"designed circuit": AccuracyGrid.from_circuits(circuits)} if circuits else {}),
+        "trained linear": trained,
+    }
+    columns = []
+    for title, grid in grids.items():  # rows D, columns N; only cells that the trained grid has
+        accuracy = {tuple(grid.words(place)[name] for name in trained.axes): value for place, value in grid.cells()}
+        table = Table(title=title, box=None, pad_edge=False, header_style="dim", title_justify="left")
+        for heading in ("D \\ N", *trained.axes["state_dim"]):
+            table.add_column(str(heading), justify="right")
+        for i, D in enumerate(trained.axes["embed_dim"]):
+            here = [N for j, N in enumerate(trained.axes["state_dim"]) if not np.isnan(trained.accuracy[i, j])]
+            texts = {N: f"{accuracy[D, N]:.3f}" for N in here if (D, N) in accuracy}
+            table.add_row(str(D), *(texts.get(N, "-") for N in trained.axes["state_dim"]))
+        columns.append(table)
+    beside = Table.grid(padding=(0, 3))
+    beside.add_row(*columns[:2])
+    beside.add_row()
+    beside.add_row(*columns[2:])
+    console.print(beside, highlight=False)
+    if fit := fit_part(rows):
+        console.print(
+            f"\nfitted Phi(x - b), x = sqrt(N D / (a N_f + N)):  a = {fit.a:.2f} {interval(*fit.a_interval)} (paper "
+            f"1.25), b = {fit.b:.2f} {interval(*fit.b_interval)} (paper {fit.b_printed:.2f}), "
+            f"spread {fit.mean_error:.3f}",
+            highlight=False, markup=False, soft_wrap=True,
+        )  # fmt: skip

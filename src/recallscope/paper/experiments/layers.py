@@ -1,0 +1,184 @@
+"""Depth: is recall a function of Lambda N alone?
+
+Paper: Thm 4.6 (`thm:multi-layer-recall-scaling-laws`), Sec. 5.3 (`subsec:multi-layer-experiments`), Fig. 10
+(`app-fig:multi-layer-scaling-laws`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from recallscope import figures
+from recallscope.analysis.best_cells import best_cells, cell_words
+from recallscope.analysis.collapse import fit_collapse
+from recallscope.analysis.collapse_curve import CollapseCurve, collapse_curve
+from recallscope.paper.experiment import Part, Rows, Scale, experiment, part
+from recallscope.paper.experiments.curves import NOTE, PRINTED_A, draw_curve_or_why
+from recallscope.paper.finding import Check, Finding, interval, verdict_of
+from recallscope.paper.paper_runs import PaperRuns
+from recallscope.paper.sources import draw_part, sheet, source_line, why_empty
+from recallscope.presets import Preset
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_MODEL = {"kind": "linear", "embed_dim": 64, "state_dim": 6, "num_layers": 2, "residual": True}
+MQAR_PRESET = Preset(
+    "N-Lambda grids with residuals (Fig. 5), MQAR",
+    {"kind": "mqar", "vocab_size": 512, "num_facts": 80},
+    _MODEL,
+    {"flat_steps": 1400, "decay_steps": 2500, "clip_norm": 2.5, "eval_every": 1000},
+    seeds=3,
+)
+AR_PRESET = Preset(
+    "N-Lambda grids with residuals (Fig. 10), AR",
+    {"kind": "ar", "vocab_size": 512, "num_facts": 80},
+    _MODEL,
+    {
+        "batch_size": 750, "warmup_steps": 250, "flat_steps": 2250, "decay_steps": 7500, "clip_norm": 2.5,
+        "eval_every": 1000,
+    },
+    seeds=3,
+)  # fmt: skip
+MQAR, AR = "layers MQAR", "layers AR"
+AXES = ("state_dim", "num_layers")
+ANCHOR = ((12, 1), (6, 2), (4, 3), (3, 4))  # (N, Lambda) where the paper reads about .38
+PUBLISHED = 0.38
+
+
+@experiment(
+    "layers",
+    "N-Lambda grids: recall depends on Lambda N",
+    claims=("sec-5.3", "fig-5", "fig-10"),
+    presets={"layers": MQAR_PRESET, "layers-ar": AR_PRESET},
+    order=3,
+)
+def layers(scale: Scale) -> Iterator[Part]:
+    """MQAR and AR; at the quick scale MQAR only."""
+    if scale == "quick":
+        yield part(
+            MQAR, MQAR_PRESET, task={"vocab_size": 128, "num_facts": 8}, model={"embed_dim": 16},
+            train={"batch_size": 32, "flat_steps": 400, "decay_steps": 500, "eval_size": 1000, "eval_every": 500},
+            axes={"state_dim": [2, 4], "num_layers": [1, 2], "seed": [0]}, cut="tiny task",
+        )  # fmt: skip
+    if scale == "small":
+        yield part(
+            MQAR, MQAR_PRESET, train={"batch_size": 32, "eval_size": 1000}, axes={"seed": [0]},
+            zipped={"state_dim": [12, 6, 4, 3, 6, 3, 3, 12], "num_layers": [1, 2, 3, 4, 1, 1, 2, 2]},
+            cut="batch 32, test sets of 1000",
+        )  # fmt: skip
+        yield part(
+            AR, AR_PRESET, task={"num_facts": 20}, model={"embed_dim": 32},
+            train={"batch_size": 256, "warmup_steps": 100, "flat_steps": 1400, "decay_steps": 2500},
+            axes={"seed": [0]},
+            zipped={"state_dim": [8, 4, 2, 4, 2, 2, 8, 6], "num_layers": [1, 2, 4, 1, 1, 2, 2, 2]},
+            cut="N_f = 20, D = 32, batch 256, 4000 steps",
+        )  # fmt: skip
+    if scale == "paper":
+        axes = {"state_dim": range(2, 17), "num_layers": range(1, 6), "seed": range(3)}
+        yield part(MQAR, MQAR_PRESET, axes=axes)
+        yield part(AR, AR_PRESET, axes=axes)
+
+
+def best_by_cell(rows: Rows) -> dict[tuple[int, int], float]:
+    """(N, Lambda) to the best accuracy of its seeds."""
+    return {(cell["state_dim"], cell["num_layers"]): cell["test_accuracy"] for cell in best_cells(rows)}
+
+
+@layers.findings
+def named_cells(runs: PaperRuns) -> Iterator[Finding]:
+    """The four cells that the text names."""
+    question = f"Equal Lambda N = 12: (N, Lambda) = {', '.join(map(str, ANCHOR))}"
+    check = Check("fig-10", question, f"about {PUBLISHED} at all four", "fig-10")
+    rows = runs.rows(MQAR)
+    cells = best_by_cell(rows)
+    done = {cell: cells[cell] for cell in ANCHOR if cell in cells}
+    if len(done) < 2:
+        yield check.untested(f"{len(done)} of the four cells done")
+        return
+    values = np.array(list(done.values()))
+    said = ", ".join(f"{accuracy:.3f} at {cell}" for cell, accuracy in done.items())
+    yield check.answer(
+        f"{said}; spread {np.ptp(values):.3f}",
+        verdict_of(max(np.ptp(values), abs(values.mean() - PUBLISHED)), 0.03, 0.08),
+        f"{len(done)} of 4 cells, V = {rows[0]['vocab_size']}, N_f = {rows[0]['num_facts']}; "
+        f"{runs.parts[MQAR].cut or 'as published'}",
+    )
+
+
+@layers.findings
+def product_alone(runs: PaperRuns) -> Iterator[Finding]:
+    """Cells with equal Lambda N, and the collapse with N_eff = Lambda N."""
+    for label in (MQAR, AR):
+        question, paper = f"Recall depends on Lambda N alone, {label}", "yes: the curves of all depths coincide"
+        check = Check("sec-5.3", question, paper, "fig-10")
+        rows = runs.rows(label)
+        cells = best_by_cell(rows)
+        gaps = np.array([  # deeper minus shallower
+            cells[deep] - cells[shallow]
+            for deep in cells
+            for shallow in cells
+            if deep[1] > shallow[1] and deep[0] * deep[1] == shallow[0] * shallow[1]
+        ])  # fmt: skip
+        if not len(gaps):
+            yield check.untested("no two cells with equal Lambda N done")
+            continue
+        fitted = ""
+        if len(cells) >= 4:
+            fit = fit_collapse(rows, np.random.default_rng(0), bootstrap=200, axes=cell_words(rows))
+            fitted = (
+                f"; one curve in N_eff = Lambda N with a = {fit.a:.2f} {interval(*fit.a_interval)}, b = {fit.b:.2f}, "
+                f"spread {fit.mean_error:.3f}"
+            )
+        spread = float(np.abs(gaps).mean())
+        yield check.answer(
+            f"at equal Lambda N cells differ by {spread:.3f} on average, {np.abs(gaps).max():.3f} at most; deeper "
+            f"minus shallower {gaps.mean():+.3f}{fitted}",
+            verdict_of(spread, 0.03, 0.08),
+            f"{len(cells)} cells, {len(rows)} runs, {len(gaps)} pairs with equal Lambda N; "
+            f"{runs.parts[label].cut or 'as published'}",
+        )
+
+
+@layers.law_cells
+def deep_cells(runs: PaperRuns) -> dict[str, Rows]:
+    """Runs with more than one layer."""
+    return {label: [row for row in runs.rows(label) if row["num_layers"] > 1] for label in (MQAR, AR)}
+
+
+@layers.figure("fig-5", "layers: N-Lambda grid and its collapse, MQAR")
+def layers_figure(runs: PaperRuns) -> Figure:
+    """N-Lambda grid and its collapse, MQAR.   Paper: Fig. 5 (`fig:multi-layer-scaling-laws`)."""
+    return _layers(runs, {MQAR: "mqar"})
+
+
+@layers.figure("fig-10", "layers: AR and MQAR")
+def all_layers_figure(runs: PaperRuns) -> Figure:
+    """The same for AR and MQAR.   Paper: Fig. 10 (`app-fig:multi-layer-scaling-laws`)."""
+    return _layers(runs, {AR: "ar", MQAR: "mqar"})
+
+
+def _layers(runs: PaperRuns, shown: dict[str, str]) -> Figure:
+    text = source_line(runs, layers.name, list(shown))
+    curves = {label: _curve(runs.rows(label), PRINTED_A["linear", task][0]) for label, task in shown.items()}
+    depths: Sequence[float] = [float(depth) for curve in curves.values() if curve for depth in curve.group]
+    with sheet(1.1 * figures.PAGE, 2.5 * len(shown) + 0.4, f"{text}; {NOTE}") as figure:
+        axes = figure.subplots(len(shown), 2, squeeze=False)
+        for (label, task), (left, right) in zip(shown.items(), axes, strict=True):
+            found = runs.parts.get(label)
+            draw_part(runs, found, left, AXES, f"{task.upper()}, linear").set_box_aspect(None)
+            name_a = PRINTED_A["linear", task][1]
+            draw_curve_or_why(curves[label], right, name_a, depths, why_empty(runs, found))
+            right.set_title(r"against $1/\sigma$, $N$ counted over all $\Lambda$ layers")
+        figures.draw_bar(figure, axes[:, 0])
+        figures.draw_size_bar(figure, axes[:, 1], depths, r"$\Lambda$")
+    return figure
+
+
+def _curve(rows: Rows, a: float) -> CollapseCurve | None:
+    if not rows:
+        return None
+    return collapse_curve(rows, a, np.random.default_rng(0), axes=AXES, group_word="num_layers")

@@ -1,1 +1,0 @@
-"""The paper's experiments as grids, and what they cost."""

@@ -1,0 +1,130 @@
+"""Laws by name: what each says, where it comes from, where it holds. The commands and the docs read them here.
+
+Adding a law is one decorator on a function of one `Problem`, in a module of `theory/laws/` or in a file of your own:
+
+    @law(name="my-law", summary="the product N D alone", reference="ours", domain=Domain("N <= D"))
+    def my_law(problem: Problem) -> Array:
+        return ndtr(np.sqrt(problem.N * problem.D / problem.N_f) - np.sqrt(2 * np.log(problem.V)))
+
+With RECALLSCOPE_PLUGINS=my_law.py it appears in `recallscope laws`, `predict`, `size` and `fit` (see
+`recallscope.registry`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from recallscope.registry import Registry
+from recallscope.theory.domain import Domain
+from recallscope.theory.problem import FIELDS, Array, Problem, problem_and_options, takes_words
+from recallscope.theory.reduction import one_head, one_layer
+
+Weights = Literal["trained", "designed", "full"]
+Status = Literal["exact", "approximate", "hypothesis"]
+DIMENSIONS = ("vocab_size", "num_facts", "embed_dim", "state_dim")
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Law:
+    """One law of the catalogue: a function of a Problem, and what is known about it."""
+
+    name: str
+    function: Callable[..., Array]
+    weights: Weights = "trained"
+    """Whose recall it predicts: trained linear models, designed weights, trained full Mamba."""
+    summary: str = ""
+    reference: str = ""
+    holds: str = ""
+    """Where it holds, in words; `domain` has what of it can be computed."""
+    status: Status = "hypothesis"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Keyword arguments of the function, and of the inverse, that make this law one of a family."""
+    domain: Domain | None = None
+    needs: tuple[str, ...] = DIMENSIONS
+    """Fields a Problem must give. With head_pattern among them the law treats heads itself; else they are brought down
+    to one head by the lower bound of Thm 4.7."""
+    layers: Literal["printed", "joint", "one"] = "joint"
+    """How layers count: Lambda N, Lambda N up to the rank D (see `effective_state`), or one layer only."""
+    monotone_in_state: bool = True
+    fewest_facts: int = 1
+    vocab_per_fact: int = 2
+    """The function needs V > vocab_per_fact N_f."""
+    inverse: Callable[..., float | None] | None = None
+    """Closed form (problem, unknown, target) -> real solution, or None where there is none."""
+
+    def __post_init__(self) -> None:
+        for name, value, allowed in (
+            ("weights", self.weights, get_args(Weights)),
+            ("status", self.status, get_args(Status)),
+            ("layers", self.layers, ("printed", "joint", "one")),
+            *(("needs", name, FIELDS) for name in self.needs),
+        ):
+            if value not in allowed:
+                raise ValueError(f"law {self.name!r}: {name}={value!r} is none of {', '.join(allowed)}.")
+
+    @property
+    def heads(self) -> bool:
+        """Whether the law speaks about the head pattern itself."""
+        return "head_pattern" in self.needs
+
+    def missing(self, problem: Problem) -> list[str]:
+        """Fields the law needs and the problem does not give."""
+        return [name for name in self.needs if getattr(problem, name) is None]
+
+    def __call__(self, problem: Problem | None = None, /, **words: Any) -> Array:
+        """Recall probability for a Problem, or for the fields of one as keywords.
+
+        Lambda layers count as one with the effective state of Thm 4.6, heads as the single head of Thm 4.7.
+        """
+        problem, options = problem_and_options(problem, words)
+        if absent := self.missing(problem):
+            raise ValueError(f"law {self.name!r} needs {', '.join(absent)} as well.")
+        if not self.heads:
+            problem = one_head(problem)
+        if self.layers != "one":
+            problem = one_layer(problem, self.layers)
+        elif np.any(problem.Lambda != 1):
+            raise ValueError(f"law {self.name!r} speaks about one layer only. Use num_layers=1, or another law.")
+        return np.asarray(self.function(problem, **{**self.options, **options}))
+
+
+LAWS: Registry[Law] = Registry("law", "recallscope.theory.laws", eager=True)
+find_law = LAWS.find
+
+RECOMMENDED: dict[Weights, tuple[str, str]] = {
+    "trained": (
+        "trained-sharing",
+        "closest to trained linear models, without a fitted constant (docs/REPRODUCTION.md)",
+    ),
+    "designed": ("designed-improved", "closest to Monte Carlo, without a fitted constant (results/theory)"),
+    "full": ("full-unified-mv", "the paper's heuristic; no law of the full model is established"),
+}
+RECOMMENDED_FOR_HEADS = "trained-sharing-heads"
+
+
+def law(*, name: str, **about: Any) -> Callable[[Callable[..., Array]], Callable[..., Array]]:
+    """Register a function of one Problem as a law; keywords are the fields of `Law`.
+
+    The function comes back as it was, but can also be called with a Problem's fields as keywords. Decorators may be
+    stacked to register several members of a family by their `options`, the lowest first.
+    """
+    module = sys._getframe(1).f_globals["__name__"]  # who registers it, wherever the function is defined
+
+    def register(function: Callable[..., Array]) -> Callable[..., Array]:
+        plain = getattr(function, "__wrapped__", function)
+        fields: dict[str, Any] = {"summary": (plain.__doc__ or "").partition("\n")[0]} | about
+        LAWS.add(name, Law(name=name, function=plain, **fields), module=module)
+        return function if plain is not function else takes_words(function)
+
+    return register
+
+
+def laws_for(weights: Weights) -> list[Law]:
+    """The laws for one kind of weights, the recommended one first."""
+    first = RECOMMENDED[weights][0]
+    return sorted((law for law in LAWS if law.weights == weights), key=lambda law: law.name != first)

@@ -1,0 +1,198 @@
+"""Laws of the designed weights of App. E.1: ours from their exact geometry, and the paper's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from recallscope.theory.domain import Domain
+from recallscope.theory.law import law
+from recallscope.theory.laws import contest as geometry
+from recallscope.theory.laws.contest import SATURATED, Contest, top_probability
+from recallscope.theory.laws.paper import (
+    ALL_SIZES,
+    NEAR_SQUARE,
+    large_context_law,
+    mean_over_queries,
+    unified_inverse,
+    unified_law,
+)
+from recallscope.theory.problem import Array, Problem
+from recallscope.theory.quadrature import exact_slot_rule
+
+_OURS: dict[str, Any] = {
+    "weights": "designed",
+    "reference": "ours; App. E.1",
+    "holds": "2 <= N <= D, N_f >= 2, V > 4 N_f",
+    "domain": Domain("2 <= N <= D", "N_f >= 2", "V > 4 N_f"),
+    "status": "approximate",
+    "fewest_facts": 2,
+    "vocab_per_fact": 4,
+}
+
+
+@law(
+    name="designed-improved",
+    summary="exact noise of the designed weights: sphere tails, signal-noise correlation, all competitors",
+    **_OURS,
+)
+def designed_improved_law(problem: Problem) -> Array:
+    """Mean chance that the designed model answers a query rightly; nan where N > D, which cannot be designed.
+
+    Paper: weights of App. E.1 (`app-subsec:designed-weights`); takes the place of Thm F.2
+        (`app-thm:designed-scaling-law`) and of Eq. label `eq:p-succ-exact`.
+    Holds for: random filler, spherical E, N <= D, D >= 8. Against Monte Carlo on the paper's three regimes the mean
+        error is .004 and the largest .015, with a bias of -.004; for N_f <= 3 it grows to .02. Below D = 8 recall is
+        a few times chance and the law falls short of it (by up to .005 for N_f = 16, .05 for N_f = 4, .08 for N_f = 2).
+        L > 4 N_f is checked to .015 up to L = 2 V, and refused beyond.
+    Departs: logits of tokens are not independent given the right one (they share u), nor are they Gaussian; the
+        self-noise 1/D scales with the signal and sets no ceiling; competitors are all tokens on the value side, not
+        N_f - 1; Var(A) = 2 (D - N) / (N (D + 2)), twice the printed one; the mean is over query slots. A filler token
+        that equals the queried key makes a second fact of it, so MQAR stays below 1 however large the model is.
+    """
+    return _designed(problem, lite=False)
+
+
+@law(name="designed-lite", summary="designed-improved as one integral", **_OURS)
+def designed_lite_law(problem: Problem) -> Array:
+    """`designed_improved_law` with a Gaussian signal and the noise norm at its mean: nine times faster.
+
+    Paper: as `designed_improved_law` (`app-thm:designed-scaling-law`).
+    Holds for: D >= 16, N_f >= 4; mean error .011 against Monte Carlo on the paper's three regimes, at most .06.
+    """
+    return _designed(problem, lite=True)
+
+
+def _designed(problem: Problem, *, lite: bool) -> Array:
+    V, N_f, D, N, L, G = (a.ravel() for a in (problem.V, problem.N_f, problem.D, problem.N, problem.L, problem.G))
+    if np.any(V < 2 * N_f + 2):
+        raise ValueError(
+            f"num_facts={np.max(N_f):g} needs as many distinct keys out of vocab_size/2 - 1 (Sec. 2), and some "
+            f"vocab_size is too small. Use vocab_size >= 2 num_facts + 2 = {np.max(2 * N_f + 2):g}."
+        )
+    if np.any(L > 2 * V):
+        raise ValueError(
+            f"length={np.max(L):g} is more than twice some vocab_size: random filler then rewrites the facts more "
+            f"often than this law was checked for. Use length <= 2 vocab_size = {np.min(2 * V):g}."
+        )
+    result = np.where(N > D, np.nan, 1 / V)  # a line (D < 2) only guesses
+    real = np.flatnonzero((N <= D) & (D >= 2))
+    if real.size:
+        V, N_f, D, N, G = (a[real][:, None] for a in (V, N_f, D, N, G))
+        g, slot_weight = exact_slot_rule(G[:, 0], 1 if problem.task == "ar" else geometry.NODES.slots)
+        filler, contest = designed_contest(V, N_f, D, N, G, g)
+        flat = Contest(*(np.broadcast_to(a, g.shape).ravel() for a in contest))
+        p = top_probability(flat, signal=True, lite=lite).reshape(g.shape)
+        # k filler tokens equal to the queried key make k more right answers: E (1 - (1-p)^(k+1)) / (k+1), k binomial
+        p = -np.expm1((filler + 1) * np.log1p(-p / V)) * V / (filler + 1)
+        result[real] = np.clip((slot_weight * p).sum(-1), 1 / V[:, 0], 1)
+    return result.reshape(problem.shape)
+
+
+def designed_contest(V: Array, N_f: Array, D: Array, N: Array, G: Array, g: Array) -> tuple[Array, Contest]:
+    """Expected counts of everything in the state when the query of slot g is read; and the number of filler tokens.
+
+    The state then holds 2 N_f + 2 g pairs, one of them the right fact. Of the g slots before, a share
+    (N_f - 1) / (G - 1) holds queries, the rest and all odd positions hold filler.
+    """
+    n = 2 * N_f - 1 + 2 * g
+    D = np.maximum(np.minimum(D, SATURATED * n), N)
+    asked = g * (N_f - 1) / np.maximum(G - 1, 1)  # earlier queries
+    filler = 2 * g - asked
+    on_value_side = asked + 1  # keys that stand there as a query, this one included
+    key_twice = on_value_side * (N_f - 1) / N_f  # all but the first key stand there in the context, too
+    key_once = (N_f - 1) * (1 - on_value_side / N_f) + on_value_side / N_f
+    # filler equal to a token of the facts or to other filler, to first order in filler/V; where that is not small it
+    # counts too many tokens as standing twice, which about makes up for the noise of repeated keys, left out here
+    hits = filler * (2 * N_f + np.maximum(filler - 1, 0) / 2) / V
+    once = np.maximum(N_f - 1 + key_once + filler - 2 * hits, 0)
+    twice = key_twice + hits
+    # squares of sphere coordinates; an asked key weighs two pairs at once, a token standing twice adds a cross term
+    spread = (2 * (D - 1) / (D + 2) * (n + 2 * asked) + 4 * key_twice) / n**2
+    logit_variance = 1 + filler / V * D / n  # filler may be the right value, too
+    empty = np.maximum(V - 1 - once - twice, 0)
+    return filler, Contest(D, N, D, n, once, twice, empty, spread, logit_variance)
+
+
+_EXACT: dict[str, Any] = {"weights": "designed", "holds": "N <= D", "domain": Domain("N <= D"), "status": "approximate"}
+
+
+@law(
+    name="designed-exact",
+    summary="success integral with separate variances, as printed",
+    reference="eq:p-succ-exact, eqs-variance",
+    **_EXACT,
+)
+@law(
+    name="designed-exact-corrected",
+    summary="designed-exact with the right variance of the signal",
+    reference="eq:p-succ-exact",
+    options={"corrected": True},
+    **_EXACT,
+)
+def designed_exact_law(problem: Problem, *, corrected: bool = False) -> Array:
+    """The success integral with separate variances of the correct, the wrong and the empty logits.
+
+    Paper: Eq. labels `eq:p-succ-exact`, `eqs-variance`; MQAR as the mean over slots with 2 N_f -> 2 N_f + 2 g.
+        `num_heads` > 1 is MHA (Lem H.5, `lem:mha-recall`) as its own construction has it.
+    Holds for: N <= D (nan elsewhere: N orthonormal rows of R^D do not exist).
+    Departs: `corrected` takes Var(S~) = 2 (D - N) / (N (D + 2)); the print is off by a factor 2, (1/N - 1/D). With M
+        heads only the key noise of one value, 1/N -> 1/(M N) + (1 - 1/M)/D, and Var(S~) fall; the bulk noise n/(N D)
+        stays, because a head carries only D/M of the value.
+    """
+
+    def at(t: Array, cell: Problem) -> Array:
+        D, N, M = cell.D, cell.N, cell.M
+        n_w, n_e = cell.N_f - 1, cell.V - cell.N_f
+        key_noise = 1 / (M * N) + (1 - 1 / M) / D
+        share = key_noise * N  # of the single head's
+        var_S = share * (2 * (D - N) / (N * (D + 2)) if corrected else 1 / N - 1 / D)
+        with np.errstate(invalid="ignore"):
+            sd_c = np.sqrt(var_S + (t - 1) / (N * D))[..., None]
+            sd_w = np.sqrt(key_noise + (1 + var_S) / D + (t - 2) / (N * D))[..., None]
+            sd_e = np.sqrt((1 + var_S) / D + (t - 1) / (N * D))[..., None]
+            z = np.linspace(-8.5, 8.5, 341)
+            y = 1 + sd_c * z
+            log_p = n_w[..., None] * log_ndtr(y / sd_w) + n_e[..., None] * log_ndtr(y / sd_e)
+            p = (np.exp(log_p - z**2 / 2) * ((z[1] - z[0]) / np.sqrt(2 * np.pi))).sum(-1)
+        return np.where(N > D, np.nan, p)
+
+    return mean_over_queries(problem, at)
+
+
+_UNIFIED: dict[str, Any] = {
+    "weights": "designed",
+    "holds": NEAR_SQUARE,
+    "status": "approximate",
+    "inverse": unified_inverse,
+}
+law(
+    name="designed-unified-mv",
+    summary="Phi(sqrt(N D / (a N_f + N)) - m_V), a = 2 | 3",
+    reference="Rem 4.3, app-eq:m-V",
+    options={"weights": "designed", "level": "mv"},
+    **_UNIFIED,
+)(unified_law)
+law(
+    name="designed-unified",
+    summary="Phi(sqrt(N D / (a N_f + N)) - sqrt(2 log V)), a = 2 | 3, as printed",
+    reference="Rem 4.3",
+    options={"weights": "designed"},
+    **_UNIFIED,
+)(unified_law)
+
+_LARGE: dict[str, Any] = {"weights": "designed", "reference": "Thm F.2", "holds": ALL_SIZES, "status": "approximate"}
+law(
+    name="designed",
+    summary="mean over query slots of Phi(sqrt(N D / t) - sqrt(2 log V))",
+    options={"weights": "designed"},
+    **_LARGE,
+)(large_context_law)
+law(
+    name="designed-printed",
+    summary="the sum as printed, one term too many: may exceed 1",
+    options={"weights": "designed", "printed": True},
+    **_LARGE,
+)(large_context_law)

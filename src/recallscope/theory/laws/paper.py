@@ -1,0 +1,214 @@
+"""The paper's laws for trained models, each in its printed form and, where that cannot be followed, as it was meant.
+
+All return probabilities. x = 1/sigma is the signal-to-noise ratio of a logit; b is the level of the largest of V
+noise logits: sqrt(2 log V) in print, m_V in the released code. The same functions serve the designed weights
+(`laws/designed.py`) and the full model (`laws/full.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtr, ndtri
+
+from recallscope.theory.extremes import sqrt_two_log, success_integral, two_moment_law, typical_max
+from recallscope.theory.law import law
+from recallscope.theory.noise import Weights, noise_coeff, refined_denominator
+from recallscope.theory.problem import Array, Problem, takes_words
+
+Level = Literal["sqrt", "mv", "two-moment", "integral"]
+ALL_SIZES = "V >> 1, N_f >> N, D"
+NEAR_SQUARE = "N of the order of D, moderate x"
+
+
+@takes_words
+def inv_sigma(
+    problem: Problem, *, a: ArrayLike | None = None, weights: Weights = "trained", noise_scale: float = 1.0
+) -> Array:
+    """x = sqrt(N D / (a N_f + N)), the one variable onto which recall collapses; N counts all layers (Thm 4.6).
+
+    `a` is that of task and weights unless given.
+
+    Paper: Rem 4.3 (`rem:practical-scaling-law`), Fig. 4 (`fig:scaling-laws-1d-dims`).
+    """
+    if a is None:
+        a = noise_scale * noise_coeff(problem.N_f, problem.L, task=problem.task, weights=weights)
+    N = problem.Lambda * problem.N
+    return np.sqrt(N * problem.D / (np.asarray(a) * problem.N_f + N))
+
+
+def above_the_rest(x: Array, vocab_size: Array, level: Level) -> Array:
+    """The chance that a logit of signal-to-noise x tops V - 1 others, for four ways to treat their maximum."""
+    if level == "sqrt":
+        return ndtr(x - sqrt_two_log(vocab_size))
+    if level == "mv":
+        return ndtr(x - typical_max(vocab_size))
+    return two_moment_law(x, vocab_size - 1) if level == "two-moment" else success_integral(x, vocab_size - 1)
+
+
+def unified_inverse(
+    problem: Problem,
+    unknown: str,
+    target: float,
+    *,
+    level: Level = "sqrt",
+    weights: Weights = "trained",
+    noise_scale: float = 1.0,
+) -> float | None:
+    """The exact real solution of `unified_law` = p for one unknown size; None where there is none.
+
+    With x_p = b + Phi^-1(p): N = a N_f x² / (D - x²), D = x² (1 + a N_f / N), N_f = N (D/x² - 1) / a.
+
+    Paper: Rem 4.3 (`rem:practical-scaling-law`), inverted.
+    """
+
+    def noise(N_f: float, L: float) -> float:  # a N_f
+        return noise_scale * float(noise_coeff(N_f, L, task=problem.task, weights=weights)) * N_f
+
+    z, layers = float(ndtri(target)), float(problem.Lambda)
+    if unknown == "vocab_size":
+        b = float(inv_sigma(problem, weights=weights, noise_scale=noise_scale)) - z
+        if level == "sqrt":
+            return float(np.exp(b**2 / 2)) if b > 0 else None
+        return _bisect_real(lambda V: b - float(typical_max(V)), 8.0, 1e300)
+    x2 = (float((sqrt_two_log if level == "sqrt" else typical_max)(problem.V)) + z) ** 2
+    if unknown == "num_facts":
+        facts = layers * float(problem.N) * (float(problem.D) / x2 - 1)  # a N_f
+        if problem.length is None:
+            return facts / noise(1.0, 4.0)
+        # a N_f is affine in N_f when L is fixed: 3/4 N_f + L/8 (trained), N_f + L/2 (designed)
+        slope, rest = (0.75, problem.L / 8) if weights == "trained" else (1.0, problem.L / 2)
+        return (facts / noise_scale - float(rest)) / slope
+    a_N_f = noise(float(problem.N_f), float(problem.L))
+    if unknown == "embed_dim":
+        return x2 * (1 + a_N_f / (layers * float(problem.N)))
+    if unknown == "state_dim":
+        D = float(problem.D)
+        return a_N_f * x2 / (D - x2) / layers if x2 < D else None
+    return None
+
+
+def _bisect_real(sign: Callable[[float], float], low: float, high: float) -> float | None:
+    if sign(low) < 0 or sign(high) > 0:
+        return None
+    for _ in range(200):
+        middle = float(np.sqrt(low * high))
+        low, high = (middle, high) if sign(middle) > 0 else (low, middle)
+    return high
+
+
+_UNIFIED: dict[str, Any] = {"holds": NEAR_SQUARE, "status": "approximate", "layers": "printed"}
+
+
+@law(
+    name="unified-refined",
+    summary="unified with the refined denominator",
+    reference="proof of Rem 4.3",
+    options={"refined": True},
+    **_UNIFIED,
+)
+@law(
+    name="unified",
+    summary="Phi(sqrt(N D / (a N_f + N)) - sqrt(2 log V)), a = 1 | 5/4, as printed",
+    reference="Rem 4.3, Thm 4.6",
+    inverse=unified_inverse,
+    **_UNIFIED,
+)
+@law(
+    name="unified-p2",
+    summary="the same x, maximum by its two exact moments",
+    reference="Rem 4.3",
+    options={"level": "two-moment"},
+    **_UNIFIED,
+)
+@law(
+    name="unified-p1",
+    summary="the same x in the exact success integral",
+    reference="Rem 4.3, eq:p-succ-appx-large-Nf",
+    options={"level": "integral"},
+    **_UNIFIED,
+)
+@law(
+    name="unified-mv",
+    summary="Phi(sqrt(N D / (a N_f + N)) - m_V), a = 1 | 5/4: what the authors' code evaluates",
+    reference="Rem 4.3, app-eq:m-V",
+    options={"level": "mv"},
+    inverse=unified_inverse,
+    **_UNIFIED,
+)
+def unified_law(
+    problem: Problem,
+    *,
+    weights: Weights = "trained",
+    level: Level = "sqrt",
+    noise_scale: float = 1.0,
+    refined: bool = False,
+) -> Array:
+    """Phi(x - b), x = sqrt(N D / (a N_f + N)), with a for task and weights.
+
+    `noise_scale` = 1/2 is the paper's guess for full Mamba.
+
+    Paper: Rem 4.3 (`rem:practical-scaling-law`, `app-eq:practical-success-prob`).   Holds for: N ~ D and moderate x.
+    Departs: the self-noise term N (1/D of the variance) is not independent of the signal, so the ceiling
+        p <= Phi(sqrt(D) - b) it implies is an artefact; and a 1/N term of the wrong facts is dropped, which matters
+        for N << D.
+    """
+    if refined and problem.task == "mqar":
+        denominator = refined_denominator(problem.N_f, problem.N, problem.L, weights=weights)
+        return above_the_rest(np.sqrt(problem.N * problem.D / denominator), problem.V, level)
+    return above_the_rest(inv_sigma(problem, weights=weights, noise_scale=noise_scale), problem.V, level)
+
+
+_LARGE: dict[str, Any] = {
+    "reference": "Thm 4.2, Eq. 15",
+    "holds": ALL_SIZES,
+    "status": "approximate",
+    "layers": "printed",
+}
+
+
+@law(
+    name="trained-printed",
+    summary="the sum as printed, one term too many: may exceed 1",
+    options={"printed": True},
+    **_LARGE,
+)
+@law(name="trained", summary="mean over query slots of Phi(sqrt(N D / (N_f/2 + t/4)) - sqrt(2 log V))", **_LARGE)
+def large_context_law(
+    problem: Problem, *, weights: Weights = "trained", level: Level = "sqrt", printed: bool = False
+) -> Array:
+    """Mean over queries of Phi(sqrt(N D / n(t)) - b), n(t) noise pairs: N_f/2 + t/4 for trained weights, else t.
+
+    Paper: Thm 4.2, Eq. 15 (`thm:prob-scaling-law`, `eq:success-prob-ar-large-Nf`) and Thm F.2
+        (`app-thm:designed-scaling-law`).   Holds for: N_f >> N, D and V >> 1.
+    Departs: we average over the query slots t = 2 N_f + 2 g. As printed (`printed=True`) the sum over t = 2 N_f .. L
+        has one term more than its divisor and tends to 33/32 for L = 64, N_f = 16: it is not a probability.
+    """
+
+    def at(t: Array, cell: Problem) -> Array:
+        pairs = t if weights == "designed" else cell.N_f / 2 + t / 4
+        return above_the_rest(np.sqrt(cell.N * cell.D / pairs), cell.V, level)
+
+    return mean_over_queries(problem, at, printed=printed)
+
+
+def mean_over_queries(problem: Problem, at: Callable[[Array, Problem], Array], *, printed: bool = False) -> Array:
+    """Mean of at(t) over the query slots t = 2 N_f, 2 N_f + 2, ... below L; one sum per distinct (N_f, L).
+
+    `printed`: the sum over every t = 2 N_f .. L, divided by L - 2 N_f.
+    """
+    if problem.task == "ar":
+        return at(2 * problem.N_f, problem)
+    result = np.empty(problem.shape)
+    for N_f, L in np.unique(np.stack([problem.N_f.ravel(), problem.L.ravel()]), axis=1).T:
+        here = (problem.N_f == N_f) & (problem.L == L)
+        cell = problem.take(here)
+        positions = np.arange(2 * N_f, L + 1e-9) if printed else np.arange(2 * N_f, L - 1 + 1e-9, 2)
+        total = np.zeros(cell.shape)
+        for t in positions:
+            total += at(np.full(cell.shape, t), cell)
+        result[here] = total / (L - 2 * N_f if printed else cell.G)
+    return result

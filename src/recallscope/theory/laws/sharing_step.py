@@ -1,0 +1,227 @@
+"""From noise to recall: the chance that the right value has the largest logit, given codes and noise pairs.
+
+The logits of the values are inner products of their code words, unit vectors in D* dimensions, with signal
+plus noise. All competitors see the same noise vector, so their logits are neither independent nor normal. The
+step therefore averages over what they share (the size of the noise, its part along the right word, its
+length) and multiplies over competitors what is left: an empty one is a random direction, one from the context
+is itself a part of the noise.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtr
+
+from recallscope.theory.problem import Array
+from recallscope.theory.quadrature import Rule, beta_rule, gamma_rule, normal_rule
+
+LARGEST_PART = 0.995  # of the noise that one competitor may be: its posterior degenerates at 1
+SIGN_CODE = 1.05  # below this many dimensions key codes are signs
+ELEMENTS = 16_000  # of a work array: it stays in cache, and malloc need not ask the system for it
+
+
+class Noise(NamedTuple):
+    """What one query meets; arrays of one axis."""
+
+    N_star: Array  # dimensions of the key code
+    D_star: Array  # dimensions of the value code
+    n: Array  # noise pairs, counted in facts
+    spread: Array  # relative variance of the noise power between sequences
+    repeats: Array  # chance that the filler wrote the right value once more
+    once: Array  # competitors written once
+    twice: Array  # competitors written twice
+    never: Array  # competitors not in the context
+
+
+class _View(NamedTuple):
+    """What all competitors share, in units of s / sqrt(D*); axes: query, R, 1, Zq, some of length 1."""
+
+    D: Array
+    Z: Array
+    q: Array
+    k: Array  # degrees of freedom of q
+    c: Array  # noisy signal
+    u2: Array  # squared length of signal plus noise
+    x: Array  # c / u, cosine between the right word and signal plus noise
+    log_rest: Array  # log(1 - x²)
+
+
+def win_probability(
+    noise: Noise,
+    *,
+    norm_nodes: int | None = None,
+    signal_nodes: int = 40,
+    residual_nodes: int | None = None,
+    weight_nodes: int | None = None,
+) -> Array:
+    """P(right logit is the largest) for every query.
+
+    Nodes over R, the power of the noise; Z, its part along the right word; q, the squared length of the
+    remainder; and a competitor's weight. None: as many as the query needs for 1e-4.
+
+    Paper: replaces the independent normal logits of Thm 4.2 (`thm:prob-scaling-law`).
+    """
+    # each query once: where the rank of the keys is capped, many are equal
+    rows, place = np.unique(np.stack(noise, axis=-1), axis=0, return_inverse=True)
+    nodes = _node_counts(Noise(*rows.T))
+    for column, count in enumerate((norm_nodes, residual_nodes, weight_nodes)):
+        if count is not None:
+            nodes[:, column] = count
+    p = np.empty(len(rows))
+    for kind in np.unique(nodes, axis=0):
+        members = np.flatnonzero((nodes == kind).all(axis=-1))
+        step = max(1, ELEMENTS // int(np.prod(kind) * len(_signal_rule(signal_nodes)[0])))
+        for start in range(0, len(members), step):
+            chunk = members[start : start + step]
+            p[chunk] = _win_probability(Noise(*rows[chunk].T), signal_nodes, *kind.tolist())
+    return p[place.reshape(-1)]
+
+
+def _node_counts(noise: Noise) -> np.ndarray:
+    """Nodes over R, q and weights: more where noise power varies, q has few degrees, or D* is large."""
+    easy = noise.spread <= np.where(noise.N_star < 6, 0.02, 0.1)  # few key dimensions make edges in R
+    norm = np.select([easy, noise.spread <= 0.2], [8, 16], 40)
+    q_variance = 2 / _freedom(noise)
+    residual = np.select([q_variance <= 0.15, q_variance <= 0.3], [7, 14], 32)
+    weight = np.where(noise.D_star <= 128, 6, 16)
+    return np.stack([norm, residual, weight], axis=-1)
+
+
+def _freedom(noise: Noise) -> Array:
+    """k of q ~ chi²_k / k: fewer noise pairs than dimensions make the remainder stiffer."""
+    return (noise.D_star - 1) / (1 - np.minimum(0.9, 3 / noise.n))
+
+
+@cache
+def _signal_rule(n: int) -> Rule:
+    """Normal rule without its outermost nodes, which together weigh less than 1e-6."""
+    nodes, weights = normal_rule(n)
+    keep = weights > 1e-6
+    return nodes[keep], weights[keep] / weights[keep].sum()
+
+
+def _win_probability(noise: Noise, signal_nodes: int, norm_nodes: int, residual_nodes: int, weight_nodes: int) -> Array:
+    N_star, D_star, n = (a[:, None] for a in (noise.N_star, noise.D_star, noise.n))
+    R, R_weights = gamma_rule(noise.spread, norm_nodes)
+    R = np.maximum(R, 1e-12)
+    q, q_weights = gamma_rule(2 / _freedom(noise), residual_nodes)
+    Z, Z_weights = _signal_rule(signal_nodes)
+    s2 = n * R / N_star  # squared norm of the noise weights
+
+    # axes: query, R, weight, Zq (Z and q in one)
+    spread_Z = np.sqrt(1 + noise.repeats * noise.D_star / noise.n)
+    pairs = (len(noise.n), len(Z), residual_nodes)
+    flat_Z = np.broadcast_to((spread_Z[:, None] * Z)[:, :, None], pairs).reshape(len(noise.n), 1, 1, -1)
+    flat_q = np.broadcast_to(np.maximum(q, 1e-12)[:, None, :], pairs).reshape(len(noise.n), 1, 1, -1)
+    D = D_star[..., None, None]
+    c = np.sqrt(D / s2[..., None, None]) + flat_Z
+    rest = (D - 1) * flat_q
+    u2 = c**2 + rest
+    k = _freedom(noise)[:, None, None, None]
+    view = _View(D, flat_Z, flat_q, k, c, u2, c / np.sqrt(u2), np.log(rest / u2))
+
+    column = (slice(None), None, None)
+    wins = _empty(view)[:, :, 0] ** noise.never[column]
+    if np.any(noise.once > 0):
+        wins *= _in_context(view, *_weights_once(noise, s2, weight_nodes)) ** noise.once[column]
+    if np.any(noise.twice > 0):
+        wins *= _in_context(view, *_weights_twice(noise, R, s2, weight_nodes)) ** noise.twice[column]
+    shared = (Z_weights[:, None] * q_weights[:, None, :]).reshape(len(noise.n), -1)
+    return np.einsum("aRm,aR,am->a", wins, R_weights, shared)
+
+
+def _wallace(nu: Array) -> Array:
+    """Factor of Wallace's normal approximation of Student's t."""
+    return (8 * nu + 1) / (8 * nu + 3)
+
+
+def _empty(view: _View) -> Array:
+    """P(a word not in the context has the smaller logit): its cosine is that of a random direction."""
+    nu = view.D - 1
+    return np.asarray(ndtr(np.copysign(_wallace(nu) * np.sqrt(-nu * view.log_rest), view.x)))
+
+
+def _weights_once(noise: Noise, s2: Array, n: int) -> Rule:
+    """|t|, the part of the noise that is one competitor's own, and its distribution given the noise power s².
+
+    Its key weight alpha is a coordinate of a unit vector in N* dimensions, and s² - alpha² is left to all
+    others, Gamma as the whole: density (1 - alpha²)^((N* - 3)/2) (s² - alpha²)^(a - 1) e^(beta alpha²),
+    |alpha| < 1, s. The factor that ends first goes into the rule, the other into the weights.
+    """
+    N_star = noise.N_star[:, None]
+    signs = N_star < SIGN_CODE
+    N_safe, spread = np.where(signs, 3.0, N_star), np.where(signs, 1.0, noise.spread[:, None])
+    a = np.maximum(1, 1 / spread - (N_safe + 2) / (2 * (N_safe - 1)))
+    beta = N_safe / (noise.n[:, None] * spread)
+    short = s2 < 1
+    square, weights = beta_rule(0.5, np.where(short, a, (N_safe - 1) / 2), n)
+    alpha2 = np.minimum(s2, 1)[..., None] * np.clip(square, 0, 1 - 1e-15)
+    inner = np.where(short[..., None], 1.0, s2[..., None]) - alpha2
+    power = np.where(short, (N_safe - 3) / 2, a - 1)
+    tilt = power[..., None] * np.log(inner) + beta[..., None] * alpha2
+    tilt += np.log(np.maximum(weights, 1e-300))
+    weights = np.exp(tilt - tilt.max(axis=-1, keepdims=True))
+    weights /= weights.sum(axis=-1, keepdims=True)
+    alpha2 = np.where(signs[..., None], 1.0, alpha2)
+    return np.minimum(np.sqrt(alpha2 / s2[..., None]), LARGEST_PART), weights
+
+
+def _weights_twice(noise: Noise, R: Array, s2: Array, n: int) -> Rule:
+    """The same for a competitor written with two keys: the sum of two weights."""
+    dim = np.maximum(2 * noise.N_star[:, None] / R, 1.5)
+    square, weights = beta_rule(0.5, (dim - 1) / 2, n)
+    return np.minimum(2 * np.sqrt(np.maximum(square, 0) / s2[..., None]), LARGEST_PART), weights
+
+
+def _in_context(view: _View, t: Array, weights: Array) -> Array:
+    """P(a word from the context has the smaller logit), mean over its part +-t of the noise; query, R, Zq.
+
+    Given the noise, its word follows a von Mises-Fisher law around the noise with concentration kappa_v. The
+    density of its cosine with signal plus noise is exp(l(x)), and P is a signed-root tail of l. Maximising l
+    over x is a maximum over a disc, hence on the axis of the noise: l(m) and m have closed forms, even and
+    odd in t.
+    """
+    D, nu = view.D, view.D - 1
+    X = nu * (1 + (view.q - 1) / np.sqrt(2))  # half of the common fluctuation becomes each competitor's own
+    W, U = view.Z**2 + X, view.c * view.Z + X  # noise squared, noise times (signal plus noise)
+    along = U**2 / W
+    across = np.maximum(view.u2 - along, 0)
+    cos = np.clip(U / np.sqrt(W * view.u2), -1, 1)
+    S_v = 4 * D * W / nu**2
+    S_x = S_v * (1 - cos**2) * np.exp(view.log_rest)
+    tilt = 2 * np.sqrt(D * W) * cos / nu  # 2 kappa_v cos / nu, but for t / (1 - t²)
+    factor = nu * _wallace(nu) ** 2
+
+    t = t[..., None]
+    T, t2 = t / (1 - t**2), t**2
+    rho_v = np.sqrt(S_v * T**2 + 1)  # axes from here on: query, R, weight, Zq
+    rho_x = np.sqrt(S_x * T**2 + 1)
+    even = rho_v - rho_x  # 2 (l(m) - l(x)) / nu, its part even in t
+    rho_v += 1
+    rho_x += 1
+    rho_x /= rho_v
+    even += np.log(rho_x, out=rho_x)
+    even -= view.log_rest
+    odd = (tilt * view.x) * T
+    m = tilt * T
+    m /= rho_v
+    own = along * ((1 - t2) ** 2 / (1 + t2))
+    own += across * (1 - t2)
+    shrink = own / (own + t2 * (nu**2 / view.k))  # the fluctuation of |noise|² that is each competitor's own
+    shrink *= factor
+    p = _signed_root(even - odd, shrink, view.x - m)
+    even += odd
+    m += view.x
+    p += _signed_root(even, shrink, m)
+    return np.matmul(weights[..., None, :] / 2, p)[..., 0, :]
+
+
+def _signed_root(drop: Array, shrink: Array, sign: Array) -> Array:
+    np.maximum(drop, 0, out=drop)
+    drop *= shrink
+    np.sqrt(drop, out=drop)
+    np.copysign(drop, sign, out=drop)
+    return np.asarray(ndtr(drop, out=drop))

@@ -1,0 +1,200 @@
+"""The question put to a law: which task, which sizes. Checked once, and broadcast together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from recallscope.specs import HeadPattern
+
+LawTask = Literal["ar", "mqar"]
+Array = NDArray[np.float64]
+Result = TypeVar("Result")
+
+_SIZES = {  # field: the paper's letter and the least value
+    "vocab_size": ("V", 2.0),
+    "num_facts": ("N_f", 1.0),
+    "embed_dim": ("D", 1.0),
+    "state_dim": ("N", 1.0),
+    "num_layers": ("Lambda", 1.0),
+    "num_heads": ("M", 1.0),
+    "expand": ("expand", 1.0),
+}
+_ONE_SHAPE = ("V", "N_f", "D", "N", "L")  # letters that are given the common shape
+LETTERS = ("V", "N_f", "L", "D", "N", "G", "Lambda", "M")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Problem:
+    """What recall depends on. Sizes are numbers or arrays that broadcast together; what is unknown is left out.
+
+    Dimensions may be real numbers: inverses and effective dimensions pass between the integers. The attributes V,
+    N_f, D, N and L are float arrays of the common `shape`; asking for one that was left out is an error.
+    """
+
+    task: LawTask = "mqar"
+    vocab_size: ArrayLike | None = None
+    num_facts: ArrayLike | None = None
+    length: ArrayLike | None = None  # 4 N_f unless given; 2 N_f + 1 for AR
+    embed_dim: ArrayLike | None = None
+    state_dim: ArrayLike | None = None
+    num_layers: ArrayLike = 1
+    num_heads: ArrayLike = 1
+    head_pattern: HeadPattern | None = None  # None: the model counts as one head
+    expand: ArrayLike = 2  # inner channels over D
+
+    shape: tuple[int, ...] = field(init=False, repr=False)
+    V: Array = field(init=False, repr=False)
+    N_f: Array = field(init=False, repr=False)
+    D: Array = field(init=False, repr=False)
+    N: Array = field(init=False, repr=False)
+    L: Array = field(init=False, repr=False)
+    Lambda: Array = field(init=False, repr=False)  # one number where one was given, as is M
+    M: Array = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.task not in get_args(LawTask):
+            raise ValueError(
+                f"task={self.task!r}: the recall laws are stated for 'ar' and 'mqar' (Thm 4.2). "
+                f"For repeated keys a single layer guesses among N_k values (App. I.2); train the model instead."
+            )
+        if self.head_pattern is not None and self.head_pattern not in get_args(HeadPattern):
+            raise ValueError(f"head_pattern={self.head_pattern!r}: the patterns are MHA, MQA, MKA and MVA (Tab. 5).")
+        own = self.__dict__  # a frozen dataclass may not assign to its attributes
+        letters: dict[str, Array] = {}
+        for name, (letter, least) in _SIZES.items():
+            if own[name] is not None:
+                own[name] = letters[letter] = _numbers(name, own[name], least)
+        L = self._length(letters.get("N_f"))
+        if L is not None:
+            letters["L"] = L
+        own["shape"] = shape = np.broadcast(*letters.values()).shape
+        for letter, array in letters.items():
+            if letter != "expand":
+                own[letter] = _filled(array, shape) if letter in _ONE_SHAPE or array.shape else array
+
+    def _length(self, N_f: Array | None) -> Array | None:
+        """L, checked against N_f; None if it is neither given nor follows."""
+        given = None if self.length is None else _numbers("length", self.length, 1.0)
+        if self.task == "ar":
+            if N_f is not None and given is not None and np.any(given != 2 * N_f + 1):
+                raise ValueError(
+                    f"length={np.asarray(self.length)} does not fit task='ar': one query, L = 2 N_f + 1. Leave it out."
+                )
+            self.__dict__["length"] = None  # it follows from N_f
+            return None if N_f is None else 2 * N_f + 1
+        self.__dict__["length"] = given
+        if N_f is None or given is None:
+            return given if N_f is None else 4 * N_f
+        if np.any(4 * N_f > given):
+            raise ValueError(
+                f"length={np.min(given):g} is shorter than 4 num_facts = {np.max(4 * N_f):g}: every fact is asked "
+                f"once, in a slot of two tokens after the 2 N_f tokens of the context (Tab. 1). Use length >= 4 "
+                f"num_facts."
+            )
+        return given
+
+    if not TYPE_CHECKING:  # a type checker would take every misspelt attribute for one of these
+
+        def __getattr__(self, letter: str) -> NoReturn:
+            """Called for attributes that are not there: a size that was left out is named."""
+            names = {letter: name for name, (letter, _) in _SIZES.items()} | {"L": "num_facts"}
+            if letter in names:
+                raise ValueError(f"{names[letter]} is not given, and this needs it ({letter}).")
+            raise AttributeError(f"a Problem has no attribute {letter!r}")
+
+    @property
+    def G(self) -> Array:
+        """Query slots, (L - 2 N_f) / 2; for AR, where L = 2 N_f + 1, the one query."""
+        return np.maximum(np.floor((self.L - 2 * self.N_f) / 2), 1.0)
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """The fields that are given, by name."""
+        return {name: self.__dict__[name] for name in FIELDS if self.__dict__[name] is not None}
+
+    @classmethod
+    def from_words(cls, words: Mapping[str, Any]) -> Problem:
+        """The problem of a run, from a mapping of its fields; other keys and None are ignored.
+
+        The length of an AR run follows from its facts and is ignored, too.
+        """
+        known = {name: words[name] for name in FIELDS if words.get(name) is not None}
+        if known.get("task") == "ar":
+            known.pop("length", None)
+        return cls(**known)
+
+    def replace(self, **changes: Any) -> Problem:
+        """The same problem with some fields changed."""
+        return Problem(**(self.words | changes))
+
+    def take(self, index: Any) -> Problem:
+        """Some entries of the broadcast arrays: the problems at an index, as numpy understands it."""
+        taken = object.__new__(Problem)  # nothing new to check
+        own = taken.__dict__
+        own.update(self.__dict__)
+        own["shape"] = np.empty(self.shape)[index].shape
+        letters = {letter: name for name, (letter, _) in _SIZES.items()} | {"L": "length"}
+        for letter, name in letters.items():
+            if letter in own and (letter in _ONE_SHAPE or np.shape(own[letter])):
+                own[letter] = own[name] = np.asarray(np.broadcast_to(own[letter], self.shape)[index])
+        if self.length is None:
+            own["length"] = None
+        return taken
+
+
+FIELDS = tuple(entry.name for entry in fields(Problem) if entry.init)
+
+
+def problem_and_options(problem: Problem | None, words: dict[str, Any]) -> tuple[Problem, dict[str, Any]]:
+    """Part keyword arguments into the fields of a Problem, which it gets, and all others."""
+    sizes = {name: value for name, value in words.items() if name in FIELDS}
+    if problem is None:
+        problem = Problem(**sizes)
+    elif sizes:
+        problem = problem.replace(**sizes)
+    return problem, {name: value for name, value in words.items() if name not in FIELDS}
+
+
+def takes_words(function: Callable[..., Result]) -> Callable[..., Result]:
+    """Let a function of one Problem be called with the fields of a Problem as keywords instead."""
+
+    @wraps(function)
+    def called(problem: Problem | None = None, /, **words: Any) -> Result:
+        if problem is None or words:
+            problem, words = problem_and_options(problem, words)
+        return function(problem, **words)
+
+    return called
+
+
+def probability(name: str, value: float) -> float:
+    """A probability strictly between 0 and 1, or an error that says so."""
+    if not 0 < value < 1:
+        raise ValueError(f"{name}={value}: a probability strictly between 0 and 1 is needed. Try 0.99.")
+    return float(value)
+
+
+def _numbers(name: str, value: ArrayLike, least: float) -> Array:
+    if isinstance(value, int | float) and least <= value < math.inf:
+        return np.array(value, float)
+    array = np.asarray(value, float)
+    low, high = float(array.min(initial=least)), float(array.max(initial=least))  # nan passes through both
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise ValueError(f"{name}={np.asarray(value)}: a finite number is needed.")
+    if low < least:
+        why = "a layer has at least one head" if name == "num_heads" else "the least that has a meaning here"
+        raise ValueError(f"{name}={low:g} is below {least:g}, {why}. Use {name} >= {least:g}.")
+    return array
+
+
+def _filled(array: Array, shape: tuple[int, ...]) -> Array:
+    copy = np.empty(shape)
+    copy[...] = array
+    return copy

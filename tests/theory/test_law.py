@@ -1,0 +1,194 @@
+"""Laws by name: every entry is complete, domains can be read and computed, and a law may come from any file."""
+
+import json
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from recallscope import registry
+from recallscope.theory.domain import Domain
+from recallscope.theory.law import LAWS, RECOMMENDED, RECOMMENDED_FOR_HEADS, Law, find_law, law, laws_for
+from recallscope.theory.problem import FIELDS, Problem
+
+CELL = {"vocab_size": 512, "num_facts": 16, "embed_dim": 32, "state_dim": 8}
+HEADS = {"num_heads": 4, "head_pattern": "MQA"}
+OUTSIDE = '''
+"""A law in a file of its own."""
+
+import numpy as np
+
+from recallscope.theory.domain import Domain
+from recallscope.theory.law import law
+
+
+@law(name="outside-law", reference="a file", holds="N <= D", domain=Domain("N <= D"))
+def outside_law(problem):
+    """One over one plus the facts.
+
+    Nobody believes it.
+    """
+    return 1 / (1 + problem.N_f)
+'''
+
+
+@pytest.mark.parametrize("entry", list(LAWS), ids=lambda entry: entry.name)
+def test_every_law_is_complete(entry: Law) -> None:
+    assert find_law(entry.name) is entry
+    for name in ("summary", "reference", "holds"):
+        assert getattr(entry, name), name
+    assert set(entry.needs) <= set(FIELDS)
+    assert "Paper:" in (entry.function.__doc__ or "")
+    problem = Problem(**CELL, **HEADS)
+    with np.errstate(all="ignore"):
+        p = entry(problem)
+    assert p.shape == ()
+    assert p == entry(**CELL, **HEADS)
+    if entry.domain is not None:
+        assert entry.domain.contains(problem.replace(embed_dim=[32, 64])).tolist() == [True, True]
+        assert entry.domain.sentence
+
+
+def test_laws_keep_their_order() -> None:
+    """Ours and the closest first, the printed forms after them; laws of heads at the end."""
+    names = LAWS.names()
+    assert names[:3] == ["trained-sharing", "trained-t3max", "trained-t3"]
+    assert names.index("trained-printed") + 1 == names.index("designed-improved")
+    assert names[22:27] == [
+        "full-unified-mv", "full-unified", "trained-sharing-heads", "unified-heads-lower", "unified-heads-upper",
+    ]  # fmt: skip
+    for weights, (best, _) in RECOMMENDED.items():
+        assert laws_for(weights)[0].name == best
+    assert find_law(RECOMMENDED_FOR_HEADS).heads
+
+
+def test_what_holds_in_letters_is_a_domain() -> None:
+    domain = find_law("designed-improved").domain
+    assert domain is not None
+    assert domain.sentence == find_law("designed-improved").holds
+    problem = Problem(vocab_size=[512, 512, 64, 512], num_facts=[16, 16, 16, 1], embed_dim=32, state_dim=[8, 33, 8, 8])
+    assert domain.contains(problem).tolist() == [True, False, False, False]
+    shortest = find_law("trained-t3").domain
+    assert shortest is not None
+    assert shortest.contains(Problem(**CELL))
+    assert not shortest.contains(Problem(**CELL, length=128))
+    assert shortest.contains(Problem(**CELL, task="ar"))  # its length is its own
+    layers = find_law("trained-sharing").domain
+    assert layers is not None
+    assert layers.contains(Problem(**CELL, num_layers=[1, 2])).tolist() == [True, False]
+
+
+def test_domains_are_sums_of_products() -> None:
+    problem = Problem(**CELL)
+    assert Domain("V >= 2 N_f + 2", "N D - 2 N_f > 0.5 D", "M = 1", "G <= L").contains(problem)
+    assert not Domain("V < 2 N_f + 2").contains(problem)
+    assert Domain("N <= D") == Domain("N <= D") != Domain("N < D")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("N", "compares nothing"),
+        ("N <= ", "neither a number"),
+        ("N << D", "neither a number"),
+        ("V > 4N_f", "'4N_f' is neither a number"),
+        ("N <= E", "'E' is neither a number nor one of V, N_f"),
+    ],
+)
+def test_a_domain_that_cannot_be_read_says_why(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Domain(text)
+
+
+def test_a_law_says_what_it_needs() -> None:
+    with pytest.raises(ValueError, match="'unified' needs embed_dim, state_dim"):
+        find_law("unified")(vocab_size=512, num_facts=16)
+    with pytest.raises(ValueError, match="'trained-sharing-heads' needs head_pattern"):
+        find_law("trained-sharing-heads")(**CELL)
+    with pytest.raises(ValueError, match="one layer only"):
+        find_law("trained-sharing-heads")(**CELL, **HEADS, num_layers=2)
+    with pytest.raises(ValueError, match=r"law='unfied' is not registered. Did you mean unified"):
+        find_law("unfied")
+
+
+def test_heads_without_a_pattern_count_as_one() -> None:
+    for name in ("unified", "designed-exact"):
+        assert find_law(name)(**CELL, num_heads=4) == find_law(name)(**CELL)
+
+
+def test_fields_of_a_law_are_checked_and_its_name_is_its_own() -> None:
+    with pytest.raises(ValueError, match="weights='learnt' is none of trained, designed, full"):
+        law(name="a law", weights="learnt")(lambda problem: problem.N)
+    with pytest.raises(ValueError, match="needs='state' is none of"):
+        law(name="a law", needs=("state",))(lambda problem: problem.N)
+    with pytest.raises(ValueError, match="'unified' is one of recallscope's own"):
+        law(name="unified")(lambda problem: problem.N)
+    assert "a law" not in LAWS
+
+
+@pytest.fixture
+def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A law from a file that the package does not know."""
+    file = tmp_path / "my_law.py"
+    file.write_text(OUTSIDE)
+    monkeypatch.setenv(registry.PLUGINS, str(file))
+    yield file
+    for entries in (LAWS._entries, LAWS._origins):
+        entries.pop("outside-law", None)
+    registry._loaded.discard(str(file))
+
+
+def test_a_law_from_a_file_outside_is_a_law_like_the_others(outside: Path, run) -> None:
+    found = find_law("outside-law")
+    assert found.summary == "One over one plus the facts."
+    assert found(**CELL) == pytest.approx(1 / 17)
+    assert LAWS.origin("outside-law") == str(outside)
+    flags = ["--vocab-size", 512, "--num-facts", 16, "--embed-dim", 32, "--state-dim", 8]
+    code, out, _ = run("predict", *flags, "--json")
+    assert code == 0
+    assert json.loads(out)["rows"][0]["laws"]["outside-law"] == pytest.approx(1 / 17)
+    listed = json.loads(run("laws", "--json")[1])["laws"][-1]
+    assert (listed["name"], listed["holds"], listed["domain"]) == ("outside-law", "N <= D", ["N <= D"])
+    sized = json.loads(run("size", "--target", 0.1, *flags[:2], *flags[4:], "--law", "outside-law", "--json")[1])
+    assert sized["answer"]["num_facts"] == 9
+
+
+def test_a_law_from_a_file_outside_is_compared_with_measurements(outside: Path) -> None:
+    from recallscope.analysis import AccuracyGrid, compare_laws
+    from recallscope.specs import TaskSpec
+
+    empty = AccuracyGrid.over({"embed_dim": [8, 16], "state_dim": [4, 8]}, TaskSpec(vocab_size=128, num_facts=8))
+    closest = compare_laws(AccuracyGrid.from_law(find_law("outside-law"), empty))[0]
+    assert (closest.law, closest.max_error) == ("outside-law", 0)
+
+
+def test_laws_of_heads_are_compared_where_there_are_heads() -> None:
+    from recallscope.analysis import AccuracyGrid, compare_laws
+    from recallscope.specs import TaskSpec
+
+    task = TaskSpec(vocab_size=128, num_facts=8)
+    words = {"embed_dim": [8, 16], "state_dim": [4, 8]}
+    several = AccuracyGrid.over(words, task, num_heads=4, head_pattern="MQA", expand=2)
+    measured = AccuracyGrid.from_law(find_law("trained-sharing-heads"), several)
+    assert compare_laws(measured)[0].law == "trained-sharing-heads"
+    assert all("heads" not in found.law for found in compare_laws(AccuracyGrid.over(words, task)))
+
+
+def test_asking_for_one_law_in_a_fresh_process_finds_all() -> None:
+    code = (
+        "import recallscope as rs; print(rs.find_law('unified').name, len(list(rs.LAWS)), rs.Problem, rs.law, rs.Law)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("unified 27 ")
+
+
+def test_the_fields_of_a_law_are_told() -> None:
+    """What solve, predict and fit once read out of names."""
+    assert {"needs", "domain", "inverse", "monotone_in_state", "fewest_facts", "vocab_per_fact", "layers"} <= {
+        entry.name for entry in fields(Law)
+    }
+    inverse = {entry.name for entry in LAWS if entry.inverse is not None}
+    assert inverse == {prefix + name for prefix in ("", "designed-", "full-") for name in ("unified", "unified-mv")}
