@@ -65,27 +65,19 @@ class Spec(Frozen):
 
     def identity(self) -> dict[str, Any]:
         """The kind, and the fields that differ from their defaults, parts likewise."""
-        fields = self.model_dump(mode="json")
+        infos = type(self).model_fields
         kept: dict[str, Any] = {} if self.schema_number == 1 else {"schema": self.schema_number}
-        for name, value in fields.items():
-            mine = getattr(self, name)
+        for name, value in self.model_dump(mode="json").items():
+            mine, info = getattr(self, name), infos.get(name)
             if isinstance(mine, Spec):
                 kept[name] = mine.identity()
-            elif name == "kind" or name not in self._defaults() or mine != self._defaults()[name]:
+            elif name == "kind" or info is None or mine != info.get_default(call_default_factory=True):
                 kept[name] = value
         return kept
 
     def content_hash(self) -> str:
         """The spec's name: a hash of its identity, the same in every process and on every machine."""
         return identity_hash(type(self).__name__, self.identity())
-
-    @classmethod
-    def _defaults(cls) -> dict[str, Any]:
-        return {
-            name: info.get_default(call_default_factory=True)
-            for name, info in cls.model_fields.items()
-            if not info.is_required()
-        }
 
 
 class _Kind(Spec):
