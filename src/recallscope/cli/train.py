@@ -23,7 +23,7 @@ class Train(RunFlags):
 
     A torch.nn.Module of your own is trained by its name; its constructor gets vocab_size and --model-args:
 
-    recallscope train --model my_nets.py:MyModel --model-args '{"width": 64}' --vocab-size 128 --num-facts 8
+    recallscope train --model examples/gru.py:Model --model-args '{"width": 16}' --vocab-size 64 --num-facts 4
 
     With --out the run is checkpointed, can be killed at any time, and resumes when the same command is given again.
     """
