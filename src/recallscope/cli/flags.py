@@ -99,10 +99,10 @@ def _flag_type(info: FieldInfo, show_defaults: bool) -> Any:
         shown = {True: "yes", False: "no"}[default] if isinstance(default, bool) else default
         text = f"{text} (default {shown})".strip()
     options: dict[str, Any] = {"help": text or " ", "help_behavior_hint": ""}
-    if kind is bool:
-        return Annotated[Literal["yes", "no"] | None, arg(**options)]
+    kind = Literal["yes", "no"] if kind is bool else kind
     if get_origin(kind) is Literal:
-        return Annotated[Union[kind, None], arg(**options)]  # noqa: UP007 (a type in a variable)
+        choices = "{" + ",".join(map(str, get_args(kind))) + "}"
+        return Annotated[Union[kind, None], arg(metavar=choices, **options)]  # noqa: UP007 (a type in a variable)
     if kind in _METAVARS:
         return Annotated[Union[kind, None], arg(metavar=_METAVARS[kind], **options)]  # noqa: UP007
     return Annotated[str | None, arg(metavar="TEXT", **options)]

@@ -23,7 +23,7 @@ class Train(RunFlags):
 
     A torch.nn.Module of your own is trained by its name; its constructor gets vocab_size and --model-args:
 
-    recallscope train --model examples/gru.py:Model --model-args '{"width": 16}' --vocab-size 64 --num-facts 4
+    recallscope train --model examples/gru.py:Model --vocab-size 64 --num-facts 4 --flat-steps 50 --decay-steps 50
 
     With --out the run is checkpointed, can be killed at any time, and resumes when the same command is given again.
     """
