@@ -1,0 +1,64 @@
+"""A later version with one field more in any spec reads every committed run under its name, and retrains none."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FIELD = '    noise_of_a_later_version: float = Field(0.0, description="new, and off")\n'
+SPECS = {
+    "every task": ("specs.py", "class TaskSpec(_Kind):"),
+    "every model": ("specs.py", "class ModelSpec(_Kind):"),
+    "training": ("specs.py", "class TrainSpec(Spec):"),
+    "the run": ("specs.py", "class RunSpec(Spec):"),
+    "one task": ("tasks/mqar.py", "class MQARSpec(AssociativeRecall):"),
+    "one architecture": ("architectures/linear.py", "class LinearSpec(MambaDimensions):"),
+    "the record": ("records.py", "class RunRecord(Frozen):"),
+}
+CODE = """
+import json, sys
+from pathlib import Path
+from recallscope.paper.experiment import experiments
+from recallscope.runs import RunStore, find_runs, make_plan
+store = RunStore("store")
+cells = {cell.run: cell for one in experiments() for cell in one.cells("small").values()}
+plan = make_plan(cells.values(), store)
+print(json.dumps({
+    "listed": len(find_runs(store)), "records": len(list(store.records())), "missing": len(plan.missing),
+    "faults": len(plan.faults), "torch": "torch" in sys.modules,
+}))
+"""
+
+
+@pytest.mark.parametrize("where", SPECS)
+def test_a_field_more_renames_and_retrains_nothing(where, tmp_path):
+    file, line = SPECS[where]
+    shutil.copytree(ROOT / "src" / "recallscope", tmp_path / "later" / "recallscope")
+    shutil.copytree(ROOT / "results" / "paper", tmp_path / "store", ignore=shutil.ignore_patterns("index*"))
+    path = tmp_path / "later" / "recallscope" / file
+    text = path.read_text()
+    assert line in text
+    begin = text.index(line)
+    end = begin + re.search(r'""".*?"""\n', text[begin:], re.DOTALL).end()
+    text = text[:end] + FIELD + text[end:]
+    if "import Field" not in text and ", Field" not in text:
+        text = re.sub(r"^(from recallscope)", r"from pydantic import Field\n\1", text, count=1, flags=re.MULTILINE)
+    path.write_text(text)
+    before = sorted(entry.name for entry in (tmp_path / "store" / "runs").iterdir())
+    done = subprocess.run(
+        [sys.executable, "-c", CODE],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path / "later"), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"listed": 328, "records": 328, "missing": 0, "faults": 0, "torch": False}
+    assert sorted(entry.name for entry in (tmp_path / "store" / "runs").iterdir()) == before
+    assert not (tmp_path / "store" / "damaged").exists()
