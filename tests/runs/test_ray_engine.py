@@ -8,11 +8,12 @@ import signal
 import tempfile
 import time
 import warnings
+from pathlib import Path
 
 import pytest
 from tiny_sweeps import children, records, tiny_grid
 
-from recallscope.runs import RunStore, View, run_sweep, verify
+from recallscope.runs import RunStore, View, grid_from_fields, run_sweep, verify
 
 pytest.importorskip("ray")
 from recallscope.runs.ray_cluster import RayEngine
@@ -94,6 +95,24 @@ def test_a_node_killed_in_mid_sweep_costs_nothing_but_time(cluster, tmp_path):
     run_sweep(grid, tmp_path / "local", workers=1)
     assert records(tmp_path / "ray") == records(tmp_path / "local")
     assert verify(store).clean
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.timeout(240)
+def test_nodes_find_a_module_of_ones_own_in_the_drivers_folder(cluster, tmp_path, monkeypatch):
+    shutil.copy(Path(__file__).resolve().parents[1] / "extension" / "my_gru.py", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    model, axes = {"kind": "my_gru.py:Model"}, {"width": [4, 8]}
+    train = {"batch_size": 4, "warmup_steps": 1, "flat_steps": 3, "decay_steps": 2, "eval_every": 3, "eval_size": 8}
+    task = {"vocab_size": 16, "num_facts": 2}
+    grid = grid_from_fields({"task": task, "model": model, "train": train, "axes": axes})
+    store = RunStore(tmp_path / "store", create=True)
+    outcome = run_sweep(grid, store, engine=RayEngine(store, cluster[0].address))
+    assert (outcome.done, outcome.failed) == (2, 0)
+    assert sorted(record.spec.model.arguments["width"] for record in store.records()) == [4, 8]
+    broken = grid_from_fields({"task": task, "model": model, "train": train, "axes": {"size": [3]}})
+    assert run_sweep(broken, store, engine=RayEngine(store, cluster[0].address)).failed == 1
+    assert "could not begin" in store.failure(broken.cells()[0].run).reason
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recallscope.records import RunRecord
+from recallscope.registry import suggestion
 from recallscope.specs import RESULTS, TaskSpec, TrainSpec, Value, in_words
 
 Reduce = Literal["best", "mean", "seed", "convergence"]
@@ -140,7 +141,8 @@ def group_cells(rows: Sequence[Row], axes: Sequence[str]) -> dict[tuple[Value, .
         missing = [name for name in axes if name not in row]
         if missing:
             raise ValueError(
-                f"{missing[0]!r} is no field of a {row.get('model')} model, so it cannot be an axis of these runs."
+                f"{missing[0]!r} is no field of a {row.get('model')} model, so it cannot be an axis of these runs. "
+                f"{suggestion(missing[0], words_of(row))}"
             )
         cells.setdefault(tuple(row[name] for name in axes), []).append(row)
     for key, members in cells.items():

@@ -14,7 +14,6 @@ import re
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -121,26 +120,29 @@ def _select(
     fields = [word for word in table.words if word not in (*FIRST, *LAST, "schema_version")]
     every = (*FIRST, *fields, *LAST)
     order_by = [name for name in USUAL_ORDER if name in fields] if order_by is None else order_by
-    for name in (*(columns or ()), *(name.removeprefix("-") for name in order_by)):
-        if name not in every:
-            raise ValueError(f"{name!r} is no column of this store. {suggestion(name, every)}")
-    for condition in conditions:
-        if condition.column not in every:
-            raise ValueError(
-                f"{condition.column!r} is no field of a run of this store. {suggestion(condition.column, every)}"
-            )
     places = {word: f"json_extract(row, '$[{place}]')" for place, word in enumerate(table.words)}
-    places = {name: places.get(name, "NULL") for name in every} | {"run": "run"}  # NULL: a result that no run has
+    places = {name: places.get(name, "NULL") for name in (*FIRST, *fields, *RESULTS)} | {"run": "run"}
+    asked = [condition.column for condition in conditions] + [name.removeprefix("-") for name in order_by]
+    for names, known in ((columns or (), every), (asked, tuple(places))):
+        for name in names:
+            if name not in known:
+                raise ValueError(f"{name!r} is no column of this store. {suggestion(name, known)}")
     clause, values = _where(conditions, places)
     order = ", ".join(places[name.removeprefix("-")] + " DESC" * name.startswith("-") for name in order_by) or "run"
     query = f"SELECT row FROM now WHERE {clause} ORDER BY {order} LIMIT ?"  # noqa: S608 (places are numbers)
     found = table.connection.execute(query, [*values, -1 if limit is None else limit]).fetchall()
     if not found:
         _explain_nothing(table, conditions, places)
+    wanted, needs = columns or every, dict[tuple[Any, ...], str | None]()
     rows = []
     for (text,) in found:
         row = table.decode(text)
-        rows.append({name: needs_of(row) if name == "needs" else row.get(name) for name in columns or every})
+        if "needs" in wanted:  # it follows from the kinds and the names of the fields
+            key = (row.get("schema_version"), row.get("task"), row.get("model"), *row)
+            if key not in needs:
+                needs[key] = needs_of(row)
+            row["needs"] = needs[key]
+        rows.append({name: row.get(name) for name in wanted})
     return rows
 
 
@@ -176,18 +178,13 @@ def _explain_nothing(table: Table, conditions: list[Condition], places: Mapping[
 
 def needs_of(row: Mapping[str, Any]) -> str | None:
     """What this installation lacks to make a spec of a run: a newer schema, a task, an architecture, a field."""
-    words = frozenset(row) - {*FIRST, *LAST, "schema_version"}
-    return _needs(row.get("schema_version") or 0, row.get("task"), row.get("model"), words)
-
-
-@cache
-def _needs(schema: int, task: Any, model: Any, words: frozenset[str]) -> str | None:
-    if schema > SCHEMA_VERSION:
-        return f"a recallscope that reads schema {schema}"
+    if row.get("schema_version", 0) > SCHEMA_VERSION:
+        return f"a recallscope that reads schema {row['schema_version']}"
     try:
-        owners = TASKS.find(str(task)), find_architecture(str(model))
+        owners = TASKS.find(str(row.get("task"))), find_architecture(str(row.get("model")))
     except ValueError as error:  # an unknown name
         return str(error).split(" is not registered")[0]
+    words = set(row) - {*FIRST, *LAST, "schema_version"}
     unknown = sorted(word for word in words if path_of(word, *owners) is None)
     return f"field {unknown[0]}" if unknown else None
 
