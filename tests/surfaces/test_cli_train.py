@@ -94,7 +94,7 @@ def test_bad_input_is_answered_in_one_paragraph(run, tmp_path):
     refused("train", says="--vocab-size")
     refused("train", *QUICK, *SHORT, "--device", "tpu9", says="device='tpu9'")
     refused("train", *QUICK, *SHORT, "--learning-rate", "inf", says="learning_rate=inf")
-    refused("train", *QUICK, *SHORT, "--model", "multihead", says="num_heads")
+    refused("train", *QUICK, *SHORT, "--model", "multihead", says="--num-heads")
     refused("train", *QUICK, *SHORT, "--gate", "no", says="gate")
     refused("train", *QUICK, *SHORT, "--seed", -3, says="seed=-3")
     refused("design", *QUICK[:4], "--embed-dim", 8, "--state-dim", 9, says="state_dim <= 8")

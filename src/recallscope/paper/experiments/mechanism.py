@@ -119,12 +119,12 @@ def inspect_run(store: RunStore, record: RunRecord, *, num_sequences: int = NUM_
     from recallscope.train.weights import read_weights
 
     model, task = read_weights(store.folder(record.run) / WEIGHTS)
-    scores = inspect_model(model, task, torch.Generator().manual_seed(0), num_sequences=num_sequences)
+    found = inspect_model(model, task, torch.Generator().manual_seed(0), num_sequences=num_sequences)
     arrays = picture_arrays(model, draw_batch(task, 1, torch.Generator().manual_seed(0)), task)
     kept, named = io.BytesIO(), dict[str, Any](arrays)
     np.savez_compressed(kept, **named)
     write_atomically(arrays_path, kept.getvalue())
-    write_atomically(scores_path, json.dumps(scores, indent=1).encode() + b"\n")
+    write_atomically(scores_path, json.dumps(found.to_dict(), indent=1).encode() + b"\n")
 
 
 # Findings: the check, and the score that answers it with its name; the ideal of every score is 1
