@@ -188,10 +188,9 @@ class Reproduce:
         for experiment in chosen:
             scales: dict[str, Any] = {}
             for scale in SCALES:
-                names = experiment.cells(scale).keys()
                 scales[scale] = {
-                    "runs": len(names),
-                    "done": len(names & there),
+                    "runs": sum(part.grid.count() for part in experiment.parts(scale)),
+                    "done": len(experiment.cells(scale).keys() & there) if there else 0,
                     **asdict(measured_cost(experiment.name, scale)),
                     "cuts": [part.cut for part in experiment.parts(scale) if part.cut],
                 }

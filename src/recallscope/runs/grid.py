@@ -9,9 +9,9 @@ from __future__ import annotations
 import itertools
 import math
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -131,12 +131,20 @@ class Grid:
         for choice in itertools.product(*steps):
             yield {name: value for part in choice for name, value in part.items()}
 
+    def count(self) -> int:
+        """How many cells no rule skips; found without making their specs."""
+        return sum(self._kept(point) for point in self._points()) if self.skip else self.size
+
+    def _kept(self, point: dict[str, Any]) -> bool:
+        """Calculate the derived fields of a point, and say whether no rule skips it."""
+        words = self._base_words(*self._kinds_at(point)) | point
+        for name in self._order:
+            words[name] = point[name] = _whole(calculate(self.derived[name], words))
+        return not any(calculate(rule, words) for rule in self.skip)
+
     def _spec(self, point: dict[str, Any]) -> RunSpec | None:
         """The run at a point; None if a rule skips it."""
-        words = self._base_words(point) | point
-        for name in _in_order(self.derived):
-            words[name] = point[name] = _whole(calculate(self.derived[name], words))
-        if any(calculate(rule, words) for rule in self.skip):
+        if not self._kept(point):
             return None
         fields: Fields = {part: dict(self.base.get(part, {})) for part in PARTS}
         fields["seed"] = self.base.get("seed", 0)
@@ -158,10 +166,19 @@ class Grid:
         kinds = {part: self.base.get(part, {}).get("kind") for part in ("task", "model")} | dict(point)
         return _classes(kinds["task"], kinds["model"])
 
-    def _base_words(self, point: Mapping[str, Any]) -> dict[str, Any]:
-        """What formulas may use besides the axes: the base's fields, and the defaults of those it leaves out."""
+    @cached_property
+    def _order(self) -> list[str]:
+        return _in_order(self.derived)
+
+    @cached_property
+    def _base_words(self) -> Callable[..., dict[str, Any]]:
+        """What formulas may use besides the axes, by the kinds of task and model."""
+        return lru_cache(lambda *kinds: self._words_of_base(kinds))
+
+    def _words_of_base(self, kinds: Kinds) -> dict[str, Any]:
+        """The base's fields, and the defaults of those it leaves out."""
         words: dict[str, Any] = {"seed": self.base.get("seed", 0)}
-        for part, owner in _owners(self._kinds_at(point)).items():
+        for part, owner in _owners(kinds).items():
             defaults = {name: info.default for name, info in owner.model_fields.items() if not info.is_required()}
             for name, value in (defaults | self.base.get(part, {})).items():
                 words.setdefault(part if name == "kind" else name, value)
