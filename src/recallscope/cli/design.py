@@ -139,15 +139,12 @@ class Design(SpecFlags):
     def _print(self, accuracy: float, error: float, laws: dict[str, float]) -> None:
         from rich.console import Console
 
-        console = Console()
-        console.print(
-            f"[bold]measured  {accuracy:.4f}[/bold] ± {error:.4f}  ({self.draws} draw(s) of the codes)",
-            highlight=False,
-        )
+        console = Console(highlight=False)
+        console.print(f"[bold]measured  {accuracy:.4f}[/bold] ± {error:.4f}  ({self.draws} draw(s) of the codes)")
         for name, p in laws.items():
-            console.print(f"predicted {p:.4f}  by {name}", highlight=False)
+            console.print(f"predicted {p:.4f}  by {name}")
         if self.out:
-            console.print(f"weights in {self.out}", highlight=False)
+            console.print(f"weights in {self.out}")
 
 
 def verb_for(arguments: Sequence[str]) -> type:

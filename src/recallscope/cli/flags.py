@@ -18,7 +18,6 @@ from recallscope.specs import Frozen, TaskSpec
 
 # flags that may be left out; help shows what they take, not the None they start from
 OptionalInt = Annotated[int | None, arg(metavar="INT", help_behavior_hint="")]
-OptionalFloat = Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="")]
 OptionalText = Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")]
 OptionalPath = Annotated[Path | None, arg(metavar="PATH", help_behavior_hint="")]
 Unset = arg(help_behavior_hint="")
@@ -100,12 +99,11 @@ def _flag_type(info: FieldInfo, show_defaults: bool) -> Any:
         text = f"{text} (default {shown})".strip()
     options: dict[str, Any] = {"help": text or " ", "help_behavior_hint": ""}
     if kind is bool:
-        return Annotated[Literal["yes", "no"] | None, arg(**options)]
-    if get_origin(kind) is Literal:
-        return Annotated[Union[kind, None], arg(**options)]  # noqa: UP007 (a type in a variable)
-    if kind in _METAVARS:
-        return Annotated[Union[kind, None], arg(metavar=_METAVARS[kind], **options)]  # noqa: UP007
-    return Annotated[str | None, arg(metavar="TEXT", **options)]
+        kind = Literal["yes", "no"]
+    if get_origin(kind) is not Literal:
+        kind = kind if kind in _METAVARS else str
+        options["metavar"] = _METAVARS.get(kind, "TEXT")
+    return Annotated[Union[kind, None], arg(**options)]  # noqa: UP007 (a type in a variable)
 
 
 def _plain_type(annotation: Any) -> Any:

@@ -136,11 +136,7 @@ class Size:
                 f"unreachable: even embed_dim=state_dim={LARGEST_EMBED} gives p={p:.6f}: the task sets a ceiling.",
             )
         best = min(points, key=lambda point: (point.state_entries, point.parameters))
-        return (
-            points,
-            asdict(best),
-            "the minimal pair with the smallest state; all minimal pairs are in the frontier",
-        )
+        return (points, asdict(best), "the minimal pair with the smallest state; all minimal pairs are in the frontier")
 
     def _print(
         self, law: str, unknown: str, answer: dict[str, Any] | None, reason: str, points: list[FrontierPoint]
@@ -148,22 +144,20 @@ class Size:
         from rich.console import Console
         from rich.table import Table
 
-        console = Console()
+        console = Console(highlight=False)
         if answer is None:
-            console.print(f"[bold]no answer[/bold] for p >= {self.target:g} by {law}: {reason}", highlight=False)
+            console.print(f"[bold]no answer[/bold] for p >= {self.target:g} by {law}: {reason}")
             return
         if unknown != "frontier":
             real = f", {answer['real']:.6g} before rounding" if "real" in answer else ""
             console.print(
-                f"[bold]{unknown} = {answer[unknown]}[/bold]   p_recall {answer['probability']:.6f} by {law}{real}",
-                highlight=False,
+                f"[bold]{unknown} = {answer[unknown]}[/bold]   p_recall {answer['probability']:.6f} by {law}{real}"
             )
-            console.print(reason, highlight=False)
+            console.print(reason)
             return
         console.print(
             f"[bold]{len(points)} minimal pairs[/bold] reach p >= {self.target:g} by {law}; smallest state: "
-            f"embed_dim={answer['embed_dim']}, state_dim={answer['state_dim']}",
-            highlight=False,
+            f"embed_dim={answer['embed_dim']}, state_dim={answer['state_dim']}"
         )
         table = Table(box=None, pad_edge=False, header_style="dim")
         for column in ("embed_dim", "state_dim", "p_recall", "state entries", "parameters", "state bytes"):
@@ -173,4 +167,4 @@ class Size:
                 str(point.embed_dim), str(point.state_dim), f"{point.probability:.5f}", f"{point.state_entries:,}",
                 f"{point.parameters:,}", f"{point.state_bytes:,}",
             )  # fmt: skip
-        console.print(table, highlight=False)
+        console.print(table)
