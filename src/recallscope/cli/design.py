@@ -67,18 +67,10 @@ class Design(SpecFlags):
 
             write_weights(self.out, model, task)
         if self.json:
-            print_json(
-                {
-                    "circuit": self.circuit,
-                    "model": model.spec.model_dump(mode="json"),
-                    "task": task.model_dump(mode="json"),
-                    "accuracy": accuracy,
-                    "standard_error": error,
-                    "draws": self.draws,
-                    "laws": laws,
-                    "weights": str(self.out) if self.out else None,
-                }
-            )
+            specs = {"model": model.spec.model_dump(mode="json"), "task": task.model_dump(mode="json")}
+            measured = {"accuracy": accuracy, "standard_error": error, "draws": self.draws, "laws": laws}
+            weights = {"weights": str(self.out) if self.out else None}
+            print_json({"circuit": self.circuit} | specs | measured | weights)
         else:
             self._print(accuracy, error, laws)
         return 0

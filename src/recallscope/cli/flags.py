@@ -7,7 +7,6 @@ import json
 import sys
 import types
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -23,24 +22,6 @@ OptionalPath = Annotated[Path | None, arg(metavar="PATH", help_behavior_hint="")
 Unset = arg(help_behavior_hint="")
 _METAVARS = {int: "INT", float: "FLOAT"}
 _WORDS = {"yes": True, "no": False}
-
-
-@dataclass(kw_only=True)
-class TaskFlags:
-    """The recall task of the laws."""
-
-    vocab_size: int
-    """V, even: half keys, half values."""
-    num_facts: int
-    """N_f, key-value pairs in the context."""
-    task: Literal["ar", "mqar"] = "mqar"
-    """ar: one query; mqar: every fact is asked once."""
-    length: OptionalInt = None
-    """L, tokens in a sequence; 4 N_f for mqar, 2 N_f + 1 for ar."""
-
-    def spec(self) -> TaskSpec:
-        """The checked task."""
-        return make_task(kind=self.task, vocab_size=self.vocab_size, num_facts=self.num_facts, length=self.length)
 
 
 def make_task(**fields: Any) -> TaskSpec:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.multihead import MultiHeadSpec
-from recallscope.cli.flags import TaskFlags, Unset, print_json
+from recallscope.cli.flags import OptionalInt, Unset, make_task, print_json
 from recallscope.specs import HeadPattern
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(kw_only=True)
-class Predict(TaskFlags):
+class Predict:
     """recallscope predict --task mqar --vocab-size 1024 --num-facts 16 --embed-dim 64 --state-dim 16
 
     Predict the recall probability of a model from its dimensions, by every law that applies; the recommended law comes
@@ -26,6 +26,14 @@ class Predict(TaskFlags):
     recallscope predict --vocab-size 512 --num-facts 16 --embed-dim 32 64 --state-dim 4 8 16
     """
 
+    vocab_size: int
+    """V, even: half keys, half values."""
+    num_facts: int
+    """N_f, key-value pairs in the context."""
+    task: Literal["ar", "mqar"] = "mqar"
+    """ar: one query; mqar: every fact is asked once."""
+    length: OptionalInt = None
+    """L, tokens in a sequence; 4 N_f for mqar, 2 N_f + 1 for ar."""
     embed_dim: tuple[int, ...]
     """D; one or several."""
     state_dim: tuple[int, ...]
@@ -50,7 +58,7 @@ class Predict(TaskFlags):
         from recallscope.theory.law import LAWS, find_law, laws_for
         from recallscope.theory.problem import Problem
 
-        task = self.spec()
+        task = make_task(kind=self.task, vocab_size=self.vocab_size, num_facts=self.num_facts, length=self.length)
         if not self.embed_dim or not self.state_dim:
             raise ValueError(
                 "--embed-dim and --state-dim need a number each, or several. Try --embed-dim 64 --state-dim 16."

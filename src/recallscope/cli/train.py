@@ -51,16 +51,8 @@ class Train(RunFlags):
             keep(trained, self.out)
         record = trained.record
         if self.json:
-            print_json(
-                {
-                    "run": record.run,
-                    "spec": record.spec.model_dump(mode="json"),
-                    "test_accuracy": record.test_accuracy,
-                    "val_accuracy": record.val_accuracy,
-                    "steps": record.steps,
-                    "seconds": record.seconds,
-                }
-            )
+            shown = {"run", "spec", "test_accuracy", "val_accuracy", "steps", "seconds"}
+            print_json(record.model_dump(mode="json", include=shown))
         else:
             self._print(record)
         return 0

@@ -9,7 +9,7 @@ dimensions are left to the values once keys have taken theirs.
 from __future__ import annotations
 
 from functools import partial
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,7 +21,8 @@ from recallscope.theory.laws.contest import SATURATED, Contest, check_keys, top_
 from recallscope.theory.problem import Array, Problem
 from recallscope.theory.quadrature import slot_rule
 
-Share = float | Literal["soft", "hard", "none"]
+NamedShare = Literal["soft", "hard", "none"]
+Share = float | NamedShare
 
 SLOT_NODES = 5
 LEAST_DIM = 1.25  # two opposite codes already crowd one dimension
@@ -61,7 +62,7 @@ def selective_max_law(problem: Problem) -> Array:
         beyond n = 128 the smaller states are tried in steps of 4 %.
     """
     _check(problem)
-    own = _selective(problem, "soft", True).ravel()
+    own = _selective(problem, "soft").ravel()
     V, N_f, D, N = (a.ravel() for a in (problem.V, problem.N_f, problem.D, problem.N))
     N = np.minimum(N, D)
     cells, which = np.unique(np.stack([V, N_f, D]), axis=1, return_inverse=True)
@@ -70,7 +71,7 @@ def selective_max_law(problem: Problem) -> Array:
         here = which == k
         states = STATES[N[here].max() >= STATES]
         cell = Problem(task=problem.task, vocab_size=V_k, num_facts=N_f_k, embed_dim=D_k, state_dim=states)
-        best = np.maximum.accumulate(_selective(cell, "soft", True))
+        best = np.maximum.accumulate(_selective(cell, "soft"))
         own[here] = np.maximum(own[here], best[np.searchsorted(states, N[here], side="right") - 1])
     return own.reshape(problem.shape)
 
@@ -89,13 +90,13 @@ def selective_max_law(problem: Problem) -> Array:
     domain=_SHORTEST,
     monotone_in_state=False,
 )
-def selective_law(problem: Problem, *, share: Share = "soft", welch: bool = True) -> Array:
+def selective_law(problem: Problem, *, share: Share = "soft") -> Array:
     """Recall of a key-value selective model, with the noise of unit vectors; keys cost the values `share` N dimensions.
 
     `share`: D_v = D - share N. "hard" is 1: values live outside the N key dimensions. "none" is 0: selectivity for
     free. "soft" lets values use the key dimensions in part, as leaks allow: noise n_tot y²/N + n_kv (1-y)²/(D-N) is
     least at share = 1 - r, r = n_kv/n_tot the part of all pairs that are (key, value): 1/2 for AR, falling to 3/8.
-    `welch`: tight-frame codes instead of random ones.
+    Codes are tight frames.
 
     Paper: builds on Rem F.3 (`app-rem:key-value-selectivity`); takes the place of Thm 4.2 (`thm:prob-scaling-law`).
     Holds for: L = 4 N_f, one linear layer. States beyond D count as D: the hash F E has rank D. Proposed, and checked
@@ -103,13 +104,14 @@ def selective_law(problem: Problem, *, share: Share = "soft", welch: bool = True
     Departs: the paper's N D / N_f takes key-value orthogonality for free and drops the 1/N noise of wrong facts.
     """
     _check(problem)
-    if isinstance(share, str) and share not in ("soft", "hard", "none"):
-        raise ValueError(f"share={share!r}: use 'soft', 'hard', 'none', or a number from 0 (none) to 1 (hard).")
-    if not isinstance(share, str) and not 0 <= share <= 1:
+    if isinstance(share, str):
+        if share not in get_args(NamedShare):
+            raise ValueError(f"share={share!r}: use 'soft', 'hard', 'none', or a number from 0 (none) to 1 (hard).")
+    elif not 0 <= share <= 1:
         raise ValueError(
             f"share={share}: keys take between none (0) and all (1) of their N dimensions. Use 0 <= share <= 1."
         )
-    return _selective(problem, share, welch)
+    return _selective(problem, share)
 
 
 @law("trained-t2", "trained-t1 with the Welch dimensions of tight frames", "ours", domain=_SHORTEST)
@@ -172,19 +174,17 @@ def _gaussian(problem: Problem, N: Array, D: Array) -> Array:
     return np.where(np.isinf(N) | np.isinf(D), 1.0, np.clip(p, 0, 1)).reshape(problem.shape)
 
 
-def _selective(problem: Problem, share: Share, welch: bool) -> Array:
+def _selective(problem: Problem, share: Share) -> Array:
     V, N_f, D, N, G = (a.reshape(-1, 1) for a in (problem.V, problem.N_f, problem.D, problem.N, problem.G))
     g, weight = slot_rule(G[:, 0], 1 if problem.task == "ar" else SLOT_NODES)
     V_v, N = V / 2, np.minimum(N, D)
-    if isinstance(share, str):
-        share_g = 1 - (N_f + g / 2) / (2 * N_f + 2 * g) if share == "soft" else np.full(g.shape, float(share == "hard"))
+    if share == "soft":
+        share_g = 1 - (N_f + g / 2) / (2 * N_f + 2 * g)
     else:
-        share_g = np.full(g.shape, float(share))
+        share_g = np.full(g.shape, float(share == "hard") if isinstance(share, str) else share)
     room = D - share_g * N
-    N_code, D_code = N + 0 * g, np.maximum(room, LEAST_DIM)
-    if welch:
-        N_code = welch_dim(np.minimum(N_code, V_v), V_v)
-        D_code = welch_dim(np.minimum(D_code, V_v), V_v)
+    N_code = welch_dim(np.minimum(N + 0 * g, V_v), V_v)
+    D_code = welch_dim(np.minimum(np.maximum(room, LEAST_DIM), V_v), V_v)
     n = N_f - 1 + g / 2
     once = n - g / 2 * N_f / V_v  # filler that repeats a value adds no competitor
     N_star = np.minimum(N_code, MANY)
