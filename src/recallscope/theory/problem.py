@@ -77,7 +77,7 @@ class Problem:
         own["shape"] = shape = np.broadcast(*letters.values()).shape
         for letter, array in letters.items():
             if letter != "expand":
-                own[letter] = np.broadcast_to(array, shape).copy() if letter in _ONE_SHAPE or array.shape else array
+                own[letter] = np.full(shape, array) if letter in _ONE_SHAPE or array.shape else array
 
     def _length(self, N_f: Array | None) -> Array | None:
         """L, checked against N_f; None if it is neither given nor follows."""
@@ -136,8 +136,9 @@ class Problem:
 
     def take(self, index: Any) -> Problem:
         """Some entries of the broadcast arrays: the problems at an index, as numpy understands it."""
-        sizes = {name: value for name, value in self.words.items() if name in _SIZES or name == "length"}
-        return self.replace(**{name: np.broadcast_to(value, self.shape)[index] for name, value in sizes.items()})
+        arrays = {name: value for name, value in self.words.items() if np.ndim(value) or not self.shape}
+        sizes = (name for name in arrays if name not in ("task", "head_pattern"))
+        return self.replace(**{name: np.broadcast_to(arrays[name], self.shape)[index] for name in sizes})
 
 
 FIELDS = tuple(entry.name for entry in fields(Problem) if entry.init)
