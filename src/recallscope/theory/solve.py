@@ -79,7 +79,8 @@ def solve(question: Question, unknown: Unknown) -> Answer:
     found = find(lambda n: question.reaches(**{unknown: unit * n}), low, high)
     if found is None:
         places = np.array([unit * far]) if search.tried is None else search.tried
-        values = question.evaluate(**{unknown: places}) if low <= high or search.tried is not None else np.zeros(1)
+        nothing_fits = search.tried is None and low > high
+        values = np.zeros(1) if nothing_fits else question.evaluate(**{unknown: places})
         best = int(np.argmax(values))
         most = f"p={_show(float(values[best]), question.target)}"
         return Answer(None, None, f"unreachable: {search.none.format(p=most, at=places[best])}")
@@ -109,6 +110,7 @@ class _Search(NamedTuple):
 
 
 def _search(q: Question, unknown: Unknown) -> _Search:
+    """The range of an unknown, and the sentences about its ends."""
     below, more = f"{{p}}, below {q.target:g}", "Use a larger embed_dim or state_dim."
     law, known = q.law, q.problem
     match unknown:

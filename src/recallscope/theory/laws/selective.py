@@ -62,7 +62,7 @@ def selective_max_law(problem: Problem) -> Array:
         beyond n = 128 the smaller states are tried in steps of 4 %.
     """
     _check(problem)
-    own = _selective(problem, "soft").ravel()
+    own = _selective(problem).ravel()
     V, N_f, D, N = (a.ravel() for a in (problem.V, problem.N_f, problem.D, problem.N))
     N = np.minimum(N, D)
     cells, which = np.unique(np.stack([V, N_f, D]), axis=1, return_inverse=True)
@@ -71,7 +71,7 @@ def selective_max_law(problem: Problem) -> Array:
         here = which == k
         states = STATES[N[here].max() >= STATES]
         cell = Problem(task=problem.task, vocab_size=V_k, num_facts=N_f_k, embed_dim=D_k, state_dim=states)
-        best = np.maximum.accumulate(_selective(cell, "soft"))
+        best = np.maximum.accumulate(_selective(cell))
         own[here] = np.maximum(own[here], best[np.searchsorted(states, N[here], side="right") - 1])
     return own.reshape(problem.shape)
 
@@ -90,13 +90,13 @@ def selective_max_law(problem: Problem) -> Array:
     domain=_SHORTEST,
     monotone_in_state=False,
 )
-def selective_law(problem: Problem, *, share: Share = "soft") -> Array:
+def selective_law(problem: Problem, *, share: Share = "soft", welch: bool = True) -> Array:
     """Recall of a key-value selective model, with the noise of unit vectors; keys cost the values `share` N dimensions.
 
     `share`: D_v = D - share N. "hard" is 1: values live outside the N key dimensions. "none" is 0: selectivity for
     free. "soft" lets values use the key dimensions in part, as leaks allow: noise n_tot y²/N + n_kv (1-y)²/(D-N) is
     least at share = 1 - r, r = n_kv/n_tot the part of all pairs that are (key, value): 1/2 for AR, falling to 3/8.
-    Codes are tight frames.
+    `welch`: tight-frame codes instead of random ones.
 
     Paper: builds on Rem F.3 (`app-rem:key-value-selectivity`); takes the place of Thm 4.2 (`thm:prob-scaling-law`).
     Holds for: L = 4 N_f, one linear layer. States beyond D count as D: the hash F E has rank D. Proposed, and checked
@@ -111,7 +111,7 @@ def selective_law(problem: Problem, *, share: Share = "soft") -> Array:
         raise ValueError(
             f"share={share}: keys take between none (0) and all (1) of their N dimensions. Use 0 <= share <= 1."
         )
-    return _selective(problem, share)
+    return _selective(problem, share, welch)
 
 
 @law("trained-t2", "trained-t1 with the Welch dimensions of tight frames", "ours", domain=_SHORTEST)
@@ -174,7 +174,7 @@ def _gaussian(problem: Problem, N: Array, D: Array) -> Array:
     return np.where(np.isinf(N) | np.isinf(D), 1.0, np.clip(p, 0, 1)).reshape(problem.shape)
 
 
-def _selective(problem: Problem, share: Share) -> Array:
+def _selective(problem: Problem, share: Share = "soft", welch: bool = True) -> Array:
     V, N_f, D, N, G = (a.reshape(-1, 1) for a in (problem.V, problem.N_f, problem.D, problem.N, problem.G))
     g, weight = slot_rule(G[:, 0], 1 if problem.task == "ar" else SLOT_NODES)
     V_v, N = V / 2, np.minimum(N, D)
@@ -183,8 +183,9 @@ def _selective(problem: Problem, share: Share) -> Array:
     else:
         share_g = np.full(g.shape, float(share == "hard") if isinstance(share, str) else share)
     room = D - share_g * N
-    N_code = welch_dim(np.minimum(N + 0 * g, V_v), V_v)
-    D_code = welch_dim(np.minimum(np.maximum(room, LEAST_DIM), V_v), V_v)
+    N_code, D_code = N + 0 * g, np.maximum(room, LEAST_DIM)
+    if welch:
+        N_code, D_code = (welch_dim(np.minimum(dim, V_v), V_v) for dim in (N_code, D_code))
     n = N_f - 1 + g / 2
     once = n - g / 2 * N_f / V_v  # filler that repeats a value adds no competitor
     N_star = np.minimum(N_code, MANY)
