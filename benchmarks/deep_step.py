@@ -28,7 +28,7 @@ from recallscope.ops import at_positions
 from recallscope.ops.query_loss import query_loss
 from recallscope.presets import preset_run
 from recallscope.tasks import draw_batch
-from recallscope.train.flat import FlatWeights
+from recallscope.train.optimizer import FlatWeights
 
 SIZES = {  # preset, fields changed, and the ratio wanted
     "layers, 2": ("layers", {"state_dim": 6, "num_layers": 2}, {"batch_size": 32}, 4.0),

@@ -18,7 +18,7 @@ from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.model import build_model
 from recallscope.specs import TaskSpec, TrainSpec
 from recallscope.tasks import draw_batch
-from recallscope.train.flat import FlatWeights
+from recallscope.train.optimizer import FlatWeights
 
 LIMIT = 3e9
 

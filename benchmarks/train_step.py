@@ -29,7 +29,7 @@ from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.model import build_model
 from recallscope.specs import TaskSpec, TrainSpec
 from recallscope.tasks import draw_batch
-from recallscope.train.flat import FlatWeights
+from recallscope.train.optimizer import FlatWeights
 
 SIZES = {
     "large": (TaskSpec(vocab_size=1024, num_facts=16), LinearSpec(embed_dim=64, state_dim=32), 128, 8.0, 2.5),

@@ -34,9 +34,7 @@ def test_lengths_follow_from_the_facts():
 
 def test_derived_numbers():
     task = TaskSpec(kind="repeated", vocab_size=512, num_facts=10, key_repeats=3, length=128)
-    assert (task.num_keys, task.num_values, task.context_length, task.num_slots, task.num_queries) == (
-        256,
-        256,
+    assert (task.context_length, task.num_slots, task.num_queries) == (
         60,
         34,
         10,

@@ -6,7 +6,7 @@ import pytest
 from recallscope.theory.laws import contest as geometry
 from recallscope.theory.laws.contest import Nodes
 from recallscope.theory.laws.designed import designed_contest, designed_improved_law, designed_lite_law
-from recallscope.theory.quadrature import exact_slot_rule, gamma_rule, gamma_tail_rule
+from recallscope.theory.quadrature import gamma_rule, gamma_tail_rule, slot_rule
 
 CELL = {"vocab_size": 512, "num_facts": 16, "embed_dim": 48, "state_dim": 16}
 REGIMES = [(1024, 16), (512, 32), (512, 16)]
@@ -209,7 +209,7 @@ def test_wrong_input_is_explained(law, change, message):
 
 @pytest.mark.parametrize("G", [1, 2, 4, 5, 6, 16, 1000])
 def test_the_slot_rule_is_exact_on_polynomials(G):
-    nodes, weights = exact_slot_rule(G, 5)
+    nodes, weights = slot_rule(G, 5)
     assert np.all((nodes >= 0) & (nodes <= G - 1))
     g = np.arange(G)
     for degree in range(10):

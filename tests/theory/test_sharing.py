@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from recallscope.theory.laws.sharing import (
-    _recall,
     _slot_rule,
     pair_counts,
     recall_given_variances,
@@ -19,7 +18,6 @@ from recallscope.theory.laws.sharing import (
     sharing_law,
 )
 from recallscope.theory.laws.sharing_step import Noise, win_probability
-from recallscope.theory.problem import Problem
 from recallscope.theory.quadrature import gamma_rule, normal_rule, sphere_coordinate_cdf, uniform_rule
 
 QUADRATURE = 2e-4
@@ -48,7 +46,8 @@ def words(N, D, N_f, V, task="mqar", L=None):
 def refined(word, **nodes):
     """The law with given numbers of nodes."""
     codes = sharing_codes(**word)
-    return float(_recall(Problem(**word), codes.key_variance, codes.value_variance, codes.leak, **nodes))
+    measured = {name: getattr(codes, name) for name in ("key_variance", "value_variance", "leak")}
+    return float(recall_given_variances(**word, **measured, **nodes))
 
 
 @pytest.mark.parametrize(("N", "D", "N_f", "V", "task", "L", "p"), REFERENCE)

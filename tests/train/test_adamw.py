@@ -7,7 +7,7 @@ from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.mamba import FullSpec
 from recallscope.architectures.model import build_model
 from recallscope.specs import TrainSpec
-from recallscope.train.flat import FlatWeights
+from recallscope.train.optimizer import FlatWeights
 
 
 @pytest.mark.parametrize("spec", [LinearSpec(embed_dim=6, state_dim=3), FullSpec(embed_dim=6, state_dim=3)])

@@ -18,9 +18,8 @@ from recallscope.presets import PRESETS, preset_run
 from recallscope.records import parse_record
 from recallscope.specs import RunSpec, TaskSpec, TrainSpec
 from recallscope.train.checkpoint import OtherRunError, read_checkpoint
-from recallscope.train.loop import train_run
-from recallscope.train.schedule import learning_rate
-from recallscope.train.streams import stream
+from recallscope.train.loop import stream, train_run
+from recallscope.train.optimizer import learning_rate
 from recallscope.train.weights import read_weights, write_weights
 
 

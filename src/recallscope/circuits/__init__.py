@@ -2,23 +2,13 @@
 
 from recallscope.lazy import lazy_names
 
-_HOMES = {
-    "CIRCUITS": "recallscope.circuits.circuit",
-    "Circuit": "recallscope.circuits.circuit",
-    "Sizes": "recallscope.circuits.circuit",
-    "circuit": "recallscope.circuits.circuit",
-    "compressive_circuit": "recallscope.circuits.single",
-    "depth_circuit": "recallscope.circuits.depth",
-    "designed_circuit": "recallscope.circuits.single",
-    "designed_depth": "recallscope.circuits.depth",
-    "distortion": "recallscope.circuits.codes",
-    "hash_matrix": "recallscope.circuits.codes",
-    "head_circuit": "recallscope.circuits.heads",
-    "ideal_circuit": "recallscope.circuits.single",
-    "jl_pair": "recallscope.circuits.codes",
-    "orthonormal_rows": "recallscope.circuits.codes",
-    "selective_circuit": "recallscope.circuits.selective",
-    "sphere_code": "recallscope.circuits.codes",
-    "tight_frame": "recallscope.circuits.codes",
+_NAMES = {
+    "circuit": "CIRCUITS Circuit Sizes circuit",
+    "codes": "distortion hash_matrix jl_pair orthonormal_rows sphere_code tight_frame",
+    "depth": "depth_circuit designed_depth",
+    "heads": "head_circuit",
+    "selective": "selective_circuit",
+    "single": "compressive_circuit designed_circuit ideal_circuit",
 }
+_HOMES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names.split()}
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from recallscope.registry import Registry
 
@@ -32,13 +32,16 @@ class Sizes:
     kv_share: float = 0.5  # of key-value pairs among all pairs that are written: 1/2 for AR, about 5/12 for MQAR
 
 
+Build = Callable[[Sizes, "torch.Generator"], "RecallModel"]
+
+
 @dataclass(frozen=True)
 class Circuit:
     """One way to write recall down as weights."""
 
     name: str
     summary: str
-    build: Callable[[Sizes, torch.Generator], RecallModel]
+    build: Build
     laws: tuple[str, ...] = DESIGNED_LAWS
     head_pattern: str | None = None
     """the pattern by which the laws count its heads, if it has several"""
@@ -49,20 +52,11 @@ class Circuit:
 CIRCUITS: Registry[Circuit] = Registry("circuit", "recallscope.circuits")
 
 
-def circuit(
-    name: str,
-    summary: str,
-    *,
-    laws: tuple[str, ...] = DESIGNED_LAWS,
-    head_pattern: str | None = None,
-    fixed_size: bool = False,
-) -> Callable[[Callable[[Sizes, torch.Generator], RecallModel]], Callable[[Sizes, torch.Generator], RecallModel]]:
-    """Decorator: register a function that writes a circuit down."""
+def circuit(name: str, summary: str, **about: Any) -> Callable[[Build], Build]:
+    """Decorator: register a function that writes a circuit down; keywords are further fields of `Circuit`."""
 
-    def register(
-        build: Callable[[Sizes, torch.Generator], RecallModel],
-    ) -> Callable[[Sizes, torch.Generator], RecallModel]:
-        CIRCUITS.add(name, Circuit(name, summary, build, laws, head_pattern, fixed_size), module=build.__module__)
+    def register(build: Build) -> Build:
+        CIRCUITS.add(name, Circuit(name, summary, build, **about), module=build.__module__)
         return build
 
     return register

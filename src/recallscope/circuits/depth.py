@@ -8,6 +8,7 @@ from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.linear_model import LinearMamba
 from recallscope.circuits.circuit import Sizes, circuit
 from recallscope.circuits.codes import orthonormal_rows, sphere_code
+from recallscope.circuits.single import write_matching
 
 
 @torch.no_grad()
@@ -43,26 +44,15 @@ def depth_circuit(
     model.E[keys, :half] = key_norm * key_code
     model.E[read, half:] = value_code
     model.E[write, half:] = value_code
-    eye, none = torch.eye(D), torch.zeros(D)
     for layer, F in zip(model.layers, hashes, strict=True):
-        padded = torch.cat((F / key_norm, torch.zeros(N, 2 * D_v)), dim=1)
-        layer.P_in.copy_(torch.cat((eye, eye)))
-        layer.W_conv.copy_(torch.stack((torch.cat((none + 1, none)), torch.cat((none, none + 1))), dim=1))
-        layer.S_B.copy_(torch.cat((padded, torch.zeros(N, D)), dim=1))
-        layer.S_C.copy_(torch.cat((torch.zeros(N, D), padded), dim=1))
+        write_matching(layer, torch.cat((F / key_norm, torch.zeros(N, 2 * D_v)), dim=1))
         layer.P_out.zero_()
         layer.P_out[write, D:][:, read] = torch.eye(D_v)
     return model
 
 
 def designed_depth(
-    vocab_size: int,
-    embed_dim: int,
-    state_dim: int,
-    num_layers: int,
-    generator: torch.Generator,
-    *,
-    joint: bool = True,
+    vocab_size: int, embed_dim: int, state_dim: int, num_layers: int, generator: torch.Generator, *, joint: bool = True
 ) -> LinearMamba:
     """The depth circuit with random codes; hashes orthonormal together (`joint`) or drawn one by one.
 
@@ -83,12 +73,10 @@ def designed_depth(
         )
     keys = sphere_code(D_k, vocab_size // 2, generator)
     values = sphere_code(D_v, vocab_size // 2, generator)
-    if joint:
-        scale = (D_k / total) ** 0.5
-        stacked = scale * orthonormal_rows(total, D_k, generator)
-        return depth_circuit(keys, values, list(stacked.split(state_dim)))
-    scale = (D_k / state_dim) ** 0.5 / num_layers**0.5
-    return depth_circuit(keys, values, [scale * orthonormal_rows(state_dim, D_k, generator) for _ in range(num_layers)])
+    rows = [total] if joint else [state_dim] * num_layers  # drawn at once
+    scale = (D_k / rows[0]) ** 0.5 / len(rows) ** 0.5
+    stacked = scale * torch.cat([orthonormal_rows(count, D_k, generator) for count in rows])
+    return depth_circuit(keys, values, list(stacked.split(state_dim)))
 
 
 @circuit("depth", "one circuit over num_layers layers (Thm G.1)", laws=())

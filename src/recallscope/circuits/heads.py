@@ -14,11 +14,7 @@ from recallscope.specs import HeadPattern
 
 @torch.no_grad()
 def head_circuit(
-    head_pattern: HeadPattern,
-    E: Float[Tensor, "D V"],
-    hashes: list[Float[Tensor, "N D"]],
-    *,
-    expand: int = 2,
+    head_pattern: HeadPattern, E: Float[Tensor, "D V"], hashes: list[Float[Tensor, "N D"]], *, expand: int = 2
 ) -> MultiHeadMamba:
     """The recall circuit with M = len(hashes) heads, head h hashing with hashes[h].
 
@@ -69,27 +65,26 @@ def head_circuit(
 
 @circuit("MVA", "num_heads heads that share keys and queries (Lem H.2)", head_pattern="MVA")
 def _mva(sizes: Sizes, generator: torch.Generator) -> MultiHeadMamba:
-    return _same_hash("MVA", sizes, generator)
+    return _random_heads("MVA", sizes, generator)
 
 
 @circuit("MQA", "num_heads heads that share values and keys (Lem H.3)", head_pattern="MQA")
 def _mqa(sizes: Sizes, generator: torch.Generator) -> MultiHeadMamba:
-    return _same_hash("MQA", sizes, generator)
+    return _random_heads("MQA", sizes, generator)
 
 
 @circuit("MKA", "num_heads heads that share values and queries (Lem H.4)", head_pattern="MKA")
 def _mka(sizes: Sizes, generator: torch.Generator) -> MultiHeadMamba:
-    return _same_hash("MKA", sizes, generator)
+    return _random_heads("MKA", sizes, generator)
 
 
 @circuit("MHA", "num_heads heads, each with a hash of its own (Lem H.5)", laws=(), head_pattern="MHA")
 def _mha(sizes: Sizes, generator: torch.Generator) -> MultiHeadMamba:
-    E = sphere_code(sizes.embed_dim, sizes.vocab_size, generator)
-    hashes = [hash_matrix(sizes.state_dim, sizes.embed_dim, generator) for _ in range(sizes.num_heads)]
-    return head_circuit("MHA", E, hashes, expand=1)
+    return _random_heads("MHA", sizes, generator)
 
 
-def _same_hash(pattern: HeadPattern, sizes: Sizes, generator: torch.Generator) -> MultiHeadMamba:
+def _random_heads(pattern: HeadPattern, sizes: Sizes, generator: torch.Generator) -> MultiHeadMamba:
+    M, own = sizes.num_heads, pattern == "MHA"
     E = sphere_code(sizes.embed_dim, sizes.vocab_size, generator)
-    F = hash_matrix(sizes.state_dim, sizes.embed_dim, generator)
-    return head_circuit(pattern, E, [F] * sizes.num_heads, expand=1)
+    hashes = [hash_matrix(sizes.state_dim, sizes.embed_dim, generator) for _ in range(M if own else 1)]
+    return head_circuit(pattern, E, hashes if own else hashes * M, expand=1)

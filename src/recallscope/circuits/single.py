@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from recallscope.architectures.linear import LinearSpec
-from recallscope.architectures.linear_model import LinearMamba
+from recallscope.architectures.linear_model import LinearLayer, LinearMamba
 from recallscope.circuits.circuit import Sizes, circuit
 from recallscope.circuits.codes import hash_matrix, sphere_code
 
@@ -23,14 +23,19 @@ def compressive_circuit(E: Float[Tensor, "D V"], F: Float[Tensor, "N D"]) -> Lin
     (D, V), N = E.shape, F.shape[0]
     model = LinearMamba(LinearSpec(embed_dim=D, state_dim=N, expand=2, conv_width=2, num_layers=1, residual=False), V)
     (layer,) = model.layers
-    eye, none = torch.eye(D), torch.zeros(D)
     model.E.copy_(E)
+    write_matching(layer, F)
+    layer.P_out.copy_(torch.cat((torch.zeros(D, D), torch.eye(D)), dim=1))
+    return model
+
+
+def write_matching(layer: LinearLayer, F: Float[Tensor, "N D"]) -> None:
+    """P_in, convolution, S_B and S_C: the embedding twice, the first copy shifted by one token; F hashes both."""
+    eye, none = torch.eye(F.shape[1]), torch.zeros(F.shape[1])
     layer.P_in.copy_(torch.cat((eye, eye)))
     layer.W_conv.copy_(torch.stack((torch.cat((none + 1, none)), torch.cat((none, none + 1))), dim=1))
     layer.S_B.copy_(torch.cat((F, torch.zeros_like(F)), dim=1))
     layer.S_C.copy_(torch.cat((torch.zeros_like(F), F), dim=1))
-    layer.P_out.copy_(torch.cat((torch.zeros(D, D), eye), dim=1))
-    return model
 
 
 def ideal_circuit(vocab_size: int, *, values_only: bool = False) -> LinearMamba:

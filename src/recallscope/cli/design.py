@@ -67,18 +67,10 @@ class Design(SpecFlags):
 
             write_weights(self.out, model, task)
         if self.json:
-            print_json(
-                {
-                    "circuit": self.circuit,
-                    "model": model.spec.model_dump(mode="json"),
-                    "task": task.model_dump(mode="json"),
-                    "accuracy": accuracy,
-                    "standard_error": error,
-                    "draws": self.draws,
-                    "laws": laws,
-                    "weights": str(self.out) if self.out else None,
-                }
-            )
+            specs = {"model": model.spec.model_dump(mode="json"), "task": task.model_dump(mode="json")}
+            measured = {"accuracy": accuracy, "standard_error": error, "draws": self.draws, "laws": laws}
+            weights = {"weights": str(self.out) if self.out else None}
+            print_json({"circuit": self.circuit} | specs | measured | weights)
         else:
             self._print(accuracy, error, laws)
         return 0
@@ -139,15 +131,12 @@ class Design(SpecFlags):
     def _print(self, accuracy: float, error: float, laws: dict[str, float]) -> None:
         from rich.console import Console
 
-        console = Console()
-        console.print(
-            f"[bold]measured  {accuracy:.4f}[/bold] ± {error:.4f}  ({self.draws} draw(s) of the codes)",
-            highlight=False,
-        )
+        console = Console(highlight=False)
+        console.print(f"[bold]measured  {accuracy:.4f}[/bold] ± {error:.4f}  ({self.draws} draw(s) of the codes)")
         for name, p in laws.items():
-            console.print(f"predicted {p:.4f}  by {name}", highlight=False)
+            console.print(f"predicted {p:.4f}  by {name}")
         if self.out:
-            console.print(f"weights in {self.out}", highlight=False)
+            console.print(f"weights in {self.out}")
 
 
 def verb_for(arguments: Sequence[str]) -> type:

@@ -31,7 +31,7 @@ _EXTRAS = {
 def explain(error: Exception) -> tuple[str, int]:
     """The paragraph and the exit code: 2 for the user's mistakes, 1 for ours."""
     if isinstance(error, ValidationError):
-        return explain_validation(error), 2
+        return " ".join(_sentence(dict(fault)) for fault in error.errors(include_url=False)), 2
     if isinstance(error, ModuleNotFoundError) and error.name in _EXTRAS:
         what, extra = _EXTRAS[error.name]
         return f"{what} needs {error.name}, which is not installed. Run: pip install 'recallscope[{extra}]'", 2
@@ -49,12 +49,8 @@ def explain(error: Exception) -> tuple[str, int]:
     )
 
 
-def explain_validation(error: ValidationError) -> str:
-    """All faults of a spec in one paragraph, fields spelled as in the spec, with what each is for."""
-    return " ".join(_sentence(dict(fault)) for fault in error.errors(include_url=False))
-
-
 def _sentence(fault: dict[str, Any]) -> str:
+    """What is wrong with one field of a spec."""
     if fault["type"] == "value_error":  # our own validators speak in full already
         return str(fault["ctx"]["error"])
     place = ".".join(str(part) for part in fault["loc"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -50,15 +50,8 @@ class Evaluate(SpecFlags):
         device = pick_device(self.device)
         score = evaluate(model.to(device), task, self.num_examples, torch.Generator(device).manual_seed(self.seed))
         if self.json:
-            print_json(
-                {
-                    "accuracy": score.accuracy,
-                    "standard_error": score.standard_error,
-                    "queries": score.queries,
-                    "model": model.spec.model_dump(mode="json"),
-                    "task": task.model_dump(mode="json"),
-                }
-            )
+            specs = {"model": model.spec.model_dump(mode="json"), "task": task.model_dump(mode="json")}
+            print_json(asdict(score) | specs)
         else:
             print(f"accuracy {score.accuracy:.4f} ± {score.standard_error:.4f}  ({score.queries:,} queries)")
         return 0

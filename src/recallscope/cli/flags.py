@@ -7,7 +7,6 @@ import json
 import sys
 import types
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -18,30 +17,11 @@ from recallscope.specs import Frozen, TaskSpec
 
 # flags that may be left out; help shows what they take, not the None they start from
 OptionalInt = Annotated[int | None, arg(metavar="INT", help_behavior_hint="")]
-OptionalFloat = Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="")]
 OptionalText = Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")]
 OptionalPath = Annotated[Path | None, arg(metavar="PATH", help_behavior_hint="")]
 Unset = arg(help_behavior_hint="")
 _METAVARS = {int: "INT", float: "FLOAT"}
 _WORDS = {"yes": True, "no": False}
-
-
-@dataclass(kw_only=True)
-class TaskFlags:
-    """The recall task of the laws."""
-
-    vocab_size: int
-    """V, even: half keys, half values."""
-    num_facts: int
-    """N_f, key-value pairs in the context."""
-    task: Literal["ar", "mqar"] = "mqar"
-    """ar: one query; mqar: every fact is asked once."""
-    length: OptionalInt = None
-    """L, tokens in a sequence; 4 N_f for mqar, 2 N_f + 1 for ar."""
-
-    def spec(self) -> TaskSpec:
-        """The checked task."""
-        return make_task(kind=self.task, vocab_size=self.vocab_size, num_facts=self.num_facts, length=self.length)
 
 
 def make_task(**fields: Any) -> TaskSpec:
@@ -99,13 +79,14 @@ def _flag_type(info: FieldInfo, show_defaults: bool) -> Any:
         shown = {True: "yes", False: "no"}[default] if isinstance(default, bool) else default
         text = f"{text} (default {shown})".strip()
     options: dict[str, Any] = {"help": text or " ", "help_behavior_hint": ""}
-    kind = Literal["yes", "no"] if kind is bool else kind
+    if kind is bool:
+        kind = Literal["yes", "no"]
     if get_origin(kind) is Literal:
-        choices = "{" + ",".join(map(str, get_args(kind))) + "}"
-        return Annotated[Union[kind, None], arg(metavar=choices, **options)]  # noqa: UP007 (a type in a variable)
-    if kind in _METAVARS:
-        return Annotated[Union[kind, None], arg(metavar=_METAVARS[kind], **options)]  # noqa: UP007
-    return Annotated[str | None, arg(metavar="TEXT", **options)]
+        options["metavar"] = "{" + ",".join(map(str, get_args(kind))) + "}"
+    else:
+        kind = kind if kind in _METAVARS else str
+        options["metavar"] = _METAVARS.get(kind, "TEXT")
+    return Annotated[Union[kind, None], arg(**options)]  # noqa: UP007 (a type in a variable)
 
 
 def _plain_type(annotation: Any) -> Any:

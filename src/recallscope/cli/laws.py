@@ -40,7 +40,7 @@ class Laws:
         for law in LAWS:
             name = f"[bold]{law.name}[/bold] *" if law.name in best else law.name
             table.add_row(name, law.weights, law.reference, law.summary, law.holds, law.status)
-        console = Console()
-        console.print(table, highlight=False)
-        console.print("\n* recommended for its kind of weights", highlight=False)
+        console = Console(highlight=False)
+        console.print(table)
+        console.print("\n* recommended for its kind of weights")
         return 0

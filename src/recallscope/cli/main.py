@@ -78,12 +78,7 @@ def _run(name: str, arguments: list[str]) -> int:
     module = import_module(f"recallscope.cli.{module_name}")
     # a verb whose flags follow from a spec says which class it has for these arguments
     chosen = module.verb_for(arguments) if hasattr(module, "verb_for") else getattr(module, kind)
-    verb = tyro.cli(
-        chosen,
-        prog=f"recallscope {name}",
-        args=arguments,
-        config=(tyro.conf.FlagCreatePairsOff,),
-    )
+    verb = tyro.cli(chosen, prog=f"recallscope {name}", args=arguments, config=(tyro.conf.FlagCreatePairsOff,))
     return int(verb.run())
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.multihead import MultiHeadSpec
-from recallscope.cli.flags import TaskFlags, Unset, print_json
+from recallscope.cli.flags import OptionalInt, Unset, make_task, print_json
 from recallscope.specs import HeadPattern
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(kw_only=True)
-class Predict(TaskFlags):
+class Predict:
     """recallscope predict --task mqar --vocab-size 1024 --num-facts 16 --embed-dim 64 --state-dim 16
 
     Predict the recall probability of a model from its dimensions, by every law that applies; the recommended law comes
@@ -26,6 +26,14 @@ class Predict(TaskFlags):
     recallscope predict --vocab-size 512 --num-facts 16 --embed-dim 32 64 --state-dim 4 8 16
     """
 
+    vocab_size: int
+    """V, even: half keys, half values."""
+    num_facts: int
+    """N_f, key-value pairs in the context."""
+    task: Literal["ar", "mqar"] = "mqar"
+    """ar: one query; mqar: every fact is asked once."""
+    length: OptionalInt = None
+    """L, tokens in a sequence; 4 N_f for mqar, 2 N_f + 1 for ar."""
     embed_dim: tuple[int, ...]
     """D; one or several."""
     state_dim: tuple[int, ...]
@@ -50,7 +58,7 @@ class Predict(TaskFlags):
         from recallscope.theory.law import LAWS, find_law, laws_for
         from recallscope.theory.problem import Problem
 
-        task = self.spec()
+        task = make_task(kind=self.task, vocab_size=self.vocab_size, num_facts=self.num_facts, length=self.length)
         if not self.embed_dim or not self.state_dim:
             raise ValueError(
                 "--embed-dim and --state-dim need a number each, or several. Try --embed-dim 64 --state-dim 16."
@@ -65,14 +73,8 @@ class Predict(TaskFlags):
             )
         if self.head_pattern is not None:
             for D in self.embed_dim:
-                MultiHeadSpec(
-                    embed_dim=D,
-                    state_dim=1,
-                    num_heads=self.num_heads,
-                    head_pattern=self.head_pattern,
-                    expand=1,
-                    conv_width=2,
-                )
+                heads = {"num_heads": self.num_heads, "head_pattern": self.head_pattern}
+                MultiHeadSpec.model_validate({"embed_dim": D, "state_dim": 1, "expand": 1, "conv_width": 2} | heads)
         all_D, all_N = (grid.ravel() for grid in np.meshgrid(self.embed_dim, self.state_dim, indexing="ij"))
         problem = Problem.from_words({**vars(self), "embed_dim": all_D, "state_dim": all_N})
         first, why = recommended_law(self.model)
@@ -114,47 +116,45 @@ class Predict(TaskFlags):
         from rich.console import Console
         from rich.table import Table
 
-        console = Console()
+        console = Console(highlight=False)
         V, N_f, D, N = self.vocab_size, self.num_facts, row["embed_dim"], row["state_dim"]
         title = f"{self.task.upper()}  V={V}  N_f={N_f}  L={length}  D={D}  N={N}"
         title += f"  layers={self.num_layers}" if self.num_layers > 1 else ""
         title += f"  {self.head_pattern} x {self.num_heads}" if self.head_pattern else ""
-        console.print(f"[bold]{title}[/bold]", highlight=False)
+        console.print(f"[bold]{title}[/bold]")
         if not self.law:
-            console.print(f"p_recall [bold]{_interval(row, name)}[/bold]   {name}: {why}\n", highlight=False)
+            console.print(f"p_recall [bold]{_interval(row, name)}[/bold]   {name}: {why}\n")
         table = Table(box=None, pad_edge=False, header_style="dim")
         for column in ("p_recall", "law", "weights", "source", "says"):
             table.add_column(column, overflow="fold")
         for law in laws:
             table.add_row(_interval(row, law.name), law.name, law.weights, law.reference, law.summary)
-        console.print(table, highlight=False)
+        console.print(table)
         if "channels_counted" in row:
             console.print(
                 f"\n{_number(row['channels_counted'])}: trained-sharing with the 2 D channels of the published models "
-                f"counted; closest to trained {self.head_pattern}.",
-                highlight=False,
+                f"counted; closest to trained {self.head_pattern}."
             )
         if self.num_layers * N > D:
             console.print(
-                "\nN > D: the designed hash takes N orthonormal rows from R^D (App. E.1); designed laws show -.",
-                highlight=False,
+                "\nN > D: the designed hash takes N orthonormal rows from R^D (App. E.1); designed laws show -."
             )
 
     def _print_grid(self, rows: list[dict[str, Any]], laws: list[Law]) -> None:
         from rich.console import Console
         from rich.table import Table
 
-        console = Console()
+        console = Console(highlight=False)
         values = {(row["embed_dim"], row["state_dim"]): row for row in rows}
         for law in laws:
-            console.print(f"[bold]{law.name}[/bold]: {law.summary}", highlight=False)
+            console.print(f"[bold]{law.name}[/bold]: {law.summary}")
             table = Table(box=None, pad_edge=False, header_style="dim")
             table.add_column("D \\ N", style="dim")
             for N in self.state_dim:
                 table.add_column(str(N), justify="right")
             for D in self.embed_dim:
                 table.add_row(str(D), *(_interval(values[D, N], law.name) for N in self.state_dim))
-            console.print(table, highlight=False)
+            console.print(table)
 
 
 def recommended_law(model: str) -> tuple[Law, str]:
@@ -188,13 +188,10 @@ def predictions(run: RunSpec) -> list[tuple[str, float]]:
     return [(name, p) for name, p in found if p == p]
 
 
-def law_or_nan(law: Law, problem: Problem | None = None, /, **words: Any) -> Any:
-    """The law's values for a Problem or its fields, nan where the law does not apply to the task at all."""
+def law_or_nan(law: Law, problem: Problem) -> Any:
+    """The law's values for a Problem, nan where the law does not apply to the task at all."""
     import numpy as np
 
-    from recallscope.theory.problem import problem_and_options
-
-    problem, _ = problem_and_options(problem, words)
     try:
         with np.errstate(all="ignore"):
             return np.atleast_1d(law(problem))

@@ -45,16 +45,13 @@ class RunFlags(SpecFlags):
 
     def _check_needed(self, task: dict[str, Any], model: dict[str, Any]) -> None:
         missing = []
-        for fields, spec in ((task, TASKS.find(task.get("kind", "mqar"))), (model, find_architecture(_kind(model)))):
+        kinds = TASKS.find(task.get("kind", "mqar")), find_architecture(str(model.get("kind", "linear")))
+        for fields, spec in zip((task, model), kinds, strict=True):
             needed = [name for name, info in spec.model_fields.items() if info.is_required()]
             missing += [name for name in needed if name not in fields and name not in spec.FOLLOWING]
         if missing:
             flags = ", ".join("--" + name.replace("_", "-") for name in missing)
             raise ValueError(f"without --preset a run needs {flags} as well. Try --preset dn-linear.")
-
-
-def _kind(model: dict[str, Any]) -> str:
-    return str(model.get("kind", "linear"))
 
 
 def with_run_flags(base: type, arguments: Sequence[str]) -> type:

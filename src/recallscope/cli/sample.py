@@ -76,7 +76,7 @@ class Sample(SpecFlags):
         from rich.console import Console
         from rich.text import Text
 
-        console = Console()
+        console = Console(highlight=False)
         half, context = task.vocab_size // 2, 2 * batch.all_values[0].numel()  # tokens of the facts section
         width = len(str(task.vocab_size - 1))
         legend = Text.assemble(
@@ -95,7 +95,7 @@ class Sample(SpecFlags):
             console.print(y, soft_wrap=True)
             console.print()
         if shown < len(batch.tokens):
-            console.print(f"{len(batch.tokens) - shown} more sequences; --json prints all.", highlight=False)
+            console.print(f"{len(batch.tokens) - shown} more sequences; --json prints all.")
 
 
 def verb_for(arguments: Sequence[str]) -> type:

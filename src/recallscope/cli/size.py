@@ -58,39 +58,31 @@ class Size:
         probability("target", self.target)
         law = find_law(self.law) if self.law else recommended_law(self.model)[0]
         unknown = self._unknown()
-        self._check(unknown)
+        self._check()
         known = {field.name: getattr(self, field.name) for field in fields(Question)} | {"law": law}
         if unknown == "num_layers":
             known["num_layers"] = None
         question = Question(**known)
-        answer: dict[str, Any] | None
+        answer: dict[str, Any] | None = None
         points: list[FrontierPoint] = []
         if unknown == "frontier":
-            points, answer, reason = self._frontier(question)
+            points, answer, reason = _frontier(question)
         else:
             found = solve(question, unknown)
             reason = found.reason
-            answer = None
             if found.value is not None:
                 answer = {"embed_dim": self.embed_dim, "state_dim": self.state_dim, unknown: found.value}
                 answer |= {"probability": found.probability} | ({} if found.real is None else {"real": found.real})
         if self.json:
-            print_json(
-                {
-                    "target": self.target,
-                    "law": law.name,
-                    "answer": answer,
-                    "reason": reason,
-                    "frontier": [asdict(point) for point in points],
-                }
-            )
+            shown = {"target": self.target, "law": law.name, "answer": answer, "reason": reason}
+            print_json(shown | {"frontier": [asdict(point) for point in points]})
         else:
             self._print(law.name, unknown, answer, reason, points)
         return 0
 
     def _unknown(self) -> Unknown | Literal["frontier"]:
-        given = {name: getattr(self, name) for name in ("vocab_size", "num_facts", "embed_dim", "state_dim")}
-        missing: list[Any] = [name for name, value in given.items() if value is None]
+        sizes = ("vocab_size", "num_facts", "embed_dim", "state_dim")
+        missing: list[Any] = [name for name in sizes if getattr(self, name) is None]
         if self.solve_for == "num_layers":
             if missing:
                 raise ValueError(f"--solve-for num_layers needs {', '.join(missing)} as well.")
@@ -109,38 +101,12 @@ class Size:
             f"--state-dim to see all minimal pairs."
         )
 
-    def _check(self, unknown: str) -> None:
+    def _check(self) -> None:
         """The known words must make sense as a task and a model; stand-ins take the place of the unknown."""
-        facts = self.num_facts or 1
-        make_task(
-            kind=self.task,
-            vocab_size=self.vocab_size if self.vocab_size is not None else 2 * facts + 8,
-            num_facts=facts if self.num_facts is None else self.num_facts,
-            length=self.length,
-        )
-        LinearSpec(  # type: ignore[call-arg]
-            embed_dim=1 if self.embed_dim is None else self.embed_dim,
-            state_dim=1 if self.state_dim is None else self.state_dim,
-            num_layers=self.num_layers,
-        )
-
-    def _frontier(self, question: Question) -> tuple[list[FrontierPoint], dict[str, Any] | None, str]:
-        from recallscope.theory.solve import LARGEST_EMBED, frontier
-
-        points = frontier(question)
-        if not points:
-            p = float(question.evaluate(embed_dim=LARGEST_EMBED, state_dim=LARGEST_EMBED))
-            return (
-                [],
-                None,
-                f"unreachable: even embed_dim=state_dim={LARGEST_EMBED} gives p={p:.6f}: the task sets a ceiling.",
-            )
-        best = min(points, key=lambda point: (point.state_entries, point.parameters))
-        return (
-            points,
-            asdict(best),
-            "the minimal pair with the smallest state; all minimal pairs are in the frontier",
-        )
+        N_f, D, N = (1 if size is None else size for size in (self.num_facts, self.embed_dim, self.state_dim))
+        V = 2 * max(N_f, 1) + 8 if self.vocab_size is None else self.vocab_size
+        make_task(kind=self.task, vocab_size=V, num_facts=N_f, length=self.length)
+        LinearSpec(embed_dim=D, state_dim=N, num_layers=self.num_layers)  # type: ignore[call-arg]
 
     def _print(
         self, law: str, unknown: str, answer: dict[str, Any] | None, reason: str, points: list[FrontierPoint]
@@ -148,22 +114,20 @@ class Size:
         from rich.console import Console
         from rich.table import Table
 
-        console = Console()
+        console = Console(highlight=False)
         if answer is None:
-            console.print(f"[bold]no answer[/bold] for p >= {self.target:g} by {law}: {reason}", highlight=False)
+            console.print(f"[bold]no answer[/bold] for p >= {self.target:g} by {law}: {reason}")
             return
         if unknown != "frontier":
             real = f", {answer['real']:.6g} before rounding" if "real" in answer else ""
             console.print(
-                f"[bold]{unknown} = {answer[unknown]}[/bold]   p_recall {answer['probability']:.6f} by {law}{real}",
-                highlight=False,
+                f"[bold]{unknown} = {answer[unknown]}[/bold]   p_recall {answer['probability']:.6f} by {law}{real}"
             )
-            console.print(reason, highlight=False)
+            console.print(reason)
             return
         console.print(
             f"[bold]{len(points)} minimal pairs[/bold] reach p >= {self.target:g} by {law}; smallest state: "
-            f"embed_dim={answer['embed_dim']}, state_dim={answer['state_dim']}",
-            highlight=False,
+            f"embed_dim={answer['embed_dim']}, state_dim={answer['state_dim']}"
         )
         table = Table(box=None, pad_edge=False, header_style="dim")
         for column in ("embed_dim", "state_dim", "p_recall", "state entries", "parameters", "state bytes"):
@@ -173,4 +137,16 @@ class Size:
                 str(point.embed_dim), str(point.state_dim), f"{point.probability:.5f}", f"{point.state_entries:,}",
                 f"{point.parameters:,}", f"{point.state_bytes:,}",
             )  # fmt: skip
-        console.print(table, highlight=False)
+        console.print(table)
+
+
+def _frontier(question: Question) -> tuple[list[FrontierPoint], dict[str, Any] | None, str]:
+    """All minimal pairs, the one with the smallest state, and what is said of it."""
+    from recallscope.theory.solve import LARGEST_EMBED, frontier
+
+    points = frontier(question)
+    if points:
+        best = min(points, key=lambda point: (point.state_entries, point.parameters))
+        return points, asdict(best), "the minimal pair with the smallest state; all minimal pairs are in the frontier"
+    p = float(question.evaluate(embed_dim=LARGEST_EMBED, state_dim=LARGEST_EMBED))
+    return [], None, f"unreachable: even embed_dim=state_dim={LARGEST_EMBED} gives p={p:.6f}: the task sets a ceiling."

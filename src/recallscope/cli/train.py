@@ -51,16 +51,8 @@ class Train(RunFlags):
             keep(trained, self.out)
         record = trained.record
         if self.json:
-            print_json(
-                {
-                    "run": record.run,
-                    "spec": record.spec.model_dump(mode="json"),
-                    "test_accuracy": record.test_accuracy,
-                    "val_accuracy": record.val_accuracy,
-                    "steps": record.steps,
-                    "seconds": record.seconds,
-                }
-            )
+            shown = {"run", "spec", "test_accuracy", "val_accuracy", "steps", "seconds"}
+            print_json(record.model_dump(mode="json", include=shown))
         else:
             self._print(record)
         return 0
@@ -70,16 +62,15 @@ class Train(RunFlags):
 
         from recallscope.cli.predict import predictions
 
-        console = Console()
+        console = Console(highlight=False)
         console.print(
             f"[bold]test accuracy {record.test_accuracy:.4f}[/bold]  ({record.test_queries:,} queries, "
-            f"{record.steps} steps, {record.seconds:.1f} s)",
-            highlight=False,
+            f"{record.steps} steps, {record.seconds:.1f} s)"
         )
         for law, p in predictions(record.spec):
-            console.print(f"predicted     {p:.4f}  by {law}", highlight=False)
+            console.print(f"predicted     {p:.4f}  by {law}")
         if self.out:
-            console.print(f"kept in {self.out}", highlight=False)
+            console.print(f"kept in {self.out}")
 
 
 def verb_for(arguments: Sequence[str]) -> type:

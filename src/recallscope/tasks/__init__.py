@@ -2,14 +2,11 @@
 
 from recallscope.lazy import lazy_names
 
-_HOMES = {
-    "NOTHING_ASKED": "recallscope.tasks.batch",
-    "Batch": "recallscope.tasks.batch",
-    "Score": "recallscope.tasks.scoring",
-    "accuracy": "recallscope.tasks.scoring",
-    "answered": "recallscope.tasks.scoring",
-    "draw_batch": "recallscope.tasks.drawing",
-    "score": "recallscope.tasks.scoring",
-    "zoology_batch": "recallscope.tasks.zoology",
+_NAMES = {
+    "batch": "NOTHING_ASKED Batch",
+    "drawing": "draw_batch",
+    "scoring": "Score accuracy answered score",
+    "zoology": "zoology_batch",
 }
+_HOMES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names.split()}
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)

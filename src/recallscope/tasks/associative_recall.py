@@ -85,16 +85,6 @@ class AssociativeRecall(TaskSpec):
             )
 
     @property
-    def num_keys(self) -> int:
-        """V_k = V/2; token 0 counts as a key here, though it is never drawn as one."""
-        return self.vocab_size // 2
-
-    @property
-    def num_values(self) -> int:
-        """V_v = V/2."""
-        return self.vocab_size // 2
-
-    @property
     def sequence_length(self) -> int:
         """L."""
         return self.length

@@ -132,13 +132,13 @@ def inverse_success_integral(success: ArrayLike, competitors: ArrayLike) -> Arra
     return np.where((p > 1 / (n + 1)) & (p < 1), high, np.nan)
 
 
-def huang_dims(vocab_size: ArrayLike, *, constant: float = 1.0) -> tuple[Array, Array]:
+def huang_dims(vocab_size: ArrayLike) -> tuple[Array, Array]:
     """(D, N) of the construction that compresses values only: D ~ V_k + log V_v, N = V_k.
 
-    Paper: App. J (`app:sim_and_diff_huang`). The constant before the logarithm is not given there; 1 flatters it.
+    Paper: App. J (`app:sim_and_diff_huang`). The constant before the logarithm is not given there; our 1 flatters it.
     """
     half = np.asarray(vocab_size, float) / 2
-    return half + constant * np.log(half), half
+    return half + np.log(half), half
 
 
 def _missing_bits(delta: ArrayLike, V_v: Array) -> Array:

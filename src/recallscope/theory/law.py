@@ -107,9 +107,12 @@ RECOMMENDED: dict[Weights, tuple[str, str]] = {
 RECOMMENDED_FOR_HEADS = "trained-sharing-heads"
 
 
-def law(*, name: str, **about: Any) -> Callable[[Callable[..., Array]], Callable[..., Array]]:
-    """Register a function of one Problem as a law; keywords are the fields of `Law`.
+def law(
+    name: str, summary: str | None = None, reference: str = "", **about: Any
+) -> Callable[[Callable[..., Array]], Callable[..., Array]]:
+    """Register a function of one Problem as a law; the arguments are fields of `Law`, which has more for keywords.
 
+    Unless given, the summary is the first line of the function's docstring, and `holds` the domain's conditions.
     The function comes back as it was, but can also be called with a Problem's fields as keywords. Decorators may be
     stacked to register several members of a family by their `options`, the lowest first.
     """
@@ -117,8 +120,11 @@ def law(*, name: str, **about: Any) -> Callable[[Callable[..., Array]], Callable
 
     def register(function: Callable[..., Array]) -> Callable[..., Array]:
         plain = getattr(function, "__wrapped__", function)
-        fields: dict[str, Any] = {"summary": (plain.__doc__ or "").partition("\n")[0]} | about
-        LAWS.add(name, Law(name=name, function=plain, **fields), module=module)
+        says = (plain.__doc__ or "").partition("\n")[0] if summary is None else summary
+        if "domain" in about:
+            about.setdefault("holds", about["domain"].sentence)
+        entry = Law(name=name, function=plain, summary=says, reference=reference, **about)
+        LAWS.add(name, entry, module=module)
         return function if plain is not function else takes_words(function)
 
     return register

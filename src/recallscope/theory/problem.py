@@ -77,7 +77,7 @@ class Problem:
         own["shape"] = shape = np.broadcast(*letters.values()).shape
         for letter, array in letters.items():
             if letter != "expand":
-                own[letter] = _filled(array, shape) if letter in _ONE_SHAPE or array.shape else array
+                own[letter] = np.full(shape, array) if letter in _ONE_SHAPE or array.shape else array
 
     def _length(self, N_f: Array | None) -> Array | None:
         """L, checked against N_f; None if it is neither given nor follows."""
@@ -136,17 +136,9 @@ class Problem:
 
     def take(self, index: Any) -> Problem:
         """Some entries of the broadcast arrays: the problems at an index, as numpy understands it."""
-        taken = object.__new__(Problem)  # nothing new to check
-        own = taken.__dict__
-        own.update(self.__dict__)
-        own["shape"] = np.empty(self.shape)[index].shape
-        letters = {letter: name for name, (letter, _) in _SIZES.items()} | {"L": "length"}
-        for letter, name in letters.items():
-            if letter in own and (letter in _ONE_SHAPE or np.shape(own[letter])):
-                own[letter] = own[name] = np.asarray(np.broadcast_to(own[letter], self.shape)[index])
-        if self.length is None:
-            own["length"] = None
-        return taken
+        arrays = {name: value for name, value in self.words.items() if np.ndim(value) or not self.shape}
+        sizes = (name for name in arrays if name not in ("task", "head_pattern"))
+        return self.replace(**{name: np.broadcast_to(arrays[name], self.shape)[index] for name in sizes})
 
 
 FIELDS = tuple(entry.name for entry in fields(Problem) if entry.init)
@@ -192,9 +184,3 @@ def _numbers(name: str, value: ArrayLike, least: float) -> Array:
         why = "a layer has at least one head" if name == "num_heads" else "the least that has a meaning here"
         raise ValueError(f"{name}={low:g} is below {least:g}, {why}. Use {name} >= {least:g}.")
     return array
-
-
-def _filled(array: Array, shape: tuple[int, ...]) -> Array:
-    copy = np.empty(shape)
-    copy[...] = array
-    return copy

@@ -29,18 +29,20 @@ def golub_welsch(diagonal: NDArray[np.float64], off_squared: NDArray[np.float64]
 @cache
 def normal_rule(n: int) -> Rule:
     """E f(Z), Z standard normal."""
-    nodes, weights = golub_welsch(np.zeros(n), np.arange(1.0, n))
-    nodes.flags.writeable = weights.flags.writeable = False
-    return nodes, weights
+    return _frozen(golub_welsch(np.zeros(n), np.arange(1.0, n)))
 
 
 @cache
 def uniform_rule(n: int) -> Rule:
     """E f(U), U uniform on (-1, 1)."""
     k = np.arange(1.0, n)
-    nodes, weights = golub_welsch(np.zeros(n), k**2 / (4 * k**2 - 1))
-    nodes.flags.writeable = weights.flags.writeable = False
-    return nodes, weights
+    return _frozen(golub_welsch(np.zeros(n), k**2 / (4 * k**2 - 1)))
+
+
+def _frozen(rule: Rule) -> Rule:
+    for array in rule:
+        array.flags.writeable = False
+    return rule
 
 
 def gamma_rule(variance: ArrayLike, n: int) -> Rule:
@@ -74,16 +76,12 @@ def beta_rule(alpha: ArrayLike, beta: ArrayLike, n: int) -> Rule:
     alpha, beta = np.broadcast_arrays(np.asarray(alpha, float), np.asarray(beta, float))
     a, b = alpha[..., None], beta[..., None]
     k = np.arange(n, dtype=float)
-    s = a + b + 2 * k
+    j, s = k[1:], a + b + 2 * k
     with np.errstate(divide="ignore", invalid="ignore"):
-        diagonal = 0.5 * (1 + (a - b) * (a + b - 2) / ((s - 2) * s))
-        first = a / (a + b)
-        diagonal = np.where(k == 0, first, diagonal)
-        j = k[1:]
-        s = a + b + 2 * j
+        diagonal = np.where(k == 0, a / (a + b), 0.5 * (1 + (a - b) * (a + b - 2) / ((s - 2) * s)))
+        s = s[..., 1:]
         off = j * (a + j - 1) * (b + j - 1) * (a + b + j - 2) / ((s - 1) * (s - 2) ** 2 * (s - 3))
-        off_first = a * b / ((a + b) ** 2 * (a + b + 1))
-        off = np.where(j == 1, off_first, off)
+        off = np.where(j == 1, a * b / ((a + b) ** 2 * (a + b + 1)), off)
     return golub_welsch(diagonal, np.maximum(off, 0))
 
 
@@ -98,14 +96,17 @@ def sphere_coordinate_cdf(tau: ArrayLike, dim: ArrayLike) -> NDArray[np.float64]
     return np.asarray(ndtr(np.copysign(z, tau)))
 
 
-def exact_slot_rule(num_slots: ArrayLike, n: int) -> Rule:
-    """Mean over g = 0 .. G-1 by the Gauss rule of that discrete measure: exact if G <= n, or on polynomials of
-    degree < 2n.
+def slot_rule(num_slots: ArrayLike, n: ArrayLike) -> Rule:
+    """Mean over g = 0 .. G-1 by the n-point Gauss rule of that discrete measure, an axis more.
 
-    Nodes stay within [0, G-1]; spare ones (n > G) carry no weight. n = 5 is accurate to 1e-6 on the designed laws.
+    It is exact if G <= n, or on polynomials of degree < 2n. Nodes stay within [0, G-1]; where the entries of G and n
+    ask for different numbers of nodes, spare ones carry no weight. n = 5 is accurate to 1e-6 on the designed laws.
     """
     G = np.asarray(num_slots, float)[..., None]
-    k = np.arange(1.0, n)
-    off_squared = np.maximum(k**2 * (G**2 - k**2) / (4 * (4 * k**2 - 1)), 0)  # discrete Chebyshev polynomials
-    nodes, weights = golub_welsch((G - 1) / 2 + np.zeros(n), off_squared)
-    return np.clip(nodes, 0, G - 1), weights
+    own = np.minimum(np.asarray(n)[..., None], G)
+    k = np.arange(float(np.max(own, initial=1)))
+    diagonal = np.where(k < own, (G - 1) / 2, -1 - k)  # rows beyond an entry's nodes: cut off, with weight 0
+    j = k[1:]
+    off_squared = np.where(j < own, j**2 * (G**2 - j**2) / (4 * (4 * j**2 - 1)), 0)  # discrete Chebyshev polynomials
+    nodes, weights = golub_welsch(diagonal, off_squared)
+    return np.clip(nodes, 0, np.maximum(G - 1, 0)), np.where(nodes < -0.5, 0.0, weights)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,13 +20,7 @@ from recallscope.theory.problem import LawTask, Problem, probability
 
 Unknown = Literal["embed_dim", "state_dim", "num_facts", "vocab_size", "num_layers"]
 LARGEST_EMBED = 2**20  # a law that does not reach the target by here has levelled off
-WANTED = {  # what is looked for, in the words of the answer
-    "embed_dim": "least embed_dim",
-    "state_dim": "least state_dim",
-    "num_facts": "largest num_facts",
-    "vocab_size": "largest even vocab_size",
-    "num_layers": "least num_layers",
-}
+LARGEST_WANTED = {"num_facts": "largest num_facts", "vocab_size": "largest even vocab_size"}  # of the others, the least
 
 
 @dataclass(frozen=True)
@@ -79,18 +73,21 @@ def solve(question: Question, unknown: Unknown) -> Answer:
         if (getattr(question, name) is None) != (name == unknown):
             wanted = "must be left out: it is the unknown" if name == unknown else "is needed"
             raise ValueError(f"{name}={getattr(question, name)} {wanted} when solving for {unknown}.")
-    finder = {
-        "embed_dim": _least_embed,
-        "state_dim": _least_state,
-        "num_facts": _most_facts,
-        "vocab_size": _largest_vocab,
-        "num_layers": _least_layers,
-    }[unknown]
-    value, remark = finder(question)
-    if value is None:
-        return Answer(None, None, f"unreachable: {remark}")
+    search = _search(question, unknown)
+    low, high, unit = search.low, search.high, 2 if unknown == "vocab_size" else 1
+    find, edge, far = (_last_true, high, low) if unknown in LARGEST_WANTED else (_first_true, low, high)
+    found = find(lambda n: question.reaches(**{unknown: unit * n}), low, high)
+    if found is None:
+        places = np.array([unit * far]) if search.tried is None else search.tried
+        nothing_fits = search.tried is None and low > high
+        values = np.zeros(1) if nothing_fits else question.evaluate(**{unknown: places})
+        best = int(np.argmax(values))
+        most = f"p={_show(float(values[best]), question.target)}"
+        return Answer(None, None, f"unreachable: {search.none.format(p=most, at=places[best])}")
+    value = unit * found
+    wanted = LARGEST_WANTED.get(unknown, f"least {unknown}")
+    reason = f"{wanted} that reaches {question.target:g}{search.at_edge if found == edge else ''}"
     p = float(question.evaluate(**{unknown: value}))
-    reason = f"{WANTED[unknown]} that reaches {question.target:g}{remark}"
     return Answer(value, p, reason, closed_form(question, unknown))
 
 
@@ -102,86 +99,64 @@ def closed_form(question: Question, unknown: Unknown) -> float | None:
     return law.inverse(question.problem, unknown, question.target, **law.options)
 
 
-Found = tuple[int | None, str]
-"""The value and a remark on it; or None and why there is none."""
+class _Search(NamedTuple):
+    """Where an unknown is looked for (a vocabulary by its half), and what is said of the answer."""
+
+    low: int
+    high: int
+    none: str  # no answer: {p} is the best the law gives, {at} where
+    at_edge: str = ""  # the answer is the least (or largest) that was tried
+    tried: NDArray[np.int64] | None = None  # where the best is looked for; else at the end that promises most
 
 
-def _least_state(q: Question) -> Found:
-    D = int(q.problem.D)
-    largest = max(D // int(q.problem.Lambda), 1)
-    low, high = 1, largest
-    if not q.law.monotone_in_state:  # find a bracket first
-        steps = _spread(largest, 256)
-        reached = q.evaluate(state_dim=steps) >= q.target
-        first = int(np.argmax(reached))
-        low = int(steps[first - 1]) + 1 if first else 1
-        high = int(steps[first]) if reached.any() else 0
-    value = _first_true(lambda N: q.reaches(state_dim=N), low, high)
-    if value is not None:
-        return value, ""
-    some = _spread(largest, 256, 64 if q.law.monotone_in_state else 256)
-    values = q.evaluate(state_dim=some)
-    best = int(np.argmax(values))
-    return None, (
-        f"with embed_dim={D} the law gives at most p={_show(float(values[best]), q.target)} "
-        f"(at state_dim={int(some[best])}), below {q.target:g}; the hash F E has rank at most embed_dim, so "
-        f"num_layers x state_dim beyond {D} brings nothing (App. E.1). Use a larger embed_dim."
-    )
-
-
-def _least_embed(q: Question) -> Found:
-    N = int(q.problem.N * q.problem.Lambda)
-    least = max(N, 2)
-    value = _first_true(lambda D: q.reaches(embed_dim=D), least, LARGEST_EMBED)
-    if value is not None:
-        at_rank = value == least and N > 1
-        return value, "; a smaller embed_dim would leave num_layers x state_dim > embed_dim" if at_rank else ""
-    p = float(q.evaluate(embed_dim=LARGEST_EMBED))
-    return None, (
-        f"with state_dim={q.state_dim} the law levels off at p={_show(p, q.target)} (embed_dim={LARGEST_EMBED}), below "
-        f"{q.target:g}: key noise of order 1/N, or the task's own ceiling, remains. Use a larger state_dim."
-    )
-
-
-def _most_facts(q: Question) -> Found:
-    V, fewest = int(q.problem.V), q.law.fewest_facts
-    largest = min(V // 2 - 1, (V - 1) // q.law.vocab_per_fact)
-    if q.problem.length is not None:
-        largest = min(largest, int(q.problem.L) // 4)
-    value = _last_true(lambda n: q.reaches(num_facts=n), fewest, largest)
-    if value is not None:
-        return value, f"; more do not fit (vocab_size={V}, length={q.length})" if value == largest else ""
-    p = float(q.evaluate(num_facts=fewest)) if largest >= fewest else 0.0
-    return None, (
-        f"already {fewest} fact(s) give p={_show(p, q.target)}, below {q.target:g}. "
-        f"Use a larger embed_dim or state_dim."
-    )
-
-
-def _largest_vocab(q: Question) -> Found:
-    N_f = int(q.problem.N_f)
-    least_half = max(N_f + 1, q.law.vocab_per_fact * N_f // 2 + 1, 4)
-    half = _last_true(lambda h: q.reaches(vocab_size=2 * h), least_half, LARGEST // 2)
-    if half is not None:
-        return 2 * half, f" (every vocabulary up to {LARGEST} does)" if half == LARGEST // 2 else ""
-    p = float(q.evaluate(vocab_size=2 * least_half))
-    return None, (
-        f"even vocab_size={2 * least_half}, the least for {N_f} facts, gives p={_show(p, q.target)}, below "
-        f"{q.target:g}. Use a larger embed_dim or state_dim."
-    )
-
-
-def _least_layers(q: Question) -> Found:
-    D, N = int(q.problem.D), int(q.problem.N)
-    largest = max(D // N, 1)
-    value = _first_true(lambda layers: q.reaches(num_layers=layers), 1, largest)
-    if value is not None:
-        return value, ""
-    p = float(q.evaluate(num_layers=largest))
-    return None, (
-        f"{largest} layer(s) of state_dim={N} fill the rank of embed_dim={D} and give p={_show(p, q.target)}, below "
-        f"{q.target:g}; more bring nothing (Thm 4.6 within rank D). Use a larger embed_dim."
-    )
+def _search(q: Question, unknown: Unknown) -> _Search:
+    """The range of an unknown, and the sentences about its ends."""
+    below, more = f"{{p}}, below {q.target:g}", "Use a larger embed_dim or state_dim."
+    law, known = q.law, q.problem
+    match unknown:
+        case "state_dim":
+            D = int(known.D)
+            largest = max(D // int(known.Lambda), 1)
+            low, high = 1, largest
+            if not law.monotone_in_state:  # find a bracket first
+                steps = _spread(largest, 256)
+                reached = q.evaluate(state_dim=steps) >= q.target
+                first = int(np.argmax(reached))
+                low = int(steps[first - 1]) + 1 if first else 1
+                high = int(steps[first]) if reached.any() else 0
+            none = (
+                f"with embed_dim={D} the law gives at most {{p}} (at state_dim={{at}}), below {q.target:g}; the hash F "
+                f"E has rank at most embed_dim, so num_layers x state_dim beyond {D} brings nothing (App. E.1). Use a "
+                f"larger embed_dim."
+            )
+            return _Search(low, high, none, tried=_spread(largest, 256, 64 if law.monotone_in_state else 256))
+        case "embed_dim":
+            N = int(known.N * known.Lambda)
+            none = (
+                f"with state_dim={q.state_dim} the law levels off at {{p}} (embed_dim={{at}}), below {q.target:g}: key "
+                f"noise of order 1/N, or the task's own ceiling, remains. Use a larger state_dim."
+            )
+            at_rank = "; a smaller embed_dim would leave num_layers x state_dim > embed_dim" if N > 1 else ""
+            return _Search(max(N, 2), LARGEST_EMBED, none, at_rank)
+        case "num_facts":
+            V = int(known.V)
+            largest = min(V // 2 - 1, (V - 1) // law.vocab_per_fact)
+            if known.length is not None:
+                largest = min(largest, int(known.L) // 4)
+            none = f"already {{at}} fact(s) give {below}. {more}"
+            return _Search(law.fewest_facts, largest, none, f"; more do not fit (vocab_size={V}, length={q.length})")
+        case "vocab_size":
+            N_f = int(known.N_f)
+            least_half = max(N_f + 1, law.vocab_per_fact * N_f // 2 + 1, 4)
+            none = f"even vocab_size={{at}}, the least for {N_f} facts, gives {below}. {more}"
+            return _Search(least_half, LARGEST // 2, none, f" (every vocabulary up to {LARGEST} does)")
+        case "num_layers":
+            D, N = int(known.D), int(known.N)
+            none = (
+                f"{{at}} layer(s) of state_dim={N} fill the rank of embed_dim={D} and give {below}; more bring nothing "
+                f"(Thm 4.6 within rank D). Use a larger embed_dim."
+            )
+            return _Search(1, max(D // N, 1), none)
 
 
 def _spread(largest: int, most: int, thinned: int | None = None) -> NDArray[np.int64]:
@@ -193,7 +168,7 @@ def _spread(largest: int, most: int, thinned: int | None = None) -> NDArray[np.i
 
 @dataclass(frozen=True, slots=True)
 class FrontierPoint:
-    """A minimal pair of dimensions and what it costs for one linear layer with expand = 2."""
+    """A minimal pair of dimensions and what it costs for one linear layer with expand = conv_width = 2."""
 
     embed_dim: int
     state_dim: int
@@ -203,7 +178,7 @@ class FrontierPoint:
     state_bytes: int
 
 
-def frontier(question: Question, *, expand: int = 2, conv_width: int = 2, max_points: int = 256) -> list[FrontierPoint]:
+def frontier(question: Question, *, max_points: int = 256) -> list[FrontierPoint]:
     """All minimal (D, N) that reach the target, N <= D: none of them can give up a unit of either.
 
     Beyond `max_points` different N the list is thinned to geometric steps. State bytes are float32.
@@ -215,9 +190,7 @@ def frontier(question: Question, *, expand: int = 2, conv_width: int = 2, max_po
     square = _first_true(lambda d: q.reaches(embed_dim=d, state_dim=d), 2, LARGEST_EMBED)
     if square is None:
         return []
-    states = np.arange(1, square + 1)
-    if len(states) > max_points:
-        states = np.unique(np.geomspace(1, square, max_points).round().astype(int))
+    states = _spread(square, max_points)
     low, high = states - 1, np.maximum(2 * states, 4)
     reached = np.zeros(len(states), bool)
 
@@ -236,13 +209,11 @@ def frontier(question: Question, *, expand: int = 2, conv_width: int = 2, max_po
         low[active[~good]] = middle[active[~good]]
     points: list[FrontierPoint] = []
     probabilities = q.evaluate(embed_dim=high, state_dim=states)
-    V = int(q.problem.V)
-    best = LARGEST
+    V, best = int(q.problem.V), LARGEST
     for N, D, p, ok in zip(states.tolist(), high.tolist(), probabilities.tolist(), reached.tolist(), strict=True):
         if ok and best > D >= N:
-            best = D
-            inner = expand * D
-            parameters = V * D + 2 * inner * D + inner * conv_width + 2 * N * inner
+            best, inner = D, 2 * D
+            parameters = V * D + 2 * inner * D + inner * 2 + 2 * N * inner
             points.append(FrontierPoint(D, N, p, inner * N, parameters, 4 * inner * N))
     return points
 
@@ -251,8 +222,7 @@ def _first_true(holds: Callable[[int], bool], low: int, high: int) -> int | None
     """Least integer in [low, high] where a monotone condition holds: gallop, then bisect."""
     if low > high:
         return None
-    step, bad = 1, low - 1
-    probe = low
+    step, bad, probe = 1, low - 1, low
     while not holds(probe):
         if probe == high:
             return None

@@ -36,20 +36,11 @@ class Progress:
 
 def write_checkpoint(path: Path, progress: Progress) -> None:
     """Replace the file in one motion: after a crash it holds the old state or the new, never a mixture."""
-    facts = {
-        "step": progress.step,
-        "seconds": progress.seconds,
-        "best_step": progress.best_step,
-        "best_accuracy": progress.best_accuracy,
-        "history": [evaluation.model_dump() for evaluation in progress.history],
-    }
+    facts = {name: getattr(progress, name) for name in ("step", "seconds", "best_step", "best_accuracy")}
+    facts["history"] = [evaluation.model_dump() for evaluation in progress.history]
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in progress.tensors.items()}
-    header = {
-        "format": FORMAT,
-        "run": progress.run,
-        "identity": json.dumps(progress.identity),
-        "facts": json.dumps(facts),
-    }
+    header = {"format": FORMAT, "run": progress.run}
+    header |= {"identity": json.dumps(progress.identity), "facts": json.dumps(facts)}
     write_atomically(path, save(tensors, metadata=header))
 
 

@@ -1,12 +1,14 @@
 """RunSpec in, RunRecord and weights out: fresh batches, AdamW, clipping, evaluation, early stop, resume."""
 
 import contextlib
+import hashlib
 import math
 import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -17,11 +19,10 @@ from recallscope.specs import RunSpec
 from recallscope.tasks.drawing import draw_batch
 from recallscope.train.checkpoint import Progress, read_checkpoint, write_checkpoint
 from recallscope.train.evaluate import evaluate
-from recallscope.train.flat import FlatWeights
-from recallscope.train.schedule import learning_rate
-from recallscope.train.streams import noise_seed, stream
+from recallscope.train.optimizer import FlatWeights, learning_rate
 
 PROGRESS_EVERY = 0.1  # seconds between two calls of the progress function
+Stream = Literal["weights", "batches", "validation", "test", "rehearsal"]
 
 
 @dataclass(frozen=True)
@@ -131,3 +132,17 @@ def train_run(
         },
     )
     return Trained(record, model)
+
+
+def stream(run: RunSpec, purpose: Stream, device: torch.device | str = "cpu") -> torch.Generator:
+    """A fresh generator for one purpose of one run: equal run, equal purpose, equal numbers."""
+    return torch.Generator(device).manual_seed(_seed(f"{run.content_hash()}/{purpose}"))
+
+
+def noise_seed(run: str, step: int) -> int:
+    """Seed of what a model itself draws in one step of a run, such as dropout."""
+    return _seed(f"{run}/noise/{step}")
+
+
+def _seed(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1

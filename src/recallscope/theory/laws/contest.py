@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from recallscope.theory.problem import Array
+from recallscope.theory.problem import Array, Problem
 from recallscope.theory.quadrature import (
     beta_rule,
     gamma_rule,
@@ -70,6 +70,16 @@ class Contest(NamedTuple):
     empty: Array  # all other tokens
     spread: Array  # variance of R = s² over its mean
     logit_variance: Array
+
+
+def check_keys(problem: Problem) -> None:
+    """These laws draw N_f distinct keys."""
+    V, N_f = problem.V, problem.N_f
+    if np.any(V < 2 * N_f + 2):
+        raise ValueError(
+            f"num_facts={np.max(N_f):g} needs as many distinct keys out of vocab_size/2 - 1 (Sec. 2), and some "
+            f"vocab_size is too small. Use vocab_size >= 2 num_facts + 2 = {np.max(2 * N_f + 2):g}."
+        )
 
 
 def top_probability(contest: Contest, *, signal: bool, lite: bool = False) -> Array:

@@ -1,8 +1,11 @@
-"""Laws of the designed weights of App. E.1: ours from their exact geometry, and the paper's."""
+"""Laws of the designed weights of App. E.1: ours from their exact geometry, and the paper's.
+
+At the end stands the paper's guess for trained full Mamba: the laws of the linear model with half the noise.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 import numpy as np
 from scipy.special import log_ndtr
@@ -10,33 +13,31 @@ from scipy.special import log_ndtr
 from recallscope.theory.domain import Domain
 from recallscope.theory.law import law
 from recallscope.theory.laws import contest as geometry
-from recallscope.theory.laws.contest import SATURATED, Contest, top_probability
+from recallscope.theory.laws.contest import SATURATED, Contest, check_keys, top_probability
 from recallscope.theory.laws.paper import (
     ALL_SIZES,
     NEAR_SQUARE,
+    PHI_OF_X,
     large_context_law,
     mean_over_queries,
     unified_inverse,
     unified_law,
 )
 from recallscope.theory.problem import Array, Problem
-from recallscope.theory.quadrature import exact_slot_rule
+from recallscope.theory.quadrature import slot_rule
 
-_OURS: dict[str, Any] = {
-    "weights": "designed",
-    "reference": "ours; App. E.1",
-    "holds": "2 <= N <= D, N_f >= 2, V > 4 N_f",
-    "domain": Domain("2 <= N <= D", "N_f >= 2", "V > 4 N_f"),
-    "status": "approximate",
-    "fewest_facts": 2,
-    "vocab_per_fact": 4,
-}
+_designed_law = partial(law, weights="designed", status="approximate")
+_ours = partial(
+    _designed_law,
+    reference="ours; App. E.1",
+    domain=Domain("2 <= N <= D", "N_f >= 2", "V > 4 N_f"),
+    fewest_facts=2,
+    vocab_per_fact=4,
+)
 
 
-@law(
-    name="designed-improved",
-    summary="exact noise of the designed weights: sphere tails, signal-noise correlation, all competitors",
-    **_OURS,
+@_ours(
+    "designed-improved", "exact noise of the designed weights: sphere tails, signal-noise correlation, all competitors"
 )
 def designed_improved_law(problem: Problem) -> Array:
     """Mean chance that the designed model answers a query rightly; nan where N > D, which cannot be designed.
@@ -55,7 +56,7 @@ def designed_improved_law(problem: Problem) -> Array:
     return _designed(problem, lite=False)
 
 
-@law(name="designed-lite", summary="designed-improved as one integral", **_OURS)
+@_ours("designed-lite", "designed-improved as one integral")
 def designed_lite_law(problem: Problem) -> Array:
     """`designed_improved_law` with a Gaussian signal and the noise norm at its mean: nine times faster.
 
@@ -66,12 +67,8 @@ def designed_lite_law(problem: Problem) -> Array:
 
 
 def _designed(problem: Problem, *, lite: bool) -> Array:
+    check_keys(problem)
     V, N_f, D, N, L, G = (a.ravel() for a in (problem.V, problem.N_f, problem.D, problem.N, problem.L, problem.G))
-    if np.any(V < 2 * N_f + 2):
-        raise ValueError(
-            f"num_facts={np.max(N_f):g} needs as many distinct keys out of vocab_size/2 - 1 (Sec. 2), and some "
-            f"vocab_size is too small. Use vocab_size >= 2 num_facts + 2 = {np.max(2 * N_f + 2):g}."
-        )
     if np.any(L > 2 * V):
         raise ValueError(
             f"length={np.max(L):g} is more than twice some vocab_size: random filler then rewrites the facts more "
@@ -81,7 +78,7 @@ def _designed(problem: Problem, *, lite: bool) -> Array:
     real = np.flatnonzero((N <= D) & (D >= 2))
     if real.size:
         V, N_f, D, N, G = (a[real][:, None] for a in (V, N_f, D, N, G))
-        g, slot_weight = exact_slot_rule(G[:, 0], 1 if problem.task == "ar" else geometry.NODES.slots)
+        g, slot_weight = slot_rule(G[:, 0], 1 if problem.task == "ar" else geometry.NODES.slots)
         filler, contest = designed_contest(V, N_f, D, N, G, g)
         flat = Contest(*(np.broadcast_to(a, g.shape).ravel() for a in contest))
         p = top_probability(flat, signal=True, lite=lite).reshape(g.shape)
@@ -116,21 +113,15 @@ def designed_contest(V: Array, N_f: Array, D: Array, N: Array, G: Array, g: Arra
     return filler, Contest(D, N, D, n, once, twice, empty, spread, logit_variance)
 
 
-_EXACT: dict[str, Any] = {"weights": "designed", "holds": "N <= D", "domain": Domain("N <= D"), "status": "approximate"}
+_exact = partial(_designed_law, domain=Domain("N <= D"))
 
 
-@law(
-    name="designed-exact",
-    summary="success integral with separate variances, as printed",
-    reference="eq:p-succ-exact, eqs-variance",
-    **_EXACT,
-)
-@law(
-    name="designed-exact-corrected",
-    summary="designed-exact with the right variance of the signal",
-    reference="eq:p-succ-exact",
+@_exact("designed-exact", "success integral with separate variances, as printed", "eq:p-succ-exact, eqs-variance")
+@_exact(
+    "designed-exact-corrected",
+    "designed-exact with the right variance of the signal",
+    "eq:p-succ-exact",
     options={"corrected": True},
-    **_EXACT,
 )
 def designed_exact_law(problem: Problem, *, corrected: bool = False) -> Array:
     """The success integral with separate variances of the correct, the wrong and the empty logits.
@@ -162,37 +153,35 @@ def designed_exact_law(problem: Problem, *, corrected: bool = False) -> Array:
     return mean_over_queries(problem, at)
 
 
-_UNIFIED: dict[str, Any] = {
-    "weights": "designed",
-    "holds": NEAR_SQUARE,
-    "status": "approximate",
-    "inverse": unified_inverse,
-}
-law(
-    name="designed-unified-mv",
-    summary="Phi(sqrt(N D / (a N_f + N)) - m_V), a = 2 | 3",
-    reference="Rem 4.3, app-eq:m-V",
-    options={"weights": "designed", "level": "mv"},
-    **_UNIFIED,
-)(unified_law)
-law(
-    name="designed-unified",
-    summary="Phi(sqrt(N D / (a N_f + N)) - sqrt(2 log V)), a = 2 | 3, as printed",
-    reference="Rem 4.3",
-    options={"weights": "designed"},
-    **_UNIFIED,
-)(unified_law)
+_unified = partial(_designed_law, holds=NEAR_SQUARE, inverse=unified_inverse)
+_large = partial(_designed_law, reference="Thm F.2", holds=ALL_SIZES)
+_half = partial(law, weights="full", holds="full Mamba, trained long", layers="printed", inverse=unified_inverse)
+_DESIGNED = {"weights": "designed"}
 
-_LARGE: dict[str, Any] = {"weights": "designed", "reference": "Thm F.2", "holds": ALL_SIZES, "status": "approximate"}
-law(
-    name="designed",
-    summary="mean over query slots of Phi(sqrt(N D / t) - sqrt(2 log V))",
-    options={"weights": "designed"},
-    **_LARGE,
+_unified(
+    "designed-unified-mv",
+    f"{PHI_OF_X} - m_V), a = 2 | 3",
+    "Rem 4.3, app-eq:m-V",
+    options=_DESIGNED | {"level": "mv"},
+)(unified_law)
+_unified("designed-unified", f"{PHI_OF_X} - sqrt(2 log V)), a = 2 | 3, as printed", "Rem 4.3", options=_DESIGNED)(
+    unified_law
+)
+_large("designed", "mean over query slots of Phi(sqrt(N D / t) - sqrt(2 log V))", options=_DESIGNED)(large_context_law)
+_large(
+    "designed-printed",
+    "the sum as printed, one term too many: may exceed 1",
+    options=_DESIGNED | {"printed": True},
 )(large_context_law)
-law(
-    name="designed-printed",
-    summary="the sum as printed, one term too many: may exceed 1",
-    options={"weights": "designed", "printed": True},
-    **_LARGE,
-)(large_context_law)
+_half(
+    "full-unified-mv",
+    "unified-mv with half the noise, a = 1/2 | 5/8",
+    "Fig. 4 (c), heuristic",
+    options={"level": "mv", "noise_scale": 0.5},
+)(unified_law)
+_half(
+    "full-unified",
+    "unified with half the noise, a = 1/2 | 5/8, sqrt(2 log V)",
+    "Fig. 4 (c), heuristic",
+    options={"noise_scale": 0.5},
+)(unified_law)

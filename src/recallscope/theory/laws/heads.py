@@ -15,7 +15,8 @@ expand = 2 half of its state is idle. What heads do to recall is what they do to
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from functools import partial
+from typing import Literal
 
 import numpy as np
 
@@ -30,9 +31,9 @@ _NEEDS = (*DIMENSIONS, "head_pattern")
 
 
 @law(
-    name="trained-sharing-heads",
-    summary="trained-sharing with the expand D channels of the heads counted; no fitted constant",
-    reference="ours; replaces Thm 4.7",
+    "trained-sharing-heads",
+    "trained-sharing with the expand D channels of the heads counted; no fitted constant",
+    "ours; replaces Thm 4.7",
     holds="one linear layer with expand = 2; compared with trained models in docs/REPRODUCTION.md",
     domain=Domain("Lambda = 1", "D >= 8"),
     status="approximate",
@@ -65,26 +66,14 @@ def sharing_heads_law(problem: Problem) -> Array:
     )
 
 
-_BOUND: dict[str, Any] = {
-    "reference": "Thm 4.7, Rem 4.3",
-    "holds": NEAR_SQUARE,
-    "status": "approximate",
-    "needs": _NEEDS,
-    "layers": "printed",
-}
+_bound = partial(
+    law, reference="Thm 4.7, Rem 4.3", holds=NEAR_SQUARE, status="approximate", needs=_NEEDS, layers="printed"
+)
+_FOR = "unified for the single head that bounds the pattern from"
 
 
-@law(
-    name="unified-heads-upper",
-    summary="unified for the single head that bounds the pattern from above: (D, M N) for MHA",
-    options={"side": "upper"},
-    **_BOUND,
-)
-@law(
-    name="unified-heads-lower",
-    summary="unified for the single head that bounds the pattern from below: (D/M, N) for MQA and MKA",
-    **_BOUND,
-)
+@_bound("unified-heads-upper", f"{_FOR} above: (D, M N) for MHA", options={"side": "upper"})
+@_bound("unified-heads-lower", f"{_FOR} below: (D/M, N) for MQA and MKA")
 def unified_heads_law(problem: Problem, *, side: Literal["lower", "upper"] = "lower") -> Array:
     """The unified law for the single-head model that bounds a pattern.
 

@@ -1,14 +1,15 @@
 """The paper's laws for trained models, each in its printed form and, where that cannot be followed, as it was meant.
 
-All return probabilities. x = 1/sigma is the signal-to-noise ratio of a logit; b is the level of the largest of V
-noise logits: sqrt(2 log V) in print, m_V in the released code. The same functions serve the designed weights
-(`laws/designed.py`) and the full model (`laws/full.py`).
+All return probabilities. x = 1/sigma is the signal-to-noise ratio of a logit, sigma² = (a N_f + N) / (N D); b is the
+level of the largest of V noise logits: sqrt(2 log V) in print, m_V in the released code. The same functions serve the
+designed weights and, with half the noise, the full model (`laws/designed.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from functools import partial
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,12 +17,40 @@ from scipy.special import ndtr, ndtri
 
 from recallscope.theory.extremes import sqrt_two_log, success_integral, two_moment_law, typical_max
 from recallscope.theory.law import law
-from recallscope.theory.noise import Weights, noise_coeff, refined_denominator
-from recallscope.theory.problem import Array, Problem, takes_words
+from recallscope.theory.problem import Array, LawTask, Problem, takes_words
 
 Level = Literal["sqrt", "mv", "two-moment", "integral"]
+Weights = Literal["designed", "trained"]
 ALL_SIZES = "V >> 1, N_f >> N, D"
 NEAR_SQUARE = "N of the order of D, moderate x"
+PHI_OF_X = "Phi(sqrt(N D / (a N_f + N))"  # how the summaries of the unified laws begin
+
+
+def noise_coeff(num_facts: ArrayLike, length: ArrayLike, *, task: LawTask, weights: Weights) -> Array:
+    """a(task, weights, L): 2 and 3 for designed weights, 1 and 5/4 for trained ones, at AR and at MQAR with L = 4 N_f.
+
+    Paper: Rem 4.3 (`rem:practical-scaling-law`, `app-rem:practical-scaling-law`).
+    Departs: the print gives MQAR for L = 4 N_f only. Its own argument, the noise at the mean query position
+        <t> = N_f + L/2, gives 1 + L / (2 N_f) and 3/4 + L / (8 N_f) for any L.
+    """
+    N_f, L = np.asarray(num_facts, float), np.asarray(length, float)
+    if task == "ar":
+        return np.full(np.broadcast(N_f, L).shape, 2.0 if weights == "designed" else 1.0)
+    return 1 + L / (2 * N_f) if weights == "designed" else 0.75 + L / (8 * N_f)
+
+
+def refined_denominator(num_facts: ArrayLike, state_dim: ArrayLike, length: ArrayLike, *, weights: Weights) -> Array:
+    """a N_f + N for MQAR with the mean over query positions taken as an integral, not at its midpoint.
+
+    Paper: proof of Rem 4.3 (`app-rem:practical-scaling-law`).
+    Departs: for trained weights (sqrt(6 N_f + 4 N) + sqrt(4 N_f + 4 N))² / 16 expands to
+        5/8 N_f + N/2 + sqrt(2)/4 sqrt((3 N_f + 2 N)(N_f + N)); the print has 5/4 N_f + N + 1/4 sqrt(...), which is
+        37.80 instead of 27.86 at N_f = 16, N = 8. So the refinement lowers a, to between 1.2374 and 1.25.
+    """
+    N_f, N, L = (np.asarray(a, float) for a in (num_facts, state_dim, length))
+    if weights == "designed":
+        return (np.sqrt(L + N) + np.sqrt(2 * N_f + N)) ** 2 / 4
+    return (np.sqrt(L + 2 * N_f + 4 * N) + np.sqrt(4 * N_f + 4 * N)) ** 2 / 16
 
 
 @takes_words
@@ -100,44 +129,27 @@ def _bisect_real(sign: Callable[[float], float], low: float, high: float) -> flo
     return high
 
 
-_UNIFIED: dict[str, Any] = {"holds": NEAR_SQUARE, "status": "approximate", "layers": "printed"}
+_printed = partial(law, layers="printed")
+_unified = partial(_printed, holds=NEAR_SQUARE, status="approximate")
 
 
-@law(
-    name="unified-refined",
-    summary="unified with the refined denominator",
-    reference="proof of Rem 4.3",
-    options={"refined": True},
-    **_UNIFIED,
+@_unified("unified-refined", "unified with the refined denominator", "proof of Rem 4.3", options={"refined": True})
+@_unified(
+    "unified", f"{PHI_OF_X} - sqrt(2 log V)), a = 1 | 5/4, as printed", "Rem 4.3, Thm 4.6", inverse=unified_inverse
 )
-@law(
-    name="unified",
-    summary="Phi(sqrt(N D / (a N_f + N)) - sqrt(2 log V)), a = 1 | 5/4, as printed",
-    reference="Rem 4.3, Thm 4.6",
-    inverse=unified_inverse,
-    **_UNIFIED,
-)
-@law(
-    name="unified-p2",
-    summary="the same x, maximum by its two exact moments",
-    reference="Rem 4.3",
-    options={"level": "two-moment"},
-    **_UNIFIED,
-)
-@law(
-    name="unified-p1",
-    summary="the same x in the exact success integral",
-    reference="Rem 4.3, eq:p-succ-appx-large-Nf",
+@_unified("unified-p2", "the same x, maximum by its two exact moments", "Rem 4.3", options={"level": "two-moment"})
+@_unified(
+    "unified-p1",
+    "the same x in the exact success integral",
+    "Rem 4.3, eq:p-succ-appx-large-Nf",
     options={"level": "integral"},
-    **_UNIFIED,
 )
-@law(
-    name="unified-mv",
-    summary="Phi(sqrt(N D / (a N_f + N)) - m_V), a = 1 | 5/4: what the authors' code evaluates",
-    reference="Rem 4.3, app-eq:m-V",
+@_unified(
+    "unified-mv",
+    f"{PHI_OF_X} - m_V), a = 1 | 5/4: what the authors' code evaluates",
+    "Rem 4.3, app-eq:m-V",
     options={"level": "mv"},
     inverse=unified_inverse,
-    **_UNIFIED,
 )
 def unified_law(
     problem: Problem,
@@ -162,21 +174,11 @@ def unified_law(
     return above_the_rest(inv_sigma(problem, weights=weights, noise_scale=noise_scale), problem.V, level)
 
 
-_LARGE: dict[str, Any] = {
-    "reference": "Thm 4.2, Eq. 15",
-    "holds": ALL_SIZES,
-    "status": "approximate",
-    "layers": "printed",
-}
+_large = partial(_printed, reference="Thm 4.2, Eq. 15", holds=ALL_SIZES, status="approximate")
 
 
-@law(
-    name="trained-printed",
-    summary="the sum as printed, one term too many: may exceed 1",
-    options={"printed": True},
-    **_LARGE,
-)
-@law(name="trained", summary="mean over query slots of Phi(sqrt(N D / (N_f/2 + t/4)) - sqrt(2 log V))", **_LARGE)
+@_large("trained-printed", "the sum as printed, one term too many: may exceed 1", options={"printed": True})
+@_large("trained", "mean over query slots of Phi(sqrt(N D / (N_f/2 + t/4)) - sqrt(2 log V))")
 def large_context_law(
     problem: Problem, *, weights: Weights = "trained", level: Level = "sqrt", printed: bool = False
 ) -> Array:

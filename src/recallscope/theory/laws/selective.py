@@ -8,7 +8,8 @@ dimensions are left to the values once keys have taken theirs.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from functools import partial
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,11 +17,12 @@ from numpy.typing import ArrayLike
 from recallscope.theory.domain import Domain
 from recallscope.theory.extremes import success_integral
 from recallscope.theory.law import law
-from recallscope.theory.laws.contest import SATURATED, Contest, top_probability
+from recallscope.theory.laws.contest import SATURATED, Contest, check_keys, top_probability
 from recallscope.theory.problem import Array, Problem
-from recallscope.theory.quadrature import exact_slot_rule
+from recallscope.theory.quadrature import slot_rule
 
-Share = float | Literal["soft", "hard", "none"]
+NamedShare = Literal["soft", "hard", "none"]
+Share = float | NamedShare
 
 SLOT_NODES = 5
 LEAST_DIM = 1.25  # two opposite codes already crowd one dimension
@@ -43,16 +45,15 @@ def welch_dim(dim: ArrayLike, count: ArrayLike) -> Array:
         return np.where(d < n, d * (n - 1) / np.where(d < n, n - d, 1), np.inf)
 
 
-_SHORTEST: dict[str, Any] = {"holds": "L = 4 N_f", "domain": Domain("L = 4 N_f")}
+_ours = partial(law, reference="ours; Rem F.3", status="hypothesis", fewest_facts=2)
+_SHORTEST = Domain("L = 4 N_f")
 
 
-@law(
-    name="trained-t3max",
-    summary="running maximum of trained-t3 over smaller states, which a larger one can imitate",
+@_ours(
+    "trained-t3max",
+    "running maximum of trained-t3 over smaller states, which a larger one can imitate",
     reference="ours",
-    status="hypothesis",
-    fewest_facts=2,
-    **_SHORTEST,
+    domain=_SHORTEST,
 )
 def selective_max_law(problem: Problem) -> Array:
     """The best `selective_law` over all states n <= N: a larger state can imitate a smaller one.
@@ -61,7 +62,7 @@ def selective_max_law(problem: Problem) -> Array:
         beyond n = 128 the smaller states are tried in steps of 4 %.
     """
     _check(problem)
-    own = _selective(problem, "soft", True).ravel()
+    own = _selective(problem).ravel()
     V, N_f, D, N = (a.ravel() for a in (problem.V, problem.N_f, problem.D, problem.N))
     N = np.minimum(N, D)
     cells, which = np.unique(np.stack([V, N_f, D]), axis=1, return_inverse=True)
@@ -70,39 +71,24 @@ def selective_max_law(problem: Problem) -> Array:
         here = which == k
         states = STATES[N[here].max() >= STATES]
         cell = Problem(task=problem.task, vocab_size=V_k, num_facts=N_f_k, embed_dim=D_k, state_dim=states)
-        best = np.maximum.accumulate(_selective(cell, "soft", True))
+        best = np.maximum.accumulate(_selective(cell))
         own[here] = np.maximum(own[here], best[np.searchsorted(states, N[here], side="right") - 1])
     return own.reshape(problem.shape)
 
 
-@law(
-    name="trained-t5",
-    summary="selectivity at no cost, D_v = D (optimistic)",
-    reference="ours; Rem F.3",
-    holds="N << D",
-    status="hypothesis",
-    fewest_facts=2,
-    options={"share": "none"},
-)
-@law(
-    name="trained-t4",
-    summary="hard key-value split, D_v = D - N (pessimistic)",
-    reference="ours; Rem F.3",
-    holds="N < D",
+@_ours("trained-t5", "selectivity at no cost, D_v = D (optimistic)", holds="N << D", options={"share": "none"})
+@_ours(
+    "trained-t4",
+    "hard key-value split, D_v = D - N (pessimistic)",
     domain=Domain("N < D"),
-    status="hypothesis",
     monotone_in_state=False,
-    fewest_facts=2,
     options={"share": "hard"},
 )
-@law(
-    name="trained-t3",
-    summary="soft key-value selectivity, D_v = D - N (1 - r), tight-frame codes",
-    reference="ours; Rem F.3",
-    status="hypothesis",
+@_ours(
+    "trained-t3",
+    "soft key-value selectivity, D_v = D - N (1 - r), tight-frame codes",
+    domain=_SHORTEST,
     monotone_in_state=False,
-    fewest_facts=2,
-    **_SHORTEST,
 )
 def selective_law(problem: Problem, *, share: Share = "soft", welch: bool = True) -> Array:
     """Recall of a key-value selective model, with the noise of unit vectors; keys cost the values `share` N dimensions.
@@ -118,22 +104,17 @@ def selective_law(problem: Problem, *, share: Share = "soft", welch: bool = True
     Departs: the paper's N D / N_f takes key-value orthogonality for free and drops the 1/N noise of wrong facts.
     """
     _check(problem)
-    if isinstance(share, str) and share not in ("soft", "hard", "none"):
-        raise ValueError(f"share={share!r}: use 'soft', 'hard', 'none', or a number from 0 (none) to 1 (hard).")
-    if not isinstance(share, str) and not 0 <= share <= 1:
+    if isinstance(share, str):
+        if share not in get_args(NamedShare):
+            raise ValueError(f"share={share!r}: use 'soft', 'hard', 'none', or a number from 0 (none) to 1 (hard).")
+    elif not 0 <= share <= 1:
         raise ValueError(
             f"share={share}: keys take between none (0) and all (1) of their N dimensions. Use 0 <= share <= 1."
         )
     return _selective(problem, share, welch)
 
 
-@law(
-    name="trained-t2",
-    summary="trained-t1 with the Welch dimensions of tight frames",
-    reference="ours",
-    status="hypothesis",
-    **_SHORTEST,
-)
+@law("trained-t2", "trained-t1 with the Welch dimensions of tight frames", "ours", domain=_SHORTEST)
 def trained_t2_law(problem: Problem) -> Array:
     """`trained_t1_law` with tight-frame codes: N and D replaced by their Welch dimensions among V/2 codes.
 
@@ -147,11 +128,11 @@ def trained_t2_law(problem: Problem) -> Array:
 
 
 @law(
-    name="trained-t1",
-    summary="exact integral, x² = N D / (n + N), mean over query slots",
-    reference="Eq. label eq:p-succ-appx-large-Nf",
+    "trained-t1",
+    "exact integral, x² = N D / (n + N), mean over query slots",
+    "Eq. label eq:p-succ-appx-large-Nf",
     status="approximate",
-    **_SHORTEST,
+    domain=_SHORTEST,
 )
 def trained_t1_law(problem: Problem) -> Array:
     """Selectivity at no cost, Gaussian noise: E[Phi(Z + x)^(V/2 - 1)], x² = N D / (n + N), mean over query slots.
@@ -167,11 +148,7 @@ def trained_t1_law(problem: Problem) -> Array:
 
 def _check(problem: Problem) -> None:
     """What these laws ask beyond a sound problem: enough keys, and L = 4 N_f."""
-    if np.any(problem.N_f > problem.V / 2 - 1):
-        raise ValueError(
-            f"num_facts={np.max(problem.N_f):g} needs as many distinct keys out of vocab_size/2 - 1 (Sec. 2), and some "
-            f"vocab_size is too small. Use vocab_size >= 2 num_facts + 2 = {np.max(2 * problem.N_f + 2):g}."
-        )
+    check_keys(problem)
     if problem.task == "mqar" and np.any(problem.L != 4 * problem.N_f):
         raise ValueError(
             f"length={np.max(problem.L):g}: the selective laws count pairs for L = 4 num_facts, where every second "
@@ -185,7 +162,7 @@ def _gaussian(problem: Problem, N: Array, D: Array) -> Array:
     V, N_f, G, N, D = (a.ravel() for a in (problem.V, problem.N_f, problem.G, N, D))
     p = np.empty(V.shape)
     # every slot up to 64 of them; the discrete Gauss rule has long converged above
-    g, weight = exact_slot_rule(G, 1 if problem.task == "ar" or not V.size else int(min(G.max(), 64)))
+    g, weight = slot_rule(G, 1 if problem.task == "ar" or not V.size else int(min(G.max(), 64)))
     for start in range(0, V.size, CELLS):
         part = slice(start, start + CELLS)
         p[part] = 0
@@ -197,19 +174,18 @@ def _gaussian(problem: Problem, N: Array, D: Array) -> Array:
     return np.where(np.isinf(N) | np.isinf(D), 1.0, np.clip(p, 0, 1)).reshape(problem.shape)
 
 
-def _selective(problem: Problem, share: Share, welch: bool) -> Array:
+def _selective(problem: Problem, share: Share = "soft", welch: bool = True) -> Array:
     V, N_f, D, N, G = (a.reshape(-1, 1) for a in (problem.V, problem.N_f, problem.D, problem.N, problem.G))
-    g, weight = exact_slot_rule(G[:, 0], 1 if problem.task == "ar" else SLOT_NODES)
+    g, weight = slot_rule(G[:, 0], 1 if problem.task == "ar" else SLOT_NODES)
     V_v, N = V / 2, np.minimum(N, D)
-    if isinstance(share, str):
-        share_g = 1 - (N_f + g / 2) / (2 * N_f + 2 * g) if share == "soft" else np.full(g.shape, float(share == "hard"))
+    if share == "soft":
+        share_g = 1 - (N_f + g / 2) / (2 * N_f + 2 * g)
     else:
-        share_g = np.full(g.shape, float(share))
+        share_g = np.full(g.shape, float(share == "hard") if isinstance(share, str) else share)
     room = D - share_g * N
     N_code, D_code = N + 0 * g, np.maximum(room, LEAST_DIM)
     if welch:
-        N_code = welch_dim(np.minimum(N_code, V_v), V_v)
-        D_code = welch_dim(np.minimum(D_code, V_v), V_v)
+        N_code, D_code = (welch_dim(np.minimum(dim, V_v), V_v) for dim in (N_code, D_code))
     n = N_f - 1 + g / 2
     once = n - g / 2 * N_f / V_v  # filler that repeats a value adds no competitor
     N_star = np.minimum(N_code, MANY)

@@ -13,33 +13,46 @@ squeezes them into D - N dimensions. At the best share the signal-to-noise ratio
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from recallscope.theory.domain import Domain
 from recallscope.theory.law import law
-from recallscope.theory.laws.sharing_frames import (
-    PairCounts,
-    SharingCodes,
-    check,
-    counts,
-    dimensions,
-    key_chance,
-    num_keys,
-    pair_counts,
-    sharing_codes,
-)
 from recallscope.theory.laws.sharing_step import SIGN_CODE, Noise, win_probability
 from recallscope.theory.problem import Array, Problem, takes_words
-from recallscope.theory.quadrature import Rule, golub_welsch
+from recallscope.theory.quadrature import Rule, slot_rule
 
-__all__ = ["PairCounts", "SharingCodes", "pair_counts", "recall_given_variances", "sharing_codes", "sharing_law"]
+SMALLEST_VARIANCE, LARGEST_VALUE_VARIANCE = 1e-6, 0.8  # so that N* and D* stay finite, and D* above 1
+
+
+class PairCounts(NamedTuple):
+    """Mean number of pairs of neighbouring tokens, by kind, that the state holds when a query comes."""
+
+    kv: Array
+    vk: Array
+    kk: Array
+    vv: Array
+
+
+class SharingCodes(NamedTuple):
+    """The predicted codes; kernels have diagonal 1, and variances are mean squares off the diagonal."""
+
+    rank: Array  # N_e, dimensions that the key code uses
+    key_variance: Array  # v_N, of the key kernel
+    value_variance: Array  # v_D, of the value kernel
+    leak: Array  # l, mean square of what a (value, key) pair adds to the logit of an unrelated value
+    share: Array  # y, part of the value code that lies in the key dimensions
+    key_dim: Array  # N* = 1 / v_N
+    value_dim: Array  # D* = 1 / v_D
+    leak_ratio: Array  # lambda = l / (v_N v_D), noise power of a (value, key) pair over that of a fact
 
 
 @law(
-    name="trained-sharing",
-    summary="keys and values share the D dimensions: SNR² = N (D - N/2) / n; no fitted constant",
-    reference="ours; builds on Rem F.3",
+    "trained-sharing",
+    "keys and values share the D dimensions: SNR² = N (D - N/2) / n; no fitted constant",
+    "ours; builds on Rem F.3",
     holds="one linear layer, D >= 8; compared with trained models in docs/REPRODUCTION.md",
     domain=Domain("Lambda = 1", "D >= 8"),
     status="approximate",
@@ -61,7 +74,9 @@ def sharing_law(problem: Problem, *, value_rank: ArrayLike | None = None) -> Arr
         ones, and the logits of competitors are neither normal nor independent, so Phi(x - b) is replaced.
     """
     codes = sharing_codes(problem, value_rank=value_rank)
-    return _recall(problem, codes.key_variance, codes.value_variance, codes.leak)
+    return recall_given_variances(
+        problem, key_variance=codes.key_variance, value_variance=codes.value_variance, leak=codes.leak
+    )
 
 
 @takes_words
@@ -72,11 +87,14 @@ def recall_given_variances(
     value_variance: ArrayLike,
     leak: ArrayLike,
     weight_variance: ArrayLike | None = None,
+    slot_nodes: int | None = None,
+    **nodes: int,
 ) -> Array:
     """The law for given variances and leak (see `SharingCodes`), say those measured in a trained model.
 
     `weight_variance` is that of the weight a wrong fact gives to its own value: the key variance, unless slices of the
-    value are matched apart and err apart (see `laws/heads.py`).
+    value are matched apart and err apart (see `laws/heads.py`). `slot_nodes` and `nodes` (see `win_probability`) are
+    numbers of nodes, for tests of the quadrature.
 
     Paper: Thm 4.2 (`thm:prob-scaling-law`), the mean over the queries.
     Departs: each slot has its own numbers of noise pairs and of competitors. Random filler repeats values of
@@ -87,35 +105,15 @@ def recall_given_variances(
     for name, given in means.items():
         if not np.all(np.isfinite(given) & (np.asarray(given) >= 0)):
             raise ValueError(f"{name}={np.asarray(given)}: a mean square is needed, finite and at least 0.")
-    return _recall(problem, key_variance, value_variance, leak, weight_variance=own)
-
-
-def _recall(
-    problem: Problem,
-    key_variance: ArrayLike,
-    value_variance: ArrayLike,
-    leak: ArrayLike,
-    *,
-    weight_variance: ArrayLike | None = None,
-    slot_nodes: int | None = None,
-    **nodes: int,
-) -> Array:
-    """`recall_given_variances`, with numbers of nodes for tests of the quadrature (see `win_probability`)."""
-    check(problem)
-    cells = np.broadcast_arrays(
-        *(np.asarray(a, float) for a in (key_variance, value_variance, leak)),
-        np.asarray(key_variance if weight_variance is None else weight_variance, float),
-        problem.V - num_keys(problem.V),
-        problem.N_f,
-        problem.G,
-        key_chance(problem),
-    )
+    _check(problem)
+    sizes = (problem.V - _num_keys(problem.V), problem.N_f, problem.G, _key_chance(problem))
+    cells = np.broadcast_arrays(*(np.asarray(mean, float) for mean in means.values()), *sizes)
     # axes: cell, query slot
     v_N, v_D, l, v_own, V_v, N_f, G, kappa = (a.reshape(-1, 1) for a in cells)
-    N_all, D_star, lam = dimensions(v_N, v_D, l)
-    N_star = dimensions(v_own, v_D, l)[0]
+    N_all, D_star, lam = _dimensions(v_N, v_D, l)
+    N_star = _dimensions(v_own, v_D, l)[0]
     g, weights = _slot_rule(G[:, 0], N_f[:, 0], slot_nodes)
-    kv, vk, kk, vv = counts(g, N_f, kappa)
+    kv, vk, kk, vv = _counts(g, N_f, kappa)
 
     n = kv - 1 + vk * lam + 2 * np.sqrt(kk * vv * lam)  # noise pairs, counted in facts
     extra = np.maximum(kv - N_f, 0)  # pairs that look like facts, from the filler
@@ -139,20 +137,132 @@ def _recall(
 
 
 def _slot_rule(num_slots: Array, num_facts: Array, n: int | None) -> Rule:
-    """Mean over the slots g = 0 .. G-1, as an axis more: slot 0, which no filler precedes, and n nodes.
+    """Mean over the slots g = 0 .. G-1: slot 0, which no filler precedes, and the Gauss rule over the others.
 
-    The nodes are Gauss's for the sum over 1 .. G-1 itself (discrete Chebyshev polynomials), not for an
-    integral in its place; n >= G - 1 is the plain mean. None: 4 nodes, and 8 for more than 3 N_f + 1 slots.
+    None: 4 nodes, and 8 for more than 3 N_f + 1 slots.
     """
-    G, M = num_slots[:, None], num_slots[:, None] - 1
-    few = np.where(3 * num_facts[:, None] >= M, 4, 8) if n is None else np.full_like(M, n)
-    size = int(np.max(np.minimum(few, M), initial=1))
-    k = np.arange(float(size))
-    inside = k < np.minimum(few, M)
-    diagonal = np.where(inside, 1 + (M - 1) / 2, -1 - k)  # rows beyond a cell's nodes: cut off, with weight 0
-    j = k[1:]
-    off_squared = np.where(inside[:, 1:], j**2 * (M**2 - j**2) / (4 * (4 * j**2 - 1)), 0)
-    nodes, weights = golub_welsch(diagonal, off_squared)
-    weights = np.where((nodes < 0) | (M == 0), 0.0, weights)
-    nodes = np.concatenate([0 * G, np.maximum(nodes, 0)], axis=-1)
-    return nodes, np.concatenate([1 / G, M / G * weights], axis=-1)
+    G, later = num_slots[:, None], num_slots - 1
+    nodes, weights = slot_rule(later, np.where(later <= 3 * num_facts, 4, 8) if n is None else n)
+    return np.concatenate([0 * G, nodes + 1], axis=-1), np.concatenate([1 / G, (G - 1) / G * weights], axis=-1)
+
+
+@takes_words
+def sharing_codes(problem: Problem, *, value_rank: ArrayLike | None = None) -> SharingCodes:
+    """Rank, variances, leak and share of the codes that answer best, to be held against trained weights.
+
+    Equal-norm tight frames have the least mean square off the diagonal: about 1/N_e - 1/V_k for V_k keys of
+    rank N_e. The value code puts a share y into the key dimensions. There a (value, key) pair leaks at least
+    (y/N_e)², by Cauchy-Schwarz over the ratio of key and value norms; y minimises self-noise, interference
+    and leak together. With D >= N_e + V_v nothing needs to be shared: y, leak and value variance are 0.
+    `value_rank` is the number of channels that carry values, if those are fewer than D (see `laws/heads.py`): values
+    then keep clear of the keys as far as they can.
+
+    Paper: Rem F.3 (`app-rem:key-value-selectivity`), where y = 0 costs nothing.
+    Departs: orthogonal subspaces are one end of a trade-off, and with N of the order of D not the best one.
+        The cap of the rank, D / (2 (1 - kv / all pairs)) at the mean query, is the best rank while keys and
+        values still have equal norms, as early in training: assumed; trained MQAR models bear it out, AR
+        models stay below it.
+    """
+    _check(problem)
+    D, V_k = problem.D, _num_keys(problem.V)
+    V_v = problem.V - V_k
+    kv, vk, kk, vv = _counts((problem.G - 1) / 2, problem.N_f, _key_chance(problem))
+    facts = kv / (kv + vk + kk + vv)
+    N_e = np.maximum(1, np.minimum(np.minimum(problem.N, V_k), np.minimum(D, D / (2 * (1 - facts)))))
+    v_N = _tight_variance(1 / N_e, V_k)
+
+    carried = D if value_rank is None else np.minimum(D, np.asarray(value_rank, float))
+    free = np.minimum(D - N_e, carried)  # dimensions without keys; N_e <= D, as D >= 2
+    shared = carried - free  # dimensions with keys that values may use: N_e, unless channels are scarce
+    cost_free = 1 + (kv - 1) * v_N
+    a, b = 1 / (cost_free / np.where(shared > 0, shared, 1) + vk / N_e**2) * (shared > 0), free / cost_free
+    y = a / (a + b)
+    concentration = y**2 / np.where(shared > 0, shared, 1) + (1 - y) ** 2 / np.where(free > 0, free, 1)
+    orthogonal = free >= V_v
+    y = np.where(orthogonal, 0.0, y)
+    v_D = np.where(orthogonal, 0.0, _tight_variance(concentration, V_v))
+    leak = (y / N_e) ** 2
+    return SharingCodes(N_e, v_N, v_D, leak, y, *_dimensions(v_N, v_D, leak))
+
+
+def _dimensions(key_variance: Array, value_variance: Array, leak: Array) -> tuple[Array, Array, Array]:
+    """N*, D* and lambda, with the variances held within [1e-6, ...] and [1e-6, 0.8]."""
+    N_star = 1 / np.maximum(key_variance, SMALLEST_VARIANCE)
+    D_star = 1 / np.clip(value_variance, SMALLEST_VARIANCE, LARGEST_VALUE_VARIANCE)
+    return N_star, D_star, leak * N_star * D_star
+
+
+def _tight_variance(concentration: Array, size: Array) -> Array:
+    """Mean square off the diagonal for `size` words of norm 1 whose normalised spectrum has this squared norm."""
+    return np.maximum(0, (concentration - 1 / size) * size / (size - 1))
+
+
+@takes_words
+def pair_counts(problem: Problem, *, slot: ArrayLike) -> PairCounts:
+    """Mean number of (key, value), (value, key), (key, key) and (value, value) pairs before the query of slot g.
+
+    Slots count from 0 to G - 1 and may be real numbers. Gaps are filled with any token.
+
+    Paper: proof of Thm 4.2 (`thm:prob-scaling-law`), where N_kv = N_f + (t - 2 N_f) / 4 for L = 4 N_f.
+    Departs: means for any L. With L > 4 N_f some slots hold no query, and (value, value) pairs appear.
+    """
+    N_f, G, kappa, g = np.broadcast_arrays(problem.N_f, problem.G, _key_chance(problem), np.asarray(slot, float))
+    if not np.all((g >= 0) & (g <= G - 1)):
+        raise ValueError(
+            f"slot={np.asarray(slot)}: the query section has slots 0 to G - 1, "
+            f"and G = {np.min(G):g} here (1 for AR, else (length - 2 num_facts) / 2). "
+            f"Use 0 <= slot <= {np.min(G) - 1:g}, or a longer sequence."
+        )
+    return _counts(g, N_f, kappa)
+
+
+def _counts(g: Array, N_f: Array, kappa: Array) -> PairCounts:
+    """`pair_counts` in letters; kappa is `_key_chance`."""
+    rest, later = 1 - kappa, g > 0
+    kv = N_f + g * kappa / 2 + (g - 1) * rest / 2
+    vk = N_f - 0.5 + kappa + (g - 1) * kappa / 2 + g * rest / 2
+    kk = g * kappa / 2 + (g - 1) * kappa / 2 + 0.5
+    vv = rest + (g - 1) * rest / 2 + g * rest / 2
+    none = np.zeros_like(N_f)
+    first = (N_f, N_f, none, none)
+    return PairCounts(
+        *(np.where(later, np.maximum(a, 0), start) for a, start in zip((kv, vk, kk, vv), first, strict=True))
+    )
+
+
+def _key_chance(problem: Problem) -> Array:
+    """kappa, how likely the first token of a slot is a key: surely if a query stands there, else half the time."""
+    return np.ones_like(problem.G) if problem.task == "ar" else (1 + problem.N_f / problem.G) / 2
+
+
+def _num_keys(vocab_size: Array) -> Array:
+    """V_k; the rest of the vocabulary are values."""
+    return np.floor(vocab_size / 2)
+
+
+def _check(problem: Problem) -> None:
+    """What this law asks beyond a sound problem: whole tokens, V >= 8, D >= 2, N_f <= V/2 - 1."""
+    V, N_f = problem.V, problem.N_f
+    for name, count in (("vocab_size", V), ("num_facts", N_f), ("length", problem.L)):
+        if np.any(broken := count != np.floor(count)):
+            value = count[broken].flat[0]
+            raise ValueError(
+                f"{name}={value:g} is not whole, but tokens are counted. "
+                f"Use {name}={np.floor(value):g} or {np.ceil(value):g}."
+            )
+    if np.any(V < 8):
+        raise ValueError(
+            f"vocab_size={np.min(V):g} is below 8: the law treats V/2 keys and V/2 values as "
+            f"frames, and fewer than 4 words make none. Use vocab_size >= 8."
+        )
+    if problem.embed_dim is not None and np.any(problem.D < 2):
+        raise ValueError(
+            f"embed_dim={np.min(problem.D):g} is below 2: keys and values need a dimension each. Use embed_dim >= 2."
+        )
+    if np.any(crowded := N_f > _num_keys(V) - 1):
+        facts, words = N_f[crowded].flat[0], V[crowded].flat[0]
+        raise ValueError(
+            f"num_facts={facts:g} needs as many distinct keys, but vocab_size={words:g} leaves {words // 2 - 1:g} "
+            f"(tokens 1..V/2-1; 0 is never a key). "
+            f"Use vocab_size >= {2 * facts + 2:g}, or num_facts <= {words // 2 - 1:g}."
+        )

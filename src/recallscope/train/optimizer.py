@@ -1,11 +1,61 @@
-"""All weights of a model in one or two vectors, so that clipping and AdamW are a few operations, whatever the model."""
+"""The update of a step: all weights of a model in one or two vectors, AdamW over each, and the learning rate.
+
+Flat vectors make clipping and AdamW a few operations, whatever the model. torch.optim.AdamW computes the same (a test
+holds the two together), but on one small vector most of its time is bookkeeping in Python, which a step of two or three
+milliseconds feels.
+"""
+
+import math
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from recallscope.architectures.model import RecallModel
 from recallscope.specs import TrainSpec
-from recallscope.train.adamw import FlatAdamW
+
+EPS = 1e-8
+
+
+def learning_rate(train: TrainSpec, step: int) -> float:
+    """Rate of optimiser step `step` = 0, 1, ...: linear up to the base rate, flat, then half a cosine down to 0.
+
+    Paper: Tab. 9 (`tab:hyperparams`).
+    """
+    into_warmup, into_decay = step + 1, step - train.warmup_steps - train.flat_steps
+    if into_warmup <= train.warmup_steps:
+        return train.learning_rate * into_warmup / train.warmup_steps
+    if into_decay <= 0:
+        return train.learning_rate
+    return train.learning_rate * (1 + math.cos(math.pi * min(into_decay / train.decay_steps, 1.0))) / 2
+
+
+class FlatAdamW:
+    """Weights, their moments, and the number of steps taken.
+
+    Paper: App. K.3, Tab. 9 (`tab:hyperparams`).
+    """
+
+    def __init__(self, weights: Float[Tensor, " P"], train: TrainSpec, *, decays: bool) -> None:
+        self.weights = weights
+        self.betas = (train.beta_1, train.beta_2)
+        self.decay = train.weight_decay if decays else 0.0
+        self.mean, self.square = torch.zeros_like(weights), torch.zeros_like(weights)
+        self.steps = 0
+        self._scratch = torch.empty_like(weights)
+
+    @torch.no_grad()
+    def step(self, grad: Float[Tensor, " P"], learning_rate: float) -> None:
+        """One update: decoupled decay, then the bias-corrected moments."""
+        beta_1, beta_2 = self.betas
+        self.steps += 1
+        if self.decay:
+            self.weights.mul_(1 - learning_rate * self.decay)
+        self.mean.lerp_(grad, 1 - beta_1)
+        self.square.mul_(beta_2).addcmul_(grad, grad, value=1 - beta_2)
+        torch.sqrt(self.square, out=self._scratch)
+        self._scratch.div_(math.sqrt(1 - beta_2**self.steps)).add_(EPS)
+        self.weights.addcdiv_(self.mean, self._scratch, value=-learning_rate / (1 - beta_1**self.steps))
 
 
 class FlatWeights:
@@ -56,22 +106,16 @@ class FlatWeights:
     def state(self) -> dict[str, Tensor]:
         """Weights, moments and buffers by name, for a checkpoint."""
         tensors = {f"buffer.{index}": buffer for index, buffer in enumerate(self.buffers)}
-        for index, (vector, optimizer) in enumerate(zip(self.vectors, self.optimizers, strict=True)):
-            tensors |= {
-                f"weights.{index}": vector,
-                f"mean.{index}": optimizer.mean,
-                f"square.{index}": optimizer.square,
-            }
+        for index, optimizer in enumerate(self.optimizers):
+            own = {"weights": optimizer.weights, "mean": optimizer.mean, "square": optimizer.square}
+            tensors |= {f"{name}.{index}": tensor for name, tensor in own.items()}
         return tensors
 
     def load_state(self, tensors: dict[str, Tensor], steps: int) -> None:
         """What `state` gave, put back; the optimiser has taken `steps` steps."""
-        for index, buffer in enumerate(self.buffers):
-            buffer.copy_(tensors[f"buffer.{index}"])
-        for index, (vector, optimizer) in enumerate(zip(self.vectors, self.optimizers, strict=True)):
-            vector.copy_(tensors[f"weights.{index}"])
-            optimizer.mean.copy_(tensors[f"mean.{index}"])
-            optimizer.square.copy_(tensors[f"square.{index}"])
+        for name, tensor in self.state().items():
+            tensor.copy_(tensors[name])
+        for optimizer in self.optimizers:
             optimizer.steps = steps
 
 
