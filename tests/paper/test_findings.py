@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from recallscope.analysis.collapse import collapsed
-from recallscope.analysis.predicted import dimensions, law_on_cells
+from recallscope.analysis.compare import dimensions, law_on_cells
 from recallscope.paper import claim
+from recallscope.paper.claims import Finding
 from recallscope.paper.experiment import Rows, Scale, all_findings, experiments, find_experiment, paper_figures
 from recallscope.paper.experiments import curves, dn_grid, heads
 from recallscope.paper.experiments.dn_grid import by_cell, equal_products
 from recallscope.paper.experiments.minimality import rung_of
-from recallscope.paper.finding import Finding
 from recallscope.paper.full_as_linear import coefficient_ratio
 from recallscope.paper.law_table import law_table
 from recallscope.paper.paper_runs import PaperRuns

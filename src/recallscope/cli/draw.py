@@ -45,7 +45,7 @@ class Draw:
     def run(self) -> int:
         """List, or draw what can be drawn and say what cannot."""
         from recallscope.paper.experiment import find_figures, paper_figures
-        from recallscope.paper.sources import NoRunsError
+        from recallscope.paper.paper_runs import NoRunsError
 
         if self.show:
             self._print_list(find_figures("all"))

@@ -13,8 +13,8 @@ from recallscope.cli.flags import OptionalInt, OptionalPath, print_json
 from recallscope.paper.experiment import SCALES, Scale
 
 if TYPE_CHECKING:
+    from recallscope.paper.claims import Finding
     from recallscope.paper.experiment import Experiment
-    from recallscope.paper.finding import Finding
     from recallscope.paper.paper_runs import PaperRuns
     from recallscope.runs import Cell, RunStore
 
@@ -129,7 +129,7 @@ class Reproduce:
             self._say("matplotlib is not installed, so nothing is drawn: pip install 'recallscope[figures]'")
             return []
         from recallscope.figures import save_figure
-        from recallscope.paper.sources import NoRunsError
+        from recallscope.paper.paper_runs import NoRunsError
 
         out, paths = self.out or self.store / "figures", []
         for figure in experiment.figures.values():

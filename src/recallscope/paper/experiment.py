@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
+from recallscope.paper.claims import Finding
 from recallscope.paper.designed import DesignedPart
-from recallscope.paper.finding import Finding
 from recallscope.presets import Fields, Preset
 from recallscope.registry import Registry
 from recallscope.runs.grid import Cell, Grid

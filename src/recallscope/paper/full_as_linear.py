@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares, minimize_scalar
 from scipy.special import ndtr
 
-from recallscope.analysis.accuracy_grid import Row, group_cells
 from recallscope.analysis.collapse import FEWEST_CELLS
-from recallscope.analysis.predicted import dimensions
+from recallscope.analysis.compare import dimensions
+from recallscope.analysis.rows import Row, group_cells
 from recallscope.theory.extremes import typical_max
 from recallscope.theory.laws.paper import inv_sigma
 from recallscope.theory.laws.sharing import sharing_law

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
-from recallscope.analysis.accuracy_grid import Row
-from recallscope.analysis.best_cells import best_cells, cell_words
 from recallscope.analysis.collapse import collapsed, fit_collapse
-from recallscope.analysis.predicted import dimensions, law_on_cells
+from recallscope.analysis.compare import dimensions, law_on_cells
+from recallscope.analysis.rows import Row, best_cells, cell_words
 from recallscope.paper.experiment import Misses, experiments
 from recallscope.paper.paper_runs import PaperRuns
 from recallscope.theory.law import find_law

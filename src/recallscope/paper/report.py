@@ -11,13 +11,14 @@ from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from math import isfinite
 from shlex import quote as shell_quote
 from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import quote
 
 from recallscope import __version__
-from recallscope.paper.claims import CLAIMS, Claim, claim
+from recallscope.paper.claims import CLAIMS, Claim, Finding, Verdict, claim
 from recallscope.paper.experiment import (
     Part,
     Scale,
@@ -26,9 +27,7 @@ from recallscope.paper.experiment import (
     experiments,
     paper_figures,
 )
-from recallscope.paper.finding import Finding, Verdict
 from recallscope.paper.law_table import LawTable, law_table
-from recallscope.paper.licences import licence_rows
 from recallscope.paper.paper_runs import PaperRuns
 from recallscope.records import RunRecord
 
@@ -290,7 +289,7 @@ def core_seconds(records: Iterable[RunRecord]) -> float:
 def draw_pictures(runs: PaperRuns) -> list[Picture]:
     """Every figure these runs allow; for the others, why not."""
     from recallscope.figures import small_picture
-    from recallscope.paper.sources import NoRunsError
+    from recallscope.paper.paper_runs import NoRunsError
 
     pictures = []
     for name, figure in paper_figures().items():
@@ -407,3 +406,39 @@ def report_data(report: Report) -> dict[str, Any]:
             "notes": list(laws.notes),
         },
     }
+
+
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def direct_dependencies(package: str = "recallscope") -> list[str]:
+    """Names a package asks for, with all its extras, its own name left out; sorted."""
+    wanted = distribution(package).requires or []
+    names = {found.group().lower() for text in wanted if (found := _NAME.match(text))}
+    return sorted(names - {package})
+
+
+def licence_rows(package: str = "recallscope") -> list[tuple[str, str]]:
+    """Each direct dependency that is installed, and its licence."""
+    rows = []
+    for name in direct_dependencies(package):
+        try:
+            rows.append((name, licence_of(distribution(name))))
+        except PackageNotFoundError:
+            continue
+    return rows
+
+
+def licence_of(package: Distribution) -> str:
+    """The SPDX expression if there is one, else the classifier, else the first line of the licence field."""
+    facts = package.metadata
+    expression = facts.get("License-Expression")
+    if expression:
+        return str(expression)
+    classifiers = [
+        text.split(" :: ")[-1] for text in facts.get_all("Classifier") or () if text.startswith("License ::")
+    ]
+    named = [text for text in classifiers if "License" in text]
+    if named:
+        return named[0]
+    return (str(facts.get("License") or "").strip().splitlines() or ["not stated"])[0]

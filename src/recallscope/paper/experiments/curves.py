@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recallscope import figures
-from recallscope.analysis.best_cells import best_cells
-from recallscope.analysis.collapse_curve import CollapseCurve, collapse_curve
-from recallscope.analysis.predicted import law_on_cells
+from recallscope.analysis.collapse import CollapseCurve, collapse_curve
+from recallscope.analysis.compare import law_on_cells
+from recallscope.analysis.rows import best_cells
+from recallscope.paper.claims import Check, Finding, Verdict, interval, verdict_of, within
 from recallscope.paper.experiment import Part, Scale, experiment
 from recallscope.paper.experiments.dn_grid import (
     BOOTSTRAP,
@@ -30,10 +31,8 @@ from recallscope.paper.experiments.dn_grid import (
     regime_part,
     regimes_here,
 )
-from recallscope.paper.finding import Check, Finding, Verdict, interval, verdict_of, within
 from recallscope.paper.full_as_linear import coefficient_ratio, effective_dimensions, scaled_errors
-from recallscope.paper.paper_runs import PaperRuns
-from recallscope.paper.sources import draw_part, sheet, source_line, why_empty
+from recallscope.paper.paper_runs import PaperRuns, draw_part, sheet, source_line, why_empty
 from recallscope.theory.law import find_law
 
 if TYPE_CHECKING:

@@ -11,18 +11,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recallscope import figures
-from recallscope.analysis.accuracy_grid import AccuracyGrid
-from recallscope.analysis.best_cells import best_cells
+from recallscope.analysis.accuracy_grid import AccuracyGrid, law_grid
 from recallscope.analysis.collapse import Fit, fit_collapse
-from recallscope.analysis.compare import compare_law
-from recallscope.analysis.law_points import law_points
-from recallscope.analysis.planned import law_grid
+from recallscope.analysis.compare import compare_law, law_points
+from recallscope.analysis.rows import best_cells
+from recallscope.paper.claims import Check, Finding, interval, verdict_of
 from recallscope.paper.designed import DesignedPart
 from recallscope.paper.experiment import Misses, Part, Rows, Scale, experiment, part
-from recallscope.paper.finding import Check, Finding, interval, verdict_of
 from recallscope.paper.law_table import SHOWN_LAWS, where_it_fails
-from recallscope.paper.paper_runs import PaperRuns
-from recallscope.paper.sources import draw_part, sheet, source_line
+from recallscope.paper.paper_runs import PaperRuns, draw_part, sheet, source_line
 from recallscope.presets import Fields, Preset
 from recallscope.tasks.mqar import MQARSpec
 from recallscope.theory.law import find_law

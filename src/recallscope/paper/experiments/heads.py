@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recallscope import figures
-from recallscope.analysis.best_cells import best_cells
-from recallscope.analysis.predicted import law_on_cells
+from recallscope.analysis.compare import law_on_cells
+from recallscope.analysis.rows import best_cells
+from recallscope.paper.claims import Check, Finding, Verdict, interval, verdict_of
 from recallscope.paper.experiment import Part, Rows, Scale, experiment, part
-from recallscope.paper.finding import Check, Finding, Verdict, interval, verdict_of
 from recallscope.paper.law_table import counted
-from recallscope.paper.paper_runs import PaperRuns
-from recallscope.paper.sources import draw_part, sheet, source_line
+from recallscope.paper.paper_runs import PaperRuns, draw_part, sheet, source_line
 from recallscope.presets import Fields, Preset
 from recallscope.theory.law import find_law
 from recallscope.theory.reduction import head_bounds

@@ -14,14 +14,12 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from recallscope import figures
-from recallscope.analysis.accuracy_grid import AccuracyGrid, Row, group_cells
-from recallscope.analysis.compare import compare_law
-from recallscope.analysis.planned import planned_grid
-from recallscope.analysis.predicted import law_on_cells
+from recallscope.analysis.accuracy_grid import AccuracyGrid, planned_grid
+from recallscope.analysis.compare import compare_law, law_on_cells
+from recallscope.analysis.rows import Row, group_cells
+from recallscope.paper.claims import Check, Finding, verdict_of
 from recallscope.paper.experiment import Part, Rows, Scale, experiment, part
-from recallscope.paper.finding import Check, Finding, verdict_of
-from recallscope.paper.paper_runs import PaperRuns
-from recallscope.paper.sources import sheet, source_line
+from recallscope.paper.paper_runs import PaperRuns, sheet, source_line
 from recallscope.presets import Preset
 from recallscope.theory.extremes import typical_max
 from recallscope.theory.law import find_law

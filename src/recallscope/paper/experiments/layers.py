@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recallscope import figures
-from recallscope.analysis.best_cells import best_cells, cell_words
-from recallscope.analysis.collapse import fit_collapse
-from recallscope.analysis.collapse_curve import CollapseCurve, collapse_curve
+from recallscope.analysis.collapse import CollapseCurve, collapse_curve, fit_collapse
+from recallscope.analysis.rows import best_cells, cell_words
+from recallscope.paper.claims import Check, Finding, interval, verdict_of
 from recallscope.paper.experiment import Part, Rows, Scale, experiment, part
 from recallscope.paper.experiments.curves import NOTE, PRINTED_A, draw_curve_or_why
-from recallscope.paper.finding import Check, Finding, interval, verdict_of
-from recallscope.paper.paper_runs import PaperRuns
-from recallscope.paper.sources import draw_part, sheet, source_line, why_empty
+from recallscope.paper.paper_runs import PaperRuns, draw_part, sheet, source_line, why_empty
 from recallscope.presets import Preset
 
 if TYPE_CHECKING:

@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 
 from recallscope import figures
 from recallscope.atomic import write_atomically
+from recallscope.paper.claims import Check, Finding, verdict_of
 from recallscope.paper.experiment import Misses, Part, Scale, experiment, part
-from recallscope.paper.finding import Check, Finding, verdict_of
-from recallscope.paper.paper_runs import PaperRuns
-from recallscope.paper.sources import no_runs, sheet, source_line
+from recallscope.paper.paper_runs import PaperRuns, no_runs, sheet, source_line
 from recallscope.presets import Preset
 from recallscope.records import RunRecord
 from recallscope.runs import RunStore

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recallscope import figures
-from recallscope.analysis.accuracy_grid import AccuracyGrid
-from recallscope.analysis.best_cells import best_cells
-from recallscope.analysis.planned import planned_grid
+from recallscope.analysis.accuracy_grid import AccuracyGrid, planned_grid
+from recallscope.analysis.rows import best_cells
+from recallscope.paper.claims import Check, Finding, verdict_of
 from recallscope.paper.experiment import Part, Scale, experiment, part
-from recallscope.paper.finding import Check, Finding, verdict_of
-from recallscope.paper.paper_runs import PaperRuns
-from recallscope.paper.sources import sheet, source_line
+from recallscope.paper.paper_runs import PaperRuns, sheet, source_line
 from recallscope.presets import Preset
 
 if TYPE_CHECKING:
