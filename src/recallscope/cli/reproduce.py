@@ -129,10 +129,11 @@ class Reproduce:
             self._say("matplotlib is not installed, so nothing is drawn: pip install 'recallscope[figures]'")
             return []
         from recallscope.figures import save_figure
+        from recallscope.paper.experiment import find_figures
         from recallscope.paper.paper_runs import NoRunsError
 
         out, paths = self.out or self.store / "figures", []
-        for figure in experiment.figures.values():
+        for figure in find_figures(experiment.name):
             try:
                 paths += save_figure(figure.draw(runs), out / figure.name)
             except NoRunsError as error:

@@ -21,7 +21,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from recallscope.paper.claims import Finding
@@ -139,11 +139,11 @@ class Experiment:
         self._findings.append(function)
         return function
 
-    def figure(self, name: str, title: str) -> Callable[[Function], Function]:
-        """A figure drawn from the runs."""
+    def figure(self, name: str, title: str, **options: Any) -> Callable[[Function], Function]:
+        """A figure drawn from the runs, by a function that takes them and these options."""
 
         def keep(function: Function) -> Function:
-            self.figures[name] = PaperFigure(name, title, self.name, function)
+            self.figures[name] = PaperFigure(name, title, self.name, partial(function, **options))
             return function
 
         return keep

@@ -165,25 +165,16 @@ def which_linear(runs: PaperRuns) -> Iterator[Finding]:
 # Figures
 
 
-@curves.figure("fig-4", "accuracy against 1/sigma")
-def curves_figure(runs: PaperRuns) -> Figure:
-    """Accuracy against 1/sigma in regime (i).   Paper: Fig. 4 (`fig:scaling-laws-1d-dims`)."""
-    return _curves(runs, regimes_here(runs, ("i",))[:1], grids=False)
+@curves.figure("fig-4", "accuracy against 1/sigma", wanted=("i",))
+@curves.figure("fig-8", "accuracy against 1/sigma, with the grids", wanted=("i",), grids=True)
+@curves.figure("fig-9", "accuracy against 1/sigma, three regimes", wanted=tuple(REGIMES))
+def curves_figure(runs: PaperRuns, wanted: Sequence[str], *, grids: bool = False) -> Figure:
+    """Accuracy against 1/sigma, a row for every regime; with `grids`, below the grids it comes from.
 
-
-@curves.figure("fig-8", "accuracy against 1/sigma, with the grids")
-def grids_and_curves_figure(runs: PaperRuns) -> Figure:
-    """The same below the grids it comes from.   Paper: Fig. 8 (`app-fig:scaling-laws-1d-dims`)."""
-    return _curves(runs, regimes_here(runs, ("i",))[:1], grids=True)
-
-
-@curves.figure("fig-9", "accuracy against 1/sigma, three regimes")
-def all_curves_figure(runs: PaperRuns) -> Figure:
-    """The same in three regimes.   Paper: Fig. 9 (`app-fig:scaling-curves-regimes`)."""
-    return _curves(runs, regimes_here(runs, tuple(REGIMES)), grids=False)
-
-
-def _curves(runs: PaperRuns, regimes: Sequence[str], *, grids: bool) -> Figure:
+    Paper: Fig. 4 (`fig:scaling-laws-1d-dims`), Fig. 8 (`app-fig:scaling-laws-1d-dims`), Fig. 9
+    (`app-fig:scaling-curves-regimes`).
+    """
+    regimes = regimes_here(runs, wanted)[: len(wanted)]
     parts = [[regime_part(runs, model, task, regime) for model, task in PRINTED_A] for regime in regimes]
     text = source_line(runs, curves.name, [part.label for row in parts for part in row if part])
     note = f"{text}; {NOTE}; points: best of seeds, coloured by $N$"

@@ -313,19 +313,13 @@ def regime_name(regime: str) -> str:
     return f"({regime}) $V={task.vocab_size}$, $L={task.length}$, $N_f={task.num_facts}$"
 
 
-@dn_grid.figure("fig-1", "recall over D and N, regimes (i) and (ii)")
-def dims_figure(runs: PaperRuns) -> Figure:
-    """Designed, predicted, trained linear, trained full over D and N.   Paper: Fig. 1 (`fig:scaling-laws-2d-dims`)."""
-    return _dims(runs, ("i", "ii"))
+@dn_grid.figure("fig-1", "recall over D and N, regimes (i) and (ii)", wanted=("i", "ii"))
+@dn_grid.figure("fig-7", "recall over D and N, three regimes", wanted=tuple(REGIMES))
+def dims_figure(runs: PaperRuns, wanted: Sequence[str]) -> Figure:
+    """Designed, predicted, trained linear, trained full over D and N, a row for every regime.
 
-
-@dn_grid.figure("fig-7", "recall over D and N, three regimes")
-def all_dims_figure(runs: PaperRuns) -> Figure:
-    """The same for three regimes.   Paper: Fig. 7 (`app-fig:scaling-laws-2d-dims`)."""
-    return _dims(runs, tuple(REGIMES))
-
-
-def _dims(runs: PaperRuns, wanted: Sequence[str]) -> Figure:
+    Paper: Fig. 1 (`fig:scaling-laws-2d-dims`), Fig. 7 (`app-fig:scaling-laws-2d-dims`).
+    """
     regimes = regimes_here(runs, wanted)
     parts = {regime: [regime_part(runs, model, "mqar", regime) for model in ("linear", "full")] for regime in regimes}
     labels = [found.label for pair in parts.values() for found in pair if found]

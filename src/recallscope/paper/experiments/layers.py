@@ -147,19 +147,13 @@ def deep_cells(runs: PaperRuns) -> dict[str, Rows]:
     return {label: [row for row in runs.rows(label) if row["num_layers"] > 1] for label in (MQAR, AR)}
 
 
-@layers.figure("fig-5", "layers: N-Lambda grid and its collapse, MQAR")
-def layers_figure(runs: PaperRuns) -> Figure:
-    """N-Lambda grid and its collapse, MQAR.   Paper: Fig. 5 (`fig:multi-layer-scaling-laws`)."""
-    return _layers(runs, {MQAR: "mqar"})
+@layers.figure("fig-5", "layers: N-Lambda grid and its collapse, MQAR", shown={MQAR: "mqar"})
+@layers.figure("fig-10", "layers: AR and MQAR", shown={AR: "ar", MQAR: "mqar"})
+def layers_figure(runs: PaperRuns, shown: dict[str, str]) -> Figure:
+    """N-Lambda grids and their collapse, a row for every part.
 
-
-@layers.figure("fig-10", "layers: AR and MQAR")
-def all_layers_figure(runs: PaperRuns) -> Figure:
-    """The same for AR and MQAR.   Paper: Fig. 10 (`app-fig:multi-layer-scaling-laws`)."""
-    return _layers(runs, {AR: "ar", MQAR: "mqar"})
-
-
-def _layers(runs: PaperRuns, shown: dict[str, str]) -> Figure:
+    Paper: Fig. 5 (`fig:multi-layer-scaling-laws`), Fig. 10 (`app-fig:multi-layer-scaling-laws`).
+    """
     text = source_line(runs, layers.name, list(shown))
     curves = {label: _curve(runs.rows(label), PRINTED_A["linear", task][0]) for label, task in shown.items()}
     depths: Sequence[float] = [float(depth) for curve in curves.values() if curve for depth in curve.group]
