@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,21 +43,9 @@ class Fit:
     b_typical: float  # m_V for the plain form, the exact mean of the maximum of V - 1 for the two-moment one
 
 
-def fit_collapse(
-    rows: Sequence[Row],
-    generator: np.random.Generator,
-    *,
-    form: Form = "phi",
-    reduce: Reduce = "best",
-    bootstrap: int = 200,
-    axes: Sequence[str] = CELL_WORDS,
-) -> Fit:
-    """Least squares over the cells; intervals from resampling cells and, for the mean of seeds, seeds within each.
-
-    `two-moment` is P2: Phi((x - b) / sqrt(1 + v)), with v the exact variance of the largest of V - 1 normals.
-    Departs: the paper takes a = 1 and 5/4 from theory and a / 2 for full Mamba by eye; here both numbers are measured.
-    """
-    return fit_with_draws(rows, generator, form=form, reduce=reduce, bootstrap=bootstrap, axes=axes)[0]
+def fit_collapse(rows: Sequence[Row], generator: np.random.Generator, **options: Any) -> Fit:
+    """The fit alone; options as of `fit_with_draws`."""
+    return fit_with_draws(rows, generator, **options)[0]
 
 
 def fit_with_draws(
@@ -70,7 +58,12 @@ def fit_with_draws(
     axes: Sequence[str] = CELL_WORDS,
     noise_coeff: float | None = None,
 ) -> tuple[Fit, NDArray[np.float64]]:
-    """As `fit_collapse`, with a and b of every resampling (`bootstrap 2`); with `noise_coeff` only b is fitted."""
+    """Least squares over the cells, and a and b of every resampling (`bootstrap 2`); `noise_coeff` keeps a as given.
+
+    Intervals are from resampling cells and, for the mean of seeds, seeds within each. The form `two-moment` is P2:
+    Phi((x - b) / sqrt(1 + v)), with v the exact variance of the largest of V - 1 normals.
+    Departs: the paper takes a = 1 and 5/4 from theory and a / 2 for full Mamba by eye; here both numbers are measured.
+    """
     cells = list(group_cells(rows, axes).values())
     if len(cells) < FEWEST_CELLS:
         raise ValueError(
@@ -196,16 +189,8 @@ def collapse_curve(
             low, high = np.quantile(ndtr(line - draws[:, 1:]), (0.025, 0.975), axis=0)
             band = (low, high)
     return CollapseCurve(
-        a=noise_coeff,
-        x=x,
-        accuracy=accuracy,
+        a=noise_coeff, x=x, accuracy=accuracy, group_word=group_word,
         group=np.array([float(members[0].get(group_word) or 1) for members in cells]),
-        group_word=group_word,
-        line=line,
-        printed=np.asarray(ndtr(line - printed_level)),
-        printed_level=printed_level,
-        fitted=fitted,
-        band=band,
-        level=level,
-        free=free,
-    )
+        line=line, printed=np.asarray(ndtr(line - printed_level)), printed_level=printed_level,
+        fitted=fitted, band=band, level=level, free=free,
+    )  # fmt: skip

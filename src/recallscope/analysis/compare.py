@@ -106,17 +106,10 @@ def compare_law(grid: AccuracyGrid, law: Law) -> Comparison:
         for (place, measured), p in zip(places, predicted, strict=True)
         if not np.isnan(p)
     )
-    errors = np.array([cell.error for cell in cells])
-    if not cells:
-        return Comparison(law.name, np.nan, np.nan, np.nan, (), len(places))
-    return Comparison(
-        law.name,
-        float(np.abs(errors).mean()),
-        float(np.abs(errors).max()),
-        float(errors.mean()),
-        cells,
-        len(places) - len(cells),
-    )
+    errors = np.array([cell.error for cell in cells] or [np.nan])
+    size = np.abs(errors)
+    left_out = len(places) - len(cells)
+    return Comparison(law.name, float(size.mean()), float(size.max()), float(errors.mean()), cells, left_out)
 
 
 @dataclass(frozen=True, eq=False)

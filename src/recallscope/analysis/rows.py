@@ -65,6 +65,7 @@ def reducer(reduce: Reduce, threshold: float = CONVERGED) -> Callable[[NDArray[n
 
 
 def differing(rows: Sequence[Row]) -> set[str]:
+    """Words in which some rows differ."""
     names = dict.fromkeys(name for row in rows for name in words_of(row))
     return {name for name in names if len({row.get(name) for row in rows}) > 1}
 
@@ -84,6 +85,11 @@ def best_cells(rows: Sequence[Row]) -> list[dict[str, Any]]:
         {**members[0], "test_accuracy": max(row["test_accuracy"] for row in members), "seeds": len(members)}
         for members in group_cells(rows, cell_words(rows)).values()
     ]
+
+
+def best_by(rows: Sequence[Row], *names: str) -> dict[tuple[Any, ...], float]:
+    """The best accuracy of every cell's seeds, by these words of the cell."""
+    return {tuple(cell[name] for name in names): cell["test_accuracy"] for cell in best_cells(rows)}
 
 
 DIMENSIONS = ("embed_dim", "state_dim")

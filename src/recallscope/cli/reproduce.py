@@ -77,7 +77,7 @@ class Reproduce:
         for part in experiment.designed(self.scale):
             self._say(f"{experiment.name}: measuring {part.label}")
             part.measure(store.root, self.scale)
-        experiment.finish(PaperRuns(store, self.scale))
+        experiment.call("after_runs", PaperRuns(store, self.scale))
         return 0
 
     def _sweep(self, experiment: Experiment, cells: list[Cell], store: RunStore, keep_weights: bool) -> int:
@@ -114,7 +114,7 @@ class Reproduce:
         from rich.console import Console
 
         for experiment in chosen:
-            experiment.print_tables(runs, Console())
+            experiment.call("tables", runs, Console())
         for name, findings in found.items():
             _print_findings(name, findings)
         for path in figures:
@@ -193,7 +193,7 @@ class Reproduce:
                 scales[scale] = {
                     "runs": len(names),
                     "done": len(names & there),
-                    **asdict(measured_cost(experiment.name, scale)),
+                    **measured_cost(experiment.name, scale),
                     "cuts": [part.cut for part in experiment.parts(scale) if part.cut],
                 }
             status = "done" if scales["small"]["done"] == scales["small"]["runs"] else "to do"

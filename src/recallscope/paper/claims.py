@@ -65,22 +65,15 @@ def all_numbers() -> frozenset[str]:
 
 def _rows() -> tuple[Claim, ...]:
     table: dict[str, dict[str, Any]] = tomllib.loads((files(__package__) / "claims.toml").read_text(encoding="utf-8"))
-    return tuple(
-        Claim(
-            key=key,
-            labels=tuple(fields.pop("labels", ())),
-            functions=tuple(fields.pop("functions", ())),
-            tests=tuple(fields.pop("tests", ())),
-            also=tuple(fields.pop("also", ())),
-            **fields,
-        )
-        for key, fields in table.items()
-    )
+    for fields in table.values():
+        fields |= {name: tuple(fields.get(name, ())) for name in ("labels", "functions", "tests", "also")}
+    return tuple(Claim(key=key, **fields) for key, fields in table.items())
 
 
 CLAIMS: tuple[Claim, ...] = _rows()
 _BY_KEY = {row.key: row for row in CLAIMS}
 
+# Findings: a question put to one claim, the paper's number, ours, and the verdict, with the evidence as text
 
 Verdict = Literal["holds", "holds approximately", "does not hold", "not tested"]
 

@@ -91,7 +91,7 @@ def law_table(runs: PaperRuns) -> LawTable:
                 entries[law, group] = LawEntry(float(size.mean()), float(size.max()), float(errors.mean()), len(errors))
     speaking = {law for law, _ in entries}
     laws = tuple(law for law in (*SHOWN_LAWS, COUNTED, FITTED_CURVE, FITTED_FAMILY) if law in speaking)
-    notes = tuple(note for one in experiments() for note in one.notes_on_laws(runs, misses))
+    notes = tuple(note for one in experiments() for found in one.call("law_notes", runs, misses) for note in found)
     return LawTable(tuple(groups), laws, entries, notes)
 
 

@@ -16,7 +16,7 @@ from recallscope.analysis.collapse import CollapseCurve, collapse_curve
 from recallscope.analysis.compare import law_on_cells
 from recallscope.analysis.rows import best_cells
 from recallscope.paper.claims import Check, Finding, Verdict, interval, verdict_of, within
-from recallscope.paper.experiment import Part, Scale, experiment
+from recallscope.paper.experiment import Part, Rows, Scale, experiment
 from recallscope.paper.experiments.dn_grid import (
     BOOTSTRAP,
     EXAMPLE,
@@ -66,23 +66,22 @@ def one_curve(runs: PaperRuns) -> Iterator[Finding]:
     for label in (*by_task, EXAMPLE):
         if label in runs.parts:
             a, _ = PRINTED_A["linear", LINEAR_GRIDS[label][0] if label in LINEAR_GRIDS else "mqar"]
-            yield from _one_curve(runs, label, a)
+            yield from _one_curve(label, runs.rows(label), a)
 
 
-def _one_curve(runs: PaperRuns, label: str, a: float) -> Iterator[Finding]:
+def _one_curve(label: str, rows: Rows, a: float) -> Iterator[Finding]:
     question = f"One curve Phi(x - b), {label}: a, b and the spread around it"
-    rows = runs.rows(label)
-    fit = fit_part(rows) if rows else None
+    said = f"a = {a:g}, b = sqrt(2 log V)"
+    fit = fit_part(rows)
     if fit is None:
-        check = Check("fig-9", question, f"a = {a:g}, b = sqrt(2 log V)", "fig-9")
-        yield check.untested("too few cells done")
+        yield Check("fig-9", question, said, "fig-9").untested("too few cells done")
         return
     a_holds, b_holds = within(a, fit.a_interval), within(fit.b_printed, fit.b_interval)
     near = abs(fit.a - a) < 0.3 * a
     verdict: Verdict = (
         "holds" if a_holds and b_holds else "holds approximately" if (a_holds or near) else "does not hold"
     )
-    yield Check("fig-9", question, f"a = {a:g}, b = sqrt(2 log V) = {fit.b_printed:.2f}", "fig-9").answer(
+    yield Check("fig-9", question, f"{said} = {fit.b_printed:.2f}", "fig-9").answer(
         f"a = {fit.a:.2f} {interval(*fit.a_interval)}, b = {fit.b:.2f} {interval(*fit.b_interval)} (m_V = "
         f"{fit.b_typical:.2f}); spread: {fit.mean_error:.3f} on average, {fit.max_error:.3f} at most",
         verdict,
@@ -103,7 +102,7 @@ def half_of_a(runs: PaperRuns) -> Iterator[Finding]:
     paper = "a_full = a_linear / 2 = 5/8 (by eye)"
     check = Check("fig-4", "Is a of the full model half of the linear one's?", paper, "fig-4")
     full, linear = full_and_linear(runs)
-    ours, beside = (fit_part(rows) if rows else None for rows in (full, linear))
+    ours, beside = fit_part(full), fit_part(linear)
     if ours is None or beside is None:
         yield check.untested("too few cells of one of the two done")
         return

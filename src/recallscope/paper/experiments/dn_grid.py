@@ -14,7 +14,7 @@ from recallscope import figures
 from recallscope.analysis.accuracy_grid import AccuracyGrid, law_grid
 from recallscope.analysis.collapse import Fit, fit_collapse
 from recallscope.analysis.compare import compare_law, law_points
-from recallscope.analysis.rows import best_cells
+from recallscope.analysis.rows import best_by
 from recallscope.paper.claims import Check, Finding, interval, verdict_of
 from recallscope.paper.designed import DesignedPart
 from recallscope.paper.experiment import Misses, Part, Rows, Scale, experiment, part
@@ -66,6 +66,7 @@ FULL_EXAMPLE = part_label("full", "mqar", "iii")
 LARGE_BATCH = "linear AR (iii), batch 512"
 ALL_LINEAR = "all linear grids"
 BOOTSTRAP = 400
+AXES = ("embed_dim", "state_dim")
 
 _SMALL_EXAMPLE = {"embed_dim": [16, 32, 48, 64], "state_dim": [8, 16, 24, 32]}
 _PAPER_AXES = {"embed_dim": range(2, 65, 2), "state_dim": range(2, 33)}
@@ -210,11 +211,6 @@ def theory_against_designed(runs: PaperRuns) -> Iterator[Finding]:
             )
 
 
-def by_cell(rows: Rows) -> dict[tuple[int, int], float]:
-    """(D, N) to the best accuracy of its seeds."""
-    return {(cell["embed_dim"], cell["state_dim"]): cell["test_accuracy"] for cell in best_cells(rows)}
-
-
 def equal_products(cells: dict[tuple[int, int], float]) -> list[tuple[tuple[int, int], tuple[int, int], float]]:
     """Pairs of cells (D, N) with equal N D, the wider first, and how much better the wider is."""
     return [
@@ -229,7 +225,8 @@ def equal_products(cells: dict[tuple[int, int], float]) -> list[tuple[tuple[int,
 def trade_off(runs: PaperRuns) -> Iterator[Finding]:
     """Whether D and N count alike."""
     question, paper = "Accuracy at equal N D: can D and N be traded?", "recall needs N D of order N_f log V (Rem 4.4)"
-    gaps = [gap for label in LINEAR_GRIDS if (rows := runs.rows(label)) for *_, gap in equal_products(by_cell(rows))]
+    grids = [best_by(runs.rows(label), *AXES) for label in LINEAR_GRIDS]
+    gaps = [gap for cells in grids for *_, gap in equal_products(cells)]
     if len(gaps) < 4:
         yield Check("rem-4.4", question, paper).untested("fewer than four pairs of cells with equal N D are done")
         return
@@ -253,7 +250,7 @@ def full_against_linear(runs: PaperRuns) -> Iterator[Finding]:
     if not full or not linear:
         yield check.untested("no runs of one of the two yet")
         return
-    ours, beside = by_cell(full), by_cell(linear)
+    ours, beside = (best_by(rows, *AXES) for rows in (full, linear))
     gaps = {cell: ours[cell] - beside[cell] for cell in ours if cell in beside}
     values = np.array(list(gaps.values()))
     worse = [f"({D}, {N}) {gap:+.3f}" for (D, N), gap in gaps.items() if gap < -0.01]

@@ -13,7 +13,7 @@ import numpy as np
 
 from recallscope import figures
 from recallscope.analysis.collapse import CollapseCurve, collapse_curve, fit_collapse
-from recallscope.analysis.rows import best_cells, cell_words
+from recallscope.analysis.rows import best_by, cell_words
 from recallscope.paper.claims import Check, Finding, interval, verdict_of
 from recallscope.paper.experiment import Part, Rows, Scale, experiment, part
 from recallscope.paper.experiments.curves import NOTE, PRINTED_A, draw_curve_or_why
@@ -81,18 +81,13 @@ def layers(scale: Scale) -> Iterator[Part]:
         yield part(AR, AR_PRESET, axes=axes)
 
 
-def best_by_cell(rows: Rows) -> dict[tuple[int, int], float]:
-    """(N, Lambda) to the best accuracy of its seeds."""
-    return {(cell["state_dim"], cell["num_layers"]): cell["test_accuracy"] for cell in best_cells(rows)}
-
-
 @layers.findings
 def named_cells(runs: PaperRuns) -> Iterator[Finding]:
     """The four cells that the text names."""
     question = f"Equal Lambda N = 12: (N, Lambda) = {', '.join(map(str, ANCHOR))}"
     check = Check("fig-10", question, f"about {PUBLISHED} at all four", "fig-10")
     rows = runs.rows(MQAR)
-    cells = best_by_cell(rows)
+    cells = best_by(rows, *AXES)
     done = {cell: cells[cell] for cell in ANCHOR if cell in cells}
     if len(done) < 2:
         yield check.untested(f"{len(done)} of the four cells done")
@@ -114,7 +109,7 @@ def product_alone(runs: PaperRuns) -> Iterator[Finding]:
         question, paper = f"Recall depends on Lambda N alone, {label}", "yes: the curves of all depths coincide"
         check = Check("sec-5.3", question, paper, "fig-10")
         rows = runs.rows(label)
-        cells = best_by_cell(rows)
+        cells = best_by(rows, *AXES)
         gaps = np.array([  # deeper minus shallower
             cells[deep] - cells[shallow]
             for deep in cells
