@@ -13,7 +13,6 @@ from recallscope.cli.flags import OptionalInt, OptionalPath, print_json
 from recallscope.paper.experiment import SCALES, Scale
 
 if TYPE_CHECKING:
-    from recallscope.paper.claims import Finding
     from recallscope.paper.experiment import Experiment
     from recallscope.paper.paper_runs import PaperRuns
     from recallscope.runs import Cell, RunStore
@@ -113,10 +112,14 @@ class Reproduce:
             return 0
         from rich.console import Console
 
+        console = Console()
         for experiment in chosen:
-            experiment.call("tables", runs, Console())
+            experiment.call("tables", runs, console)
         for name, findings in found.items():
-            _print_findings(name, findings)
+            console.print(f"\n[bold]{name}[/bold]", highlight=False)
+            for one in findings:
+                text = f"  {one.question}\n    paper: {one.paper}\n    here:  {one.ours}\n    -> {one.verdict}"
+                console.print(text, highlight=False, markup=False, soft_wrap=True)
         for path in figures:
             print(path)
         return 0
@@ -214,26 +217,13 @@ def _without_runs() -> list[dict[str, Any]]:
 
     run = {key for experiment in experiments() for key in experiment.claims}
     rest = [row for row in CLAIMS if row.number.startswith(("Fig.", "Tab.")) and row.key not in run]
-    figures = [row.number for row in rest if row.number.startswith("Fig.")]
-    tables = [row.number for row in rest if row.number.startswith("Tab.")]
     return [
-        {"name": "circuit", "shows": figures, "command": "recallscope draw fig-2"},
-        {"name": "tables", "shows": tables, "command": "recallscope claims"},
-    ]
-
-
-def _print_findings(name: str, findings: list[Finding]) -> None:
-    from rich.console import Console
-
-    console = Console()
-    console.print(f"\n[bold]{name}[/bold]", highlight=False)
-    for finding in findings:
-        console.print(
-            f"  {finding.question}\n    paper: {finding.paper}\n    here:  {finding.ours}\n    -> {finding.verdict}",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
+        {"name": name, "shows": [row.number for row in rest if row.number.startswith(kind)], "command": command}
+        for name, kind, command in (
+            ("circuit", "Fig.", "recallscope draw fig-2"),
+            ("tables", "Tab.", "recallscope claims"),
         )
+    ]
 
 
 def _time(seconds: float, measured: bool) -> str:

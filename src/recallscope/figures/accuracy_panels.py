@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
+from matplotlib.colorbar import Colorbar
 from matplotlib.colors import LinearSegmentedColormap, LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -101,13 +102,15 @@ def draw_missing(ax: Axes, *, title: str = "", why: str = "no runs yet", box_asp
 def draw_bar(figure: Figure, axes: Iterable[Axes], *, label: str = "accuracy") -> None:
     """One colour bar for several panels."""
     colours = ScalarMappable(Normalize(0, 1), colormaps[AMOUNT])
-    bar = figure.colorbar(colours, ax=list(axes), label=label, fraction=0.03, pad=0.02, aspect=bar_aspect(figure))
+    _bar(figure, axes, colours, label)
+
+
+def _bar(figure: Figure, axes: Iterable[Axes], colours: ScalarMappable, label: str) -> Colorbar:
+    """A colour bar an eighth of an inch wide, whatever the figure's height."""
+    aspect = 8 * float(figure.get_figheight())
+    bar = figure.colorbar(colours, ax=list(axes), label=label, fraction=0.03, pad=0.02, aspect=aspect)
     bar.outline.set_visible(False)
-
-
-def bar_aspect(figure: Figure) -> float:
-    """Length over width of a colour bar: an eighth of an inch wide, whatever the figure's height."""
-    return 8 * float(figure.get_figheight())
+    return bar
 
 
 SHADES = LinearSegmentedColormap.from_list("shades", colormaps[AMOUNT](np.linspace(0, 0.88, 64)))
@@ -147,12 +150,10 @@ def draw_collapse(
 def draw_size_bar(figure: Figure, axes: Iterable[Axes], sizes: Iterable[float], label: str) -> None:
     """The colours of the points: one bar, with the sizes there are."""
     values = sorted(set(sizes))
-    scale = ScalarMappable(_size_norm(values[0], values[-1]), SHADES)
-    bar = figure.colorbar(scale, ax=list(axes), label=label, fraction=0.03, pad=0.02, aspect=bar_aspect(figure))
+    bar = _bar(figure, axes, ScalarMappable(_size_norm(values[0], values[-1]), SHADES), label)
     ticks = values[:: -(-len(values) // MOST_TICKS)]
     bar.set_ticks(ticks, labels=[f"{value:g}" for value in ticks])
     bar.ax.set_yticks([], minor=True)
-    bar.outline.set_visible(False)
 
 
 def _size_norm(low: float, high: float) -> LogNorm:

@@ -7,7 +7,7 @@ Paper: Rem 4.3 (`rem:practical-scaling-law`), Fig. 4 (`fig:scaling-laws-1d-dims`
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -183,7 +183,13 @@ def curves_figure(runs: PaperRuns, wanted: Sequence[str], *, grids: bool = False
             for part, ax in zip(parts[0], axes[0], strict=True):
                 draw_part(runs, part, ax)
             figures.draw_bar(figure, axes[0])
-        found = [[_curve(runs, part, a) for part, (a, _) in zip(row, PRINTED_A.values(), strict=True)] for row in parts]
+        found = [
+            [
+                curve_of(runs.rows(part.label) if part else [], a)
+                for part, (a, _) in zip(row, PRINTED_A.values(), strict=True)
+            ]
+            for row in parts
+        ]
         sizes = [float(N) for row in found for curve in row if curve for N in curve.group]
         for regime, row, of_row, panels in zip(regimes, found, parts, axes[int(grids) :], strict=True):
             for curve, part, (_, name_a), ax in zip(row, of_row, PRINTED_A.values(), panels, strict=True):
@@ -195,9 +201,9 @@ def curves_figure(runs: PaperRuns, wanted: Sequence[str], *, grids: bool = False
     return figure
 
 
-def _curve(runs: PaperRuns, part: Part | None, a: float) -> CollapseCurve | None:
-    rows = runs.rows(part.label) if part else []
-    return collapse_curve(rows, a, np.random.default_rng(0)) if rows else None
+def curve_of(rows: Rows, a: float, **options: Any) -> CollapseCurve | None:
+    """The collapse of some runs with this a; None without runs."""
+    return collapse_curve(rows, a, np.random.default_rng(0), **options) if rows else None
 
 
 def draw_curve_or_why(curve: CollapseCurve | None, ax: Axes, name_a: str, sizes: Sequence[float], why: str) -> None:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recallscope import figures
-from recallscope.analysis.collapse import CollapseCurve, collapse_curve, fit_collapse
+from recallscope.analysis.collapse import fit_collapse
 from recallscope.analysis.rows import best_by, cell_words
 from recallscope.paper.claims import Check, Finding, interval, verdict_of
 from recallscope.paper.experiment import Part, Rows, Scale, experiment, part
-from recallscope.paper.experiments.curves import NOTE, PRINTED_A, draw_curve_or_why
+from recallscope.paper.experiments.curves import NOTE, PRINTED_A, curve_of, draw_curve_or_why
 from recallscope.paper.paper_runs import PaperRuns, draw_part, sheet, source_line, why_empty
 from recallscope.presets import Preset
 
@@ -150,7 +150,10 @@ def layers_figure(runs: PaperRuns, shown: dict[str, str]) -> Figure:
     Paper: Fig. 5 (`fig:multi-layer-scaling-laws`), Fig. 10 (`app-fig:multi-layer-scaling-laws`).
     """
     text = source_line(runs, layers.name, list(shown))
-    curves = {label: _curve(runs.rows(label), PRINTED_A["linear", task][0]) for label, task in shown.items()}
+    curves = {
+        label: curve_of(runs.rows(label), PRINTED_A["linear", task][0], axes=AXES, group_word="num_layers")
+        for label, task in shown.items()
+    }
     depths: Sequence[float] = [float(depth) for curve in curves.values() if curve for depth in curve.group]
     with sheet(1.1 * figures.PAGE, 2.5 * len(shown) + 0.4, f"{text}; {NOTE}") as figure:
         axes = figure.subplots(len(shown), 2, squeeze=False)
@@ -163,9 +166,3 @@ def layers_figure(runs: PaperRuns, shown: dict[str, str]) -> Figure:
         figures.draw_bar(figure, axes[:, 0])
         figures.draw_size_bar(figure, axes[:, 1], depths, r"$\Lambda$")
     return figure
-
-
-def _curve(rows: Rows, a: float) -> CollapseCurve | None:
-    if not rows:
-        return None
-    return collapse_curve(rows, a, np.random.default_rng(0), axes=AXES, group_word="num_layers")
