@@ -146,11 +146,9 @@ class CollapseCurve:
     with fewer than four cells.
     """
 
-    a: float
     x: Array
     accuracy: Array
     group: Array  # the size by which points are told apart
-    group_word: str
     line: Array
     printed: Array  # Phi(x - b) with b as printed, sqrt(2 log V)
     printed_level: float
@@ -189,7 +187,7 @@ def collapse_curve(
             low, high = np.quantile(ndtr(line - draws[:, 1:]), (0.025, 0.975), axis=0)
             band = (low, high)
     return CollapseCurve(
-        a=noise_coeff, x=x, accuracy=accuracy, group_word=group_word,
+        x=x, accuracy=accuracy,
         group=np.array([float(members[0].get(group_word) or 1) for members in cells]),
         line=line, printed=np.asarray(ndtr(line - printed_level)), printed_level=printed_level,
         fitted=fitted, band=band, level=level, free=free,

@@ -121,11 +121,8 @@ def shades(count: int) -> list[tuple[float, float, float, float]]:
     return [SHADES(value) for value in np.linspace(0, 1, max(count, 1))]
 
 
-def draw_collapse(
-    curve: CollapseCurve, ax: Axes, *, title: str = "", name_a: str = "", group_range: tuple[float, float] | None = None
-) -> Axes:
+def draw_collapse(curve: CollapseCurve, ax: Axes, *, name_a: str, group_range: tuple[float, float]) -> Axes:
     """Cells as points coloured by a size, the printed curve dashed, the fitted one with its 95 % band."""
-    low, high = group_range or (float(curve.group.min()), float(curve.group.max()))
     if curve.band is not None:
         ax.fill_between(curve.line, *curve.band, color=VERMILION, alpha=0.25, lw=0)
     ax.plot(curve.line, curve.printed, color=BLACK, ls="--", lw=1, label="printed")
@@ -138,11 +135,10 @@ def draw_collapse(
         free = "\n".join(("both free:", *(_with_interval(letter, curve.free, " ") for letter in "ab")))
         ax.text(0.98, 0.04, free, ha="right", va="bottom", color="#555555", **corner)
     ax.scatter(
-        curve.x, curve.accuracy, c=curve.group, cmap=SHADES, norm=_size_norm(low, high),
+        curve.x, curve.accuracy, c=curve.group, cmap=SHADES, norm=_size_norm(*group_range),
         s=16, edgecolors="white", linewidths=0.3, zorder=3,
     )  # fmt: skip
-    a = name_a or f"{curve.a:g}"
-    ax.set(title=title, xlabel=rf"$x=1/\sigma$ with $a={a}$", ylabel="accuracy", xlim=(0, curve.line[-1]))
+    ax.set(xlabel=rf"$x=1/\sigma$ with $a={name_a}$", ylabel="accuracy", xlim=(0, curve.line[-1]))
     ax.set_ylim(-0.03, 1.03)
     return ax
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -122,7 +122,12 @@ def _fitted_family(cells: Sequence[Row]) -> Array | None:
     measured = np.array([cell["test_accuracy"] for cell in cells])
 
     def predicted(share: float) -> Array:
-        return law_on_cells(_as_law(share), cells)
+        def law(*, num_layers: Any = 1, **words: Any) -> Array:
+            if np.any(np.asarray(num_layers) != 1):
+                raise ValueError("one layer only")
+            return selective_law(**words, share=share)
+
+        return law_on_cells(law, cells)
 
     def miss(share: float) -> float:
         p = predicted(share)
@@ -132,15 +137,6 @@ def _fitted_family(cells: Sequence[Row]) -> Array | None:
         return None
     best = minimize_scalar(miss, bounds=(0.0, 1.0), method="bounded", options={"xatol": 0.01})
     return predicted(float(best.x))
-
-
-def _as_law(share: float) -> Callable[..., Array]:
-    def law(*, num_layers: Any = 1, **words: Any) -> Array:
-        if np.any(np.asarray(num_layers) != 1):
-            raise ValueError("one layer only")
-        return selective_law(**words, share=share)
-
-    return law
 
 
 def where_it_fails(law: str, cells: Sequence[tuple[Row, float]]) -> str:
