@@ -16,7 +16,7 @@ from recallscope.paper import claim
 from recallscope.paper.claims import Finding
 from recallscope.paper.experiment import Rows, Scale, all_findings, experiments, find_experiment, paper_figures
 from recallscope.paper.experiments import curves, dn_grid, heads
-from recallscope.paper.experiments.dn_grid import equal_products
+from recallscope.paper.experiments.dn_grid import AXES, equal_products
 from recallscope.paper.experiments.minimality import rung_of
 from recallscope.paper.full_as_linear import coefficient_ratio
 from recallscope.paper.law_table import law_table
