@@ -1,5 +1,7 @@
 """One variable for all cells: fit the noise coefficient a and the level b of Phi(x - b), x = sqrt(N D / (a N_f + N)).
 
+With the curves of a plot against x: as printed, and as fitted.
+
 Paper: Rem 4.3 (`rem:practical-scaling-law`), Fig. 4 (`fig:scaling-laws-1d-dims`).
 """
 

@@ -1,4 +1,4 @@
-"""The checklist of the project: what the paper states, where we compute it, which test holds it to be true.
+"""The checklist of the project: what the paper states, where we compute it, which test holds it to be true; findings.
 
 One row per theorem, lemma, remark, algorithm, figure and table, and for the equations and sections that code
 cites. A theorem and its restatement in the appendix are one row. Theorems, lemmas and remarks share one

@@ -4,7 +4,8 @@ STORE/runs/HASH/record.json           the trainings
 STORE/designed/NAME.json              designed circuits, measured (no training, so no record)
 STORE/inside/HASH.npz, HASH.json      arrays and scores of a trained model that was inspected
 
-Reading needs no torch, so that every figure can be redrawn without it.
+Reading needs no torch, so that every figure can be redrawn without it. Below are the things all figures share: their
+sheet, the line that names their runs, and panels of parts.
 """
 
 from __future__ import annotations
