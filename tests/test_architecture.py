@@ -35,7 +35,7 @@ STAGE = {name: number for number, names in enumerate(STAGES) for name in names}
 TORCH_FREE = (
     "registry", "lazy", "specs", "atomic", "records", "presets", "theory", "runs", "web", "figures",
     "tasks.associative_recall", "architectures.dimensions", "architectures.outside", "circuits.circuit",
-    "paper.claims", "paper.finding", "paper.experiment", "paper.paper_runs", "paper.law_table", "paper.report",
+    "paper.claims", "paper.experiment", "paper.paper_runs", "paper.law_table", "paper.report",
 )  # fmt: skip
 WITH_TORCH = ("runs.worker", "runs.trackers")
 BRINGS_TORCH = ("torch", "safetensors.torch", "transformers", "mambapy", "mamba_ssm")
@@ -294,7 +294,7 @@ def test_the_watch_lets_honest_code_pass(text: str) -> None:
         ("recallscope.specs", "from recallscope.records import RunRecord", False),
         ("recallscope.cli.main", "from recallscope.analysis import collapse", True),
         ("recallscope.paper.report", "from recallscope.figures import save_figure", True),
-        ("recallscope.figures.panels", "from recallscope.paper.claims import CLAIMS", False),
+        ("recallscope.figures.mechanism", "from recallscope.paper.claims import CLAIMS", False),
         ("recallscope.runs.grid", "from recallscope.presets import PRESETS", True),
         ("recallscope.cli.main", "from recallscope.web import api", False),
     ],

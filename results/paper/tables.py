@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from recallscope.analysis.accuracy_grid import row_of
 from recallscope.analysis.collapse import fit_collapse
+from recallscope.analysis.rows import row_of
 from recallscope.paper.experiments.dn_grid import EXAMPLE, FULL_EXAMPLE, PUBLISHED_EXAMPLE
 from recallscope.paper.experiments.minimality import RUNGS, ladder, rung_of
 from recallscope.paper.full_as_linear import coefficient_ratio

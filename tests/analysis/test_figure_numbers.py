@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from recallscope.analysis.accuracy_grid import AccuracyGrid
-from recallscope.analysis.collapse import fit_with_draws
-from recallscope.analysis.collapse_curve import collapse_curve
-from recallscope.analysis.law_points import law_points
-from recallscope.analysis.planned import law_grid, planned_grid, planned_rows
+from recallscope.analysis.accuracy_grid import AccuracyGrid, law_grid, planned_grid, planned_rows
+from recallscope.analysis.collapse import collapse_curve, fit_with_draws
+from recallscope.analysis.compare import law_points
 from recallscope.runs import Grid
 from recallscope.theory.extremes import sqrt_two_log
 from recallscope.theory.law import find_law

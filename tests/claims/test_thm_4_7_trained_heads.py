@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recallscope.analysis.best_cells import best_cells
+from recallscope.analysis.rows import best_cells
 from recallscope.paper.experiment import Rows
 from recallscope.paper.experiments.heads import PATTERNS
 from recallscope.paper.law_table import counted

@@ -2,7 +2,7 @@
 
 import pytest
 
-from recallscope.paper.finding import Check, Finding
+from recallscope.paper.claims import Check, Finding
 from recallscope.paper.law_table import LawEntry, LawTable
 from recallscope.paper.report import PartFacts, Picture, Report, RunFacts
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from recallscope.analysis.predicted import law_on_cells
+from recallscope.analysis.compare import law_on_cells
 from recallscope.paper.experiments.mechanism import MODELS, inspection_paths
 from recallscope.paper.paper_runs import PaperRuns
 from recallscope.records import RunRecord

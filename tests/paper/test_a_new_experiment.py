@@ -16,8 +16,8 @@ EXPERIMENT = """
 from recallscope import figures
 from recallscope.analysis import AccuracyGrid
 from recallscope.paper.experiment import experiment, part
-from recallscope.paper.finding import Check
-from recallscope.paper.sources import draw_part, sheet, source_line
+from recallscope.paper.claims import Check
+from recallscope.paper.paper_runs import draw_part, sheet, source_line
 from recallscope.presets import Preset
 
 TINY = Preset(

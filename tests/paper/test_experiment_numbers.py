@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from recallscope.analysis.planned import planned_rows
+from recallscope.analysis.accuracy_grid import planned_rows
 from recallscope.architectures.mamba import FullSpec
 from recallscope.paper import claim
 from recallscope.paper.experiments.large_vocab import as_predicted, large_vocab, vocabulary_slopes

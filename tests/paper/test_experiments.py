@@ -85,7 +85,7 @@ def test_scales_grow_and_costs_are_known_for_each() -> None:
     for experiment in experiments():
         runs = [len(experiment.cells(scale)) for scale in SCALES]
         assert runs == sorted(runs)
-        costs = [measured_cost(experiment.name, scale).core_seconds for scale in SCALES]
+        costs = [measured_cost(experiment.name, scale)["core_seconds"] for scale in SCALES]
         assert all(cost > 0 for cost in costs)
         assert costs[0] < 300  # quick is for a demonstration
 

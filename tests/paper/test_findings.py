@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from recallscope.analysis.collapse import collapsed
-from recallscope.analysis.predicted import dimensions, law_on_cells
+from recallscope.analysis.compare import dimensions, law_on_cells
+from recallscope.analysis.rows import best_by
 from recallscope.paper import claim
+from recallscope.paper.claims import Finding
 from recallscope.paper.experiment import Rows, Scale, all_findings, experiments, find_experiment, paper_figures
 from recallscope.paper.experiments import curves, dn_grid, heads
-from recallscope.paper.experiments.dn_grid import by_cell, equal_products
+from recallscope.paper.experiments.dn_grid import AXES, equal_products
 from recallscope.paper.experiments.minimality import rung_of
-from recallscope.paper.finding import Finding
 from recallscope.paper.full_as_linear import coefficient_ratio
 from recallscope.paper.law_table import law_table
 from recallscope.paper.paper_runs import PaperRuns
@@ -189,7 +190,7 @@ def test_pairs_of_equal_product_are_all_found() -> None:
         {"embed_dim": D, "state_dim": N, "test_accuracy": D / 100}
         for D, N in ((64, 8), (32, 16), (16, 32), (64, 16), (48, 8))
     ]
-    pairs = equal_products(by_cell(rows))
+    pairs = equal_products(best_by(rows, *AXES))
     assert {(wide, narrow) for wide, narrow, _ in pairs} == {
         ((64, 8), (32, 16)), ((64, 8), (16, 32)), ((32, 16), (16, 32)),
     }  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from recallscope.paper.licences import direct_dependencies, licence_rows
+from recallscope.paper.report import direct_dependencies, licence_rows
 
 PERMISSIVE = re.compile(r"MIT|BSD|Apache|PSF|Python Software Foundation|MPL")
 

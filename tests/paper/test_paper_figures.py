@@ -11,7 +11,7 @@ from recallscope.analysis import AccuracyGrid
 from recallscope.paper import CLAIMS
 from recallscope.paper.circuit_overview import STEPS
 from recallscope.paper.experiment import EXPERIMENTS, find_figures, paper_figures
-from recallscope.paper.sources import NoRunsError
+from recallscope.paper.paper_runs import NoRunsError
 
 FIGURES = paper_figures()
 

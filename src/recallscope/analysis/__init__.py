@@ -1,21 +1,31 @@
 """Numbers from runs: grids of accuracy, fits of the collapse, comparisons with every law, and converged seeds."""
 
-from recallscope.analysis.accuracy_grid import AccuracyGrid, Reduce
-from recallscope.analysis.collapse import Fit, collapsed, fit_collapse, fit_with_draws
-from recallscope.analysis.collapse_curve import CollapseCurve, collapse_curve
-from recallscope.analysis.compare import CellError, Comparison, compare_law, compare_laws
-from recallscope.analysis.law_points import LawPoints, law_points
-from recallscope.analysis.planned import law_grid, planned_grid
-from recallscope.analysis.predicted import dimensions, law_on_cells
-from recallscope.analysis.run_groups import RunGroup, group_runs
-from recallscope.analysis.seeds import SeedBin, convergence_by_best, convergence_grid
+from recallscope.analysis.accuracy_grid import (
+    AccuracyGrid,
+    SeedBin,
+    convergence_by_best,
+    convergence_grid,
+    law_grid,
+    planned_grid,
+)
+from recallscope.analysis.collapse import CollapseCurve, Fit, collapse_curve, collapsed, fit_collapse, fit_with_draws
+from recallscope.analysis.compare import (
+    CellError,
+    Comparison,
+    LawPoints,
+    compare_law,
+    compare_laws,
+    dimensions,
+    law_on_cells,
+    law_points,
+)
+from recallscope.analysis.rows import Reduce, RunGroup, group_runs
 
 __all__ = [
     "AccuracyGrid",
     "CellError",
     "CollapseCurve",
     "Comparison",
-    "Experiment",
     "Fit",
     "LawPoints",
     "Reduce",
@@ -31,7 +41,6 @@ __all__ = [
     "fit_collapse",
     "fit_with_draws",
     "group_runs",
-    "ladder",
     "law_grid",
     "law_on_cells",
     "law_points",

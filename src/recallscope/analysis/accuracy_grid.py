@@ -6,21 +6,18 @@ Everything after it (fits, comparisons, figures) reads this one type.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from recallscope.analysis.compare import law_on_cells
+from recallscope.analysis.rows import CONVERGED, Reduce, Row, differing, group_cells, reducer, row_of, words_of
 from recallscope.records import RunRecord
-from recallscope.registry import suggestion
-from recallscope.specs import RESULTS, TaskSpec, TrainSpec, Value, in_words
-
-Reduce = Literal["best", "mean", "seed", "convergence"]
-Row = Mapping[str, Any]  # one measurement: words of its run, and test_accuracy
-
-_NO_FIELDS = frozenset(("run", "status", "needs", *RESULTS))
-CONVERGED = 0.1  # accuracy from which a seed counts as converged
+from recallscope.runs.grid import Grid
+from recallscope.specs import TaskSpec, Value, in_words
+from recallscope.theory.law import Law
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +74,7 @@ class AccuracyGrid:
         cells = group_cells(rows, axes)
         values = {name: tuple(sorted({key[i] for key in cells}, key=_sort_key)) for i, name in enumerate(axes)}
         grid = cls.over(values)
-        varying = {name: np.full(grid.accuracy.shape, None, object) for name in _differing(rows) - {*axes, "seed"}}
+        varying = {name: np.full(grid.accuracy.shape, None, object) for name in differing(rows) - {*axes, "seed"}}
         for key, members in cells.items():
             place = tuple(values[name].index(value) for name, value in zip(axes, key, strict=True))
             kept = [row for row in members if reduce != "seed" or row.get("seed") == seed]
@@ -101,8 +98,6 @@ class AccuracyGrid:
     @classmethod
     def from_law(cls, law: Callable[..., Any], like: AccuracyGrid, *, name: str = "") -> AccuracyGrid:
         """A law's prediction for every cell of a grid, measured or empty; nan where the law does not apply."""
-        from recallscope.analysis.predicted import law_on_cells
-
         places = [place for place, _ in like.cells(measured=False)]
         accuracy = np.full(like.accuracy.shape, np.nan)
         for place, p in zip(places, law_on_cells(law, [like.words(place) for place in places]), strict=True):
@@ -122,56 +117,83 @@ class AccuracyGrid:
                 yield place, float(self.accuracy[place])
 
 
-def row_of(run: RunRecord | Row) -> dict[str, Any]:
-    """A measurement as words and accuracy; words its model does not have are left out."""
-    if isinstance(run, RunRecord):
-        return {**in_words(run.spec), "test_accuracy": run.test_accuracy, "test_queries": run.test_queries}
-    return {name: value for name, value in run.items() if value is not None}
-
-
-def words_of(row: Row) -> dict[str, Any]:
-    """The fields of a measurement's run, without its name, its state and its results."""
-    return {name: value for name, value in row.items() if name not in _NO_FIELDS}
-
-
-def group_cells(rows: Sequence[Row], axes: Sequence[str]) -> dict[tuple[Value, ...], list[Row]]:
-    """Measurements by cell; those of one cell may differ in the seed only."""
-    cells: dict[tuple[Value, ...], list[Row]] = {}
-    for row in rows:
-        missing = [name for name in axes if name not in row]
-        if missing:
-            raise ValueError(
-                f"{missing[0]!r} is no field of a {row.get('model')} model, so it cannot be an axis of these runs. "
-                f"{suggestion(missing[0], words_of(row))}"
-            )
-        cells.setdefault(tuple(row[name] for name in axes), []).append(row)
-    for key, members in cells.items():
-        differing = _differing(members) - {"seed"}
-        if differing:
-            name = sorted(differing, key=lambda word: (word in TrainSpec.model_fields, word))[0]
-            values = sorted({str(row.get(name)) for row in members})
-            where = ", ".join(f"{axis}={value}" for axis, value in zip(axes, key, strict=True))
-            raise ValueError(
-                f"the cell {where} mixes runs with {name} = {' and '.join(values)}: only seeds may be put together. "
-                f"Make {name} an axis, or keep one value of it with a condition."
-            )
-    return cells
-
-
-def reducer(reduce: Reduce, threshold: float = CONVERGED) -> Callable[[NDArray[np.float64]], float]:
-    """From the accuracies of a cell's seeds to one number; nan if there are none."""
-    functions: dict[str, Callable[[NDArray[np.float64]], Any]] = {
-        "best": np.max, "mean": np.mean, "seed": np.max, "convergence": lambda values: np.mean(values >= threshold),
-    }  # fmt: skip
-    if reduce not in functions:
-        raise ValueError(f"reduce={reduce!r} is none of {', '.join(functions)}.")
-    return lambda values: float(functions[reduce](values)) if len(values) else float("nan")
-
-
-def _differing(rows: Sequence[Row]) -> set[str]:
-    names = dict.fromkeys(name for row in rows for name in words_of(row))
-    return {name for name in names if len({row.get(name) for row in rows}) > 1}
-
-
 def _sort_key(value: Value) -> tuple[str, Any]:
     return ("", value) if isinstance(value, int | float) else (type(value).__name__, str(value))
+
+
+def planned_rows(grid: Grid) -> list[dict[str, Any]]:
+    """The words of every run of a grid, seeds left out, so that each cell comes once."""
+    found = {}
+    for cell in grid.cells():
+        words = {name: value for name, value in in_words(cell.spec).items() if name != "seed"}
+        found[tuple(words.items())] = words
+    return list(found.values())
+
+
+def planned_grid(
+    grid: Grid,
+    rows: Sequence[Row],
+    axes: Sequence[str] = ("embed_dim", "state_dim"),
+    *,
+    reduce: Reduce = "best",
+    seed: int | None = None,
+) -> AccuracyGrid:
+    """The runs there are, on the axes of the grid; nan where none is done yet or none is asked for."""
+    empty = AccuracyGrid.from_runs([row | {"test_accuracy": np.nan} for row in planned_rows(grid)], axes)
+    measured = AccuracyGrid.from_runs(rows, axes, reduce=reduce, seed=seed)
+    accuracy, counts = np.full(empty.accuracy.shape, np.nan), np.zeros(empty.accuracy.shape, int)
+    for place, value in measured.cells():
+        words = measured.words(place)
+        here = tuple(values.index(words[name]) for name, values in empty.axes.items())
+        accuracy[here], counts[here] = value, measured.counts[place]
+    return replace(empty, accuracy=accuracy, counts=counts, source=measured.source)
+
+
+def law_grid(law: Law, grid: Grid, axes: Sequence[str] = ("embed_dim", "state_dim")) -> AccuracyGrid:
+    """What a law predicts for the cells of a grid; a D-N grid leaves N > D empty, as the trained one does."""
+    rows = planned_rows(grid)
+    predicted = law_on_cells(law, rows)
+    return AccuracyGrid.from_runs(
+        [row | {"test_accuracy": p} for row, p in zip(rows, predicted, strict=True)], axes, source=law.name
+    )
+
+
+@dataclass(frozen=True)
+class SeedBin:
+    """Cells whose best accuracy lies in [low, high), the last bin with its upper end: how their seeds fare."""
+
+    low: float
+    high: float
+    cells: int
+    seeds: int
+    converged: int
+
+    @property
+    def rate(self) -> float:
+        """Share of seeds that converged; nan for an empty bin."""
+        return self.converged / self.seeds if self.seeds else float("nan")
+
+
+def convergence_grid(
+    runs: Iterable[RunRecord | Row], axes: Sequence[str] = ("embed_dim", "state_dim"), *, threshold: float = CONVERGED
+) -> AccuracyGrid:
+    """Share of seeds per cell that reach the threshold; `counts` says out of how many."""
+    return AccuracyGrid.from_runs(runs, axes, reduce="convergence", threshold=threshold)
+
+
+def convergence_by_best(
+    runs: Iterable[RunRecord | Row],
+    axes: Sequence[str] = ("embed_dim", "state_dim"),
+    *,
+    threshold: float = CONVERGED,
+    bins: int = 10,
+) -> list[SeedBin]:
+    """Seeds of all cells by the best accuracy of their cell: failures of optimisation, told from lack of capacity."""
+    if bins < 1:
+        raise ValueError(f"bins={bins}: at least one is needed.")
+    totals = np.zeros((bins, 3), int)
+    for members in group_cells([row_of(run) for run in runs], axes).values():
+        accuracies = np.array([row["test_accuracy"] for row in members])
+        index = min(int(accuracies.max() * bins), bins - 1)
+        totals[index] += (1, len(accuracies), int((accuracies >= threshold).sum()))
+    return [SeedBin(i / bins, (i + 1) / bins, *(int(n) for n in totals[i])) for i in range(bins)]

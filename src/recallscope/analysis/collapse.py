@@ -1,5 +1,7 @@
 """One variable for all cells: fit the noise coefficient a and the level b of Phi(x - b), x = sqrt(N D / (a N_f + N)).
 
+With the curves of a plot against x: as printed, and as fitted.
+
 Paper: Rem 4.3 (`rem:practical-scaling-law`), Fig. 4 (`fig:scaling-laws-1d-dims`).
 """
 
@@ -7,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 from scipy.special import ndtr
 
-from recallscope.analysis.accuracy_grid import Reduce, Row, group_cells, reducer
-from recallscope.analysis.predicted import dimensions
+from recallscope.analysis.compare import dimensions
+from recallscope.analysis.rows import CELL_WORDS, Reduce, Row, group_cells, reducer
 from recallscope.theory.extremes import max_moments, sqrt_two_log, typical_max
 from recallscope.theory.laws.paper import inv_sigma
 from recallscope.theory.problem import Problem
@@ -23,7 +25,6 @@ from recallscope.theory.problem import Problem
 Form = Literal["phi", "two-moment"]
 
 FEWEST_CELLS = 4  # two numbers are fitted, and something should be left to disagree with
-CELL_WORDS = ("task", "vocab_size", "num_facts", "length", "model", "embed_dim", "state_dim")
 _LOG_A = (-7.0, 5.0)  # a between a thousandth and 150: beyond, the data say nothing of it
 
 
@@ -44,21 +45,9 @@ class Fit:
     b_typical: float  # m_V for the plain form, the exact mean of the maximum of V - 1 for the two-moment one
 
 
-def fit_collapse(
-    rows: Sequence[Row],
-    generator: np.random.Generator,
-    *,
-    form: Form = "phi",
-    reduce: Reduce = "best",
-    bootstrap: int = 200,
-    axes: Sequence[str] = CELL_WORDS,
-) -> Fit:
-    """Least squares over the cells; intervals from resampling cells and, for the mean of seeds, seeds within each.
-
-    `two-moment` is P2: Phi((x - b) / sqrt(1 + v)), with v the exact variance of the largest of V - 1 normals.
-    Departs: the paper takes a = 1 and 5/4 from theory and a / 2 for full Mamba by eye; here both numbers are measured.
-    """
-    return fit_with_draws(rows, generator, form=form, reduce=reduce, bootstrap=bootstrap, axes=axes)[0]
+def fit_collapse(rows: Sequence[Row], generator: np.random.Generator, **options: Any) -> Fit:
+    """The fit alone; options as of `fit_with_draws`."""
+    return fit_with_draws(rows, generator, **options)[0]
 
 
 def fit_with_draws(
@@ -71,7 +60,12 @@ def fit_with_draws(
     axes: Sequence[str] = CELL_WORDS,
     noise_coeff: float | None = None,
 ) -> tuple[Fit, NDArray[np.float64]]:
-    """As `fit_collapse`, with a and b of every resampling (`bootstrap 2`); with `noise_coeff` only b is fitted."""
+    """Least squares over the cells, and a and b of every resampling (`bootstrap 2`); `noise_coeff` keeps a as given.
+
+    Intervals are from resampling cells and, for the mean of seeds, seeds within each. The form `two-moment` is P2:
+    Phi((x - b) / sqrt(1 + v)), with v the exact variance of the largest of V - 1 normals.
+    Departs: the paper takes a = 1 and 5/4 from theory and a / 2 for full Mamba by eye; here both numbers are measured.
+    """
     cells = list(group_cells(rows, axes).values())
     if len(cells) < FEWEST_CELLS:
         raise ValueError(
@@ -141,3 +135,62 @@ def _fit(
     found = [least_squares(residual, (np.log(a), b), method="lm") for a, b in beginnings]
     best = min(found, key=lambda result: result.cost)
     return float(np.exp(np.clip(best.x[0], *_LOG_A))), float(best.x[1])
+
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class CollapseCurve:
+    """Points (x, accuracy) per cell, and curves over `line`; x = sqrt(N D / (a N_f + N)) with the a that was given.
+
+    `level` is the fit of b at this a, and `band` its 95 % band; `free` is the fit of a and b together. Both are None
+    with fewer than four cells.
+    """
+
+    x: Array
+    accuracy: Array
+    group: Array  # the size by which points are told apart
+    line: Array
+    printed: Array  # Phi(x - b) with b as printed, sqrt(2 log V)
+    printed_level: float
+    fitted: Array | None
+    band: tuple[Array, Array] | None
+    level: Fit | None
+    free: Fit | None
+
+
+def collapse_curve(
+    rows: Sequence[Row],
+    noise_coeff: float,
+    generator: np.random.Generator,
+    *,
+    axes: Sequence[str] = ("embed_dim", "state_dim"),
+    group_word: str = "state_dim",
+    bootstrap: int = 200,
+) -> CollapseCurve:
+    """The best of each cell's seeds against x, and Phi(x - b) with b as printed and as fitted.
+
+    Paper: Rem 4.3 (`rem:practical-scaling-law`), Thm 4.6 (`thm:multi-layer-recall-scaling-laws`): N counts all layers.
+    """
+    cells = list(group_cells(rows, axes).values())
+    problem = dimensions([members[0] for members in cells])
+    best = reducer("best")
+    x = inv_sigma(problem, a=noise_coeff)
+    accuracy = np.array([best(np.array([row["test_accuracy"] for row in members])) for members in cells])
+    line = np.linspace(0, max(6.0, 1.05 * float(x.max())), 200)
+    printed_level = float(sqrt_two_log(problem.V[0]))
+    level = free = fitted = band = None
+    if len(cells) >= FEWEST_CELLS:
+        level, draws = fit_with_draws(rows, generator, axes=axes, bootstrap=bootstrap, noise_coeff=noise_coeff)
+        free = fit_with_draws(rows, generator, axes=axes, bootstrap=bootstrap)[0]
+        fitted = np.asarray(ndtr(line - level.b))
+        if len(draws):
+            low, high = np.quantile(ndtr(line - draws[:, 1:]), (0.025, 0.975), axis=0)
+            band = (low, high)
+    return CollapseCurve(
+        x=x, accuracy=accuracy,
+        group=np.array([float(members[0].get(group_word) or 1) for members in cells]),
+        line=line, printed=np.asarray(ndtr(line - printed_level)), printed_level=printed_level,
+        fitted=fitted, band=band, level=level, free=free,
+    )  # fmt: skip

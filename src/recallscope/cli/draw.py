@@ -13,7 +13,6 @@ from recallscope.cli.flags import OptionalPath, print_json
 from recallscope.paper.experiment import Scale
 
 if TYPE_CHECKING:
-    from recallscope.paper.experiment import PaperFigure
     from recallscope.paper.paper_runs import PaperRuns
 
 Answers = list[dict[str, Any]]
@@ -45,21 +44,30 @@ class Draw:
     def run(self) -> int:
         """List, or draw what can be drawn and say what cannot."""
         from recallscope.paper.experiment import find_figures, paper_figures
-        from recallscope.paper.sources import NoRunsError
+        from recallscope.paper.paper_runs import NoRunsError
 
         if self.show:
-            self._print_list(find_figures("all"))
+            figures = find_figures("all")
+            if self.json:
+                rows = [{"name": one.name, "title": one.title, "experiment": one.experiment} for one in figures]
+                print_json({"figures": rows})
+                return 0
+            for one in figures:
+                print(f"{one.name:7} {one.experiment or '-':14} {one.title}")
             return 0
         if not self.names:
             raise ValueError("which figure? Give a name, such as fig-1, or all; recallscope draw --list has them.")
         chosen = {figure.name: figure for name in self.names for figure in find_figures(name)}
+        from recallscope.figures import save_figure
+
         asked_for = paper_figures().keys() & set(self.names)
         runs = self._runs() if any(figure.experiment for figure in chosen.values()) else None
         drawn: Answers = []
         skipped: Answers = []
         for figure in chosen.values():
             try:
-                drawn.append({"name": figure.name, "title": figure.title, "files": self._draw(figure, runs)})
+                paths = save_figure(figure.draw(runs), self.out / figure.name)
+                drawn.append({"name": figure.name, "title": figure.title, "files": [str(path) for path in paths]})
             except NoRunsError as error:
                 if figure.name in asked_for or len(chosen) == len(skipped) + 1:
                     raise
@@ -79,11 +87,6 @@ class Draw:
             )
         return PaperRuns(RunStore(folder), self.scale)
 
-    def _draw(self, figure: PaperFigure, runs: PaperRuns | None) -> list[str]:
-        from recallscope.figures import save_figure
-
-        return [str(path) for path in save_figure(figure.draw(runs), self.out / figure.name)]
-
     def _print(self, drawn: Answers, skipped: Answers) -> None:
         if self.json:
             print_json({"scale": self.scale, "figures": drawn, "skipped": skipped})
@@ -92,10 +95,3 @@ class Draw:
             print(f"{answer['name']:7} {answer['title']}: {', '.join(answer['files'])}")
         for answer in skipped:
             print(f"{answer['name']} is left out: {answer['why']}", file=sys.stderr)
-
-    def _print_list(self, figures: list[PaperFigure]) -> None:
-        if self.json:
-            print_json({"figures": [{"name": f.name, "title": f.title, "experiment": f.experiment} for f in figures]})
-            return
-        for figure in figures:
-            print(f"{figure.name:7} {figure.experiment or '-':14} {figure.title}")

@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 
 from recallscope.architectures.capabilities import HasAttention
 from recallscope.architectures.model import RecallModel
-from recallscope.figures.mechanism import attention_figure, inside_figures
-from recallscope.figures.panels import draw_curve
+from recallscope.figures.mechanism import attention_figure, draw_curve, inside_figures
 from recallscope.figures.style import COLUMN, figure_style, save_figure
 from recallscope.interp.attention import attention_strength, ideal_attention
 from recallscope.interp.behaviour import Behaviour

@@ -14,7 +14,6 @@ from recallscope.paper.experiment import SCALES, Scale
 
 if TYPE_CHECKING:
     from recallscope.paper.experiment import Experiment
-    from recallscope.paper.finding import Finding
     from recallscope.paper.paper_runs import PaperRuns
     from recallscope.runs import Cell, RunStore
 
@@ -77,7 +76,7 @@ class Reproduce:
         for part in experiment.designed(self.scale):
             self._say(f"{experiment.name}: measuring {part.label}")
             part.measure(store.root, self.scale)
-        experiment.finish(PaperRuns(store, self.scale))
+        experiment.call("after_runs", PaperRuns(store, self.scale))
         return 0
 
     def _sweep(self, experiment: Experiment, cells: list[Cell], store: RunStore, keep_weights: bool) -> int:
@@ -113,10 +112,14 @@ class Reproduce:
             return 0
         from rich.console import Console
 
+        console = Console()
         for experiment in chosen:
-            experiment.print_tables(runs, Console())
+            experiment.call("tables", runs, console)
         for name, findings in found.items():
-            _print_findings(name, findings)
+            console.print(f"\n[bold]{name}[/bold]", highlight=False)
+            for one in findings:
+                text = f"  {one.question}\n    paper: {one.paper}\n    here:  {one.ours}\n    -> {one.verdict}"
+                console.print(text, highlight=False, markup=False, soft_wrap=True)
         for path in figures:
             print(path)
         return 0
@@ -129,10 +132,11 @@ class Reproduce:
             self._say("matplotlib is not installed, so nothing is drawn: pip install 'recallscope[figures]'")
             return []
         from recallscope.figures import save_figure
-        from recallscope.paper.sources import NoRunsError
+        from recallscope.paper.experiment import find_figures
+        from recallscope.paper.paper_runs import NoRunsError
 
         out, paths = self.out or self.store / "figures", []
-        for figure in experiment.figures.values():
+        for figure in find_figures(experiment.name):
             try:
                 paths += save_figure(figure.draw(runs), out / figure.name)
             except NoRunsError as error:
@@ -191,7 +195,7 @@ class Reproduce:
                 scales[scale] = {
                     "runs": sum(part.grid.count() for part in experiment.parts(scale)),
                     "done": len(experiment.cells(scale).keys() & there) if there else 0,
-                    **asdict(measured_cost(experiment.name, scale)),
+                    **measured_cost(experiment.name, scale),
                     "cuts": [part.cut for part in experiment.parts(scale) if part.cut],
                 }
             status = "done" if scales["small"]["done"] == scales["small"]["runs"] else "to do"
@@ -212,26 +216,13 @@ def _without_runs() -> list[dict[str, Any]]:
 
     run = {key for experiment in experiments() for key in experiment.claims}
     rest = [row for row in CLAIMS if row.number.startswith(("Fig.", "Tab.")) and row.key not in run]
-    figures = [row.number for row in rest if row.number.startswith("Fig.")]
-    tables = [row.number for row in rest if row.number.startswith("Tab.")]
     return [
-        {"name": "circuit", "shows": figures, "command": "recallscope draw fig-2"},
-        {"name": "tables", "shows": tables, "command": "recallscope claims"},
-    ]
-
-
-def _print_findings(name: str, findings: list[Finding]) -> None:
-    from rich.console import Console
-
-    console = Console()
-    console.print(f"\n[bold]{name}[/bold]", highlight=False)
-    for finding in findings:
-        console.print(
-            f"  {finding.question}\n    paper: {finding.paper}\n    here:  {finding.ours}\n    -> {finding.verdict}",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
+        {"name": name, "shows": [row.number for row in rest if row.number.startswith(kind)], "command": command}
+        for name, kind, command in (
+            ("circuit", "Fig.", "recallscope draw fig-2"),
+            ("tables", "Tab.", "recallscope claims"),
         )
+    ]
 
 
 def _time(seconds: float, measured: bool) -> str:

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from recallscope.figures.accuracy_panels import *  # noqa: F403
-    from recallscope.figures.curve_panels import *  # noqa: F403
     from recallscope.figures.mechanism import *  # noqa: F403
-    from recallscope.figures.panels import *  # noqa: F403
     from recallscope.figures.style import *  # noqa: F403
 else:
 
     def __getattr__(name: str) -> Any:
         if not name.startswith("_"):
-            for module in ("style", "accuracy_panels", "curve_panels", "panels", "mechanism"):
+            for module in ("style", "accuracy_panels", "mechanism"):
                 names = vars(import_module(f"{__name__}.{module}"))
                 if name in names:
                     return names[name]

@@ -14,15 +14,8 @@ from matplotlib.figure import Figure
 
 # Okabe and Ito's palette, in the order lines are given out
 BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILION, PURPLE = (
-    "#000000",
-    "#E69F00",
-    "#56B4E9",
-    "#009E73",
-    "#F0E442",
-    "#0072B2",
-    "#D55E00",
-    "#CC79A7",
-)
+    "#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7",
+)  # fmt: skip
 SIGNED = "RdBu_r"  # matrices with either sign; white is 0
 DARKEST = "#67001F"  # the positive end of it
 AMOUNT = "cividis"  # shares and accuracies from 0 up
@@ -68,34 +61,29 @@ def new_figure(width: float, height: float) -> Figure:
 def save_figure(figure: Figure, stem: Path) -> list[Path]:
     """PNG and SVG beside each other; the same figure gives the same bytes."""
     stem.parent.mkdir(parents=True, exist_ok=True)
-    png, svg = stem.with_name(stem.name + ".png"), stem.with_name(stem.name + ".svg")
-    png.write_bytes(_png(figure))
-    svg.write_bytes(_svg(figure))
-    return [png, svg]
+    paths = [stem.with_name(f"{stem.name}.{kind}") for kind in ("png", "svg")]
+    for path in paths:
+        path.write_bytes(_saved(figure, path.suffix[1:]))
+    return paths
 
 
 def small_picture(figure: Figure, most_bytes: int = 300_000) -> bytes:
     """PNG or SVG, whichever is smaller; if that is too large, a PNG of 256 colours with as many dots as fit."""
-    png = _png(figure)
-    picture = min(png, _svg(figure), key=len)
+    png = _saved(figure, "png")
+    picture = min(png, _saved(figure, "svg"), key=len)
     for dots in (DOTS_PER_INCH, 120, 100, 80, 60):
         if len(picture) <= most_bytes:
             break
-        picture = _few_colours(png if dots == DOTS_PER_INCH else _png(figure, dots))
+        picture = _few_colours(png if dots == DOTS_PER_INCH else _saved(figure, "png", dots))
     return picture
 
 
-def _png(figure: Figure, dots: int = DOTS_PER_INCH) -> bytes:
+def _saved(figure: Figure, kind: str, dots: int = DOTS_PER_INCH) -> bytes:
+    """The file, without a date or a name of the software in it."""
     buffer = io.BytesIO()
     with figure_style():
-        figure.savefig(buffer, format="png", dpi=dots, metadata={"Software": None})
-    return buffer.getvalue()
-
-
-def _svg(figure: Figure) -> bytes:
-    buffer = io.BytesIO()
-    with figure_style():
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+        absent = {"png": ("Software",), "svg": ("Date", "Creator")}[kind]
+        figure.savefig(buffer, format=kind, dpi=dots, metadata=dict.fromkeys(absent))
     return buffer.getvalue()
 
 
@@ -104,10 +92,7 @@ def _few_colours(png: bytes) -> bytes:
     from PIL import Image
 
     buffer = io.BytesIO()
-    palette = (
-        Image.open(io.BytesIO(png))
-        .convert("RGB")
-        .quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-    )
+    colours = Image.open(io.BytesIO(png)).convert("RGB")
+    palette = colours.quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     palette.save(buffer, format="png", optimize=True)
     return buffer.getvalue()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
@@ -15,27 +14,19 @@ from recallscope.paper.experiment import SCALES, Experiment, Scale, experiments
 from recallscope.records import RunRecord
 from recallscope.runs.plan import estimated_cost
 
-CostTable = dict[str, dict[str, dict[str, float | bool]]]
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Seconds of one core for all runs of a scale; extrapolated from runs of other scales unless measured."""
-
-    core_seconds: float  # nan if nobody has measured any run of the experiment
-    measured: bool
+Cost = dict[str, float | bool]  # core_seconds of all runs of a scale; measured, or extrapolated from other scales
+CostTable = dict[str, dict[str, Cost]]  # by experiment and scale
 
 
 @cache
-def _table() -> CostTable:
+def _kept() -> CostTable:
     table: CostTable = json.loads((files("recallscope.paper") / "measured_costs.json").read_text(encoding="utf-8"))
     return table
 
 
 def measured_cost(experiment: str, scale: Scale) -> Cost:
-    """The cost of an experiment at a scale."""
-    entry = _table().get(experiment, {}).get(scale, {"core_seconds": float("nan"), "measured": False})
-    return Cost(float(entry["core_seconds"]), bool(entry["measured"]))
+    """The cost of an experiment at a scale; nan if nobody has measured any run of it."""
+    return _kept().get(experiment, {}).get(scale, {"core_seconds": float("nan"), "measured": False})
 
 
 def cost_table(records: Mapping[str, RunRecord]) -> CostTable:
@@ -43,7 +34,7 @@ def cost_table(records: Mapping[str, RunRecord]) -> CostTable:
     return {one.name: {scale: _cost(one, scale, records) for scale in SCALES} for one in experiments()}
 
 
-def _cost(experiment: Experiment, scale: Scale, records: Mapping[str, RunRecord]) -> dict[str, float | bool]:
+def _cost(experiment: Experiment, scale: Scale, records: Mapping[str, RunRecord]) -> Cost:
     wanted = experiment.cells(scale)
     done = [records[run].seconds for run in wanted if run in records]
     if len(done) == len(wanted):

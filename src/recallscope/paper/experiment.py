@@ -21,18 +21,17 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
+from recallscope.paper.claims import Finding
 from recallscope.paper.designed import DesignedPart
-from recallscope.paper.finding import Finding
 from recallscope.presets import Fields, Preset
 from recallscope.registry import Registry
 from recallscope.runs.grid import Cell, Grid
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from rich.console import Console
 
     from recallscope.paper.paper_runs import PaperRuns
 
@@ -96,6 +95,14 @@ class PaperFigure:
     draw: Callable[[Any], Figure]
 
 
+def _decorator(kind: str) -> Callable[[Experiment, Function], Function]:
+    def keep(self: Experiment, function: Function) -> Function:
+        self._functions.setdefault(kind, []).append(function)
+        return function
+
+    return keep
+
+
 @dataclass(eq=False)
 class Experiment:
     """What the paper shows, the claims it stands for, the runs that show it at each scale, and what is made of them."""
@@ -108,11 +115,7 @@ class Experiment:
     order: int = LAST
     figures: dict[str, PaperFigure] = field(default_factory=dict)
     _made: dict[Scale, tuple[Part | DesignedPart, ...]] = field(default_factory=dict)
-    _findings: list[Callable[[PaperRuns], Iterable[Finding]]] = field(default_factory=list)
-    _law_cells: list[Callable[[PaperRuns], Mapping[str, Rows]]] = field(default_factory=list)
-    _law_notes: list[Callable[[PaperRuns, Misses], Iterable[str]]] = field(default_factory=list)
-    _after_runs: list[Callable[[PaperRuns], None]] = field(default_factory=list)
-    _tables: list[Callable[[PaperRuns, Console], None]] = field(default_factory=list)
+    _functions: dict[str, list[Callable[..., Any]]] = field(default_factory=dict)  # by decorator
 
     def all_parts(self, scale: Scale) -> tuple[Part | DesignedPart, ...]:
         """Everything that is run or measured at a scale."""
@@ -134,63 +137,32 @@ class Experiment:
 
     # Decorators: each adds the function below it to the experiment, and returns it unchanged.
 
-    def findings(self, function: Function) -> Function:
-        """Questions put to the runs."""
-        self._findings.append(function)
-        return function
+    findings = _decorator("findings")  # (runs): questions put to the runs
+    law_cells = _decorator("law_cells")  # (runs): groups of runs, by name, that every law is held against
+    law_notes = _decorator("law_notes")  # (runs, misses): sentences under the law table, from the errors of every law
+    after_runs = _decorator("after_runs")  # (runs): work that `reproduce` does once the trainings are there
+    tables = _decorator("tables")  # (runs, console): tables that `reproduce` prints above the findings
 
-    def figure(self, name: str, title: str) -> Callable[[Function], Function]:
-        """A figure drawn from the runs."""
+    def figure(self, name: str, title: str, **options: Any) -> Callable[[Function], Function]:
+        """A figure drawn from the runs, by a function that takes them and these options."""
 
         def keep(function: Function) -> Function:
-            self.figures[name] = PaperFigure(name, title, self.name, function)
+            self.figures[name] = PaperFigure(name, title, self.name, partial(function, **options))
             return function
 
         return keep
 
-    def law_cells(self, function: Function) -> Function:
-        """Groups of runs, by name, that every law is held against in the law table."""
-        self._law_cells.append(function)
-        return function
-
-    def law_notes(self, function: Function) -> Function:
-        """Sentences that stand under the law table; the function gets the errors of every law as well."""
-        self._law_notes.append(function)
-        return function
-
-    def after_runs(self, function: Function) -> Function:
-        """Work that `reproduce` does once the trainings are there."""
-        self._after_runs.append(function)
-        return function
-
-    def tables(self, function: Function) -> Function:
-        """Tables that `reproduce` prints above the findings."""
-        self._tables.append(function)
-        return function
-
-    # What the functions make of the runs of a store.
+    def call(self, kind: str, *arguments: Any) -> list[Any]:
+        """What the functions below one decorator make of the runs of a store, one after the other."""
+        return [function(*arguments) for function in self._functions.get(kind, ())]
 
     def find(self, runs: PaperRuns) -> list[Finding]:
         """All findings."""
-        return [finding for make in self._findings for finding in make(runs)]
+        return [finding for found in self.call("findings", runs) for finding in found]
 
     def cells_for_laws(self, runs: PaperRuns) -> dict[str, Rows]:
         """Rows of the law table, by group."""
-        return {group: rows for make in self._law_cells for group, rows in make(runs).items()}
-
-    def notes_on_laws(self, runs: PaperRuns, misses: Misses) -> list[str]:
-        """Sentences for the law table."""
-        return [note for make in self._law_notes for note in make(runs, misses)]
-
-    def finish(self, runs: PaperRuns) -> None:
-        """Do what comes after the trainings."""
-        for work in self._after_runs:
-            work(runs)
-
-    def print_tables(self, runs: PaperRuns, console: Console) -> None:
-        """Print the experiment's own tables, if it has any."""
-        for show in self._tables:
-            show(runs, console)
+        return {group: rows for groups in self.call("law_cells", runs) for group, rows in groups.items()}
 
 
 EXPERIMENTS: Registry[Experiment] = Registry("experiment", "recallscope.paper.experiments")

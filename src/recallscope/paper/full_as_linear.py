@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares, minimize_scalar
 from scipy.special import ndtr
 
-from recallscope.analysis.accuracy_grid import Row, group_cells
 from recallscope.analysis.collapse import FEWEST_CELLS
-from recallscope.analysis.predicted import dimensions
+from recallscope.analysis.compare import dimensions
+from recallscope.analysis.rows import Row, group_cells
 from recallscope.theory.extremes import typical_max
 from recallscope.theory.laws.paper import inv_sigma
 from recallscope.theory.laws.sharing import sharing_law
@@ -97,8 +97,6 @@ class EffectiveDimensions:
 
     rules: tuple[ScaledRule, ...]
     factor: float
-    mean_error: float
-    max_error: float
     unscaled: tuple[float, float]  # errors of the linear law itself on the two halves
     cells: int
 
@@ -120,10 +118,9 @@ def effective_dimensions(cells: Sequence[Row]) -> EffectiveDimensions:
         found.append(ScaledRule(rule, factor, float(errors[chosen].mean()), float(errors[~chosen].mean())))
     found.sort(key=lambda rule: rule.error_chosen)
     factor = _fit(found[0].rule, ordered)
-    errors = np.abs(scaled_errors(found[0].rule, factor, ordered))
     plain = np.abs(scaled_errors(found[0].rule, 1.0, ordered))
     halves = (float(plain[chosen].mean()), float(plain[~chosen].mean()))
-    return EffectiveDimensions(tuple(found), factor, float(errors.mean()), float(errors.max()), halves, len(ordered))
+    return EffectiveDimensions(tuple(found), factor, halves, len(ordered))
 
 
 def scaled_errors(rule: str, factor: float, cells: Sequence[Row]) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
-from recallscope.analysis.accuracy_grid import Row
-from recallscope.analysis.best_cells import best_cells, cell_words
 from recallscope.analysis.collapse import collapsed, fit_collapse
-from recallscope.analysis.predicted import dimensions, law_on_cells
+from recallscope.analysis.compare import dimensions, law_on_cells
+from recallscope.analysis.rows import Row, best_cells, cell_words
 from recallscope.paper.experiment import Misses, experiments
 from recallscope.paper.paper_runs import PaperRuns
 from recallscope.theory.law import find_law
@@ -92,7 +91,7 @@ def law_table(runs: PaperRuns) -> LawTable:
                 entries[law, group] = LawEntry(float(size.mean()), float(size.max()), float(errors.mean()), len(errors))
     speaking = {law for law, _ in entries}
     laws = tuple(law for law in (*SHOWN_LAWS, COUNTED, FITTED_CURVE, FITTED_FAMILY) if law in speaking)
-    notes = tuple(note for one in experiments() for note in one.notes_on_laws(runs, misses))
+    notes = tuple(note for one in experiments() for found in one.call("law_notes", runs, misses) for note in found)
     return LawTable(tuple(groups), laws, entries, notes)
 
 
@@ -123,7 +122,12 @@ def _fitted_family(cells: Sequence[Row]) -> Array | None:
     measured = np.array([cell["test_accuracy"] for cell in cells])
 
     def predicted(share: float) -> Array:
-        return law_on_cells(_as_law(share), cells)
+        def law(*, num_layers: Any = 1, **words: Any) -> Array:
+            if np.any(np.asarray(num_layers) != 1):
+                raise ValueError("one layer only")
+            return selective_law(**words, share=share)
+
+        return law_on_cells(law, cells)
 
     def miss(share: float) -> float:
         p = predicted(share)
@@ -133,15 +137,6 @@ def _fitted_family(cells: Sequence[Row]) -> Array | None:
         return None
     best = minimize_scalar(miss, bounds=(0.0, 1.0), method="bounded", options={"xatol": 0.01})
     return predicted(float(best.x))
-
-
-def _as_law(share: float) -> Callable[..., Array]:
-    def law(*, num_layers: Any = 1, **words: Any) -> Array:
-        if np.any(np.asarray(num_layers) != 1):
-            raise ValueError("one layer only")
-        return selective_law(**words, share=share)
-
-    return law
 
 
 def where_it_fails(law: str, cells: Sequence[tuple[Row, float]]) -> str:

@@ -4,18 +4,29 @@ STORE/runs/HASH/record.json           the trainings
 STORE/designed/NAME.json              designed circuits, measured (no training, so no record)
 STORE/inside/HASH.npz, HASH.json      arrays and scores of a trained model that was inspected
 
-Reading needs no torch, so that every figure can be redrawn without it.
+Reading needs no torch, so that every figure can be redrawn without it. Below are the things all figures share: their
+sheet, the line that names their runs, and panels of parts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
+from textwrap import fill
+from typing import TYPE_CHECKING
 
-from recallscope.analysis.accuracy_grid import row_of
+from recallscope import figures
+from recallscope.analysis.accuracy_grid import planned_grid
+from recallscope.analysis.rows import row_of
 from recallscope.paper.designed import DesignedPart
 from recallscope.paper.experiment import Part, Rows, Scale, experiments
 from recallscope.records import RunRecord
 from recallscope.runs import RunStore
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 class PaperRuns:
@@ -52,3 +63,54 @@ class PaperRuns:
         """Measured circuits of a part; none if they were not measured."""
         part = self.designed_parts.get(label)
         return part.read(self.store.root, self.scale) if part else []
+
+
+class NoRunsError(ValueError):
+    """A figure has nothing to show; the message has the command that makes its runs."""
+
+
+def no_runs(runs: PaperRuns, experiment: str, what: str = "no runs") -> NoRunsError:
+    """The error for runs that are missing, with the command that makes them."""
+    return NoRunsError(
+        f"{runs.store.root} has {what} of {experiment} at scale {runs.scale}. "
+        f"They are made by: recallscope reproduce {experiment} --scale {runs.scale} --store {runs.store.root}"
+    )
+
+
+def source_line(runs: PaperRuns, experiment: str, labels: Sequence[str], designed: Sequence[str] = ()) -> str:
+    """Runs, circuits, scale and store behind a figure, and what was cut. NoRunsError if there is nothing."""
+    trained = sum(len(runs.records(label)) for label in labels)
+    circuits = sum(len(runs.designed(label)) for label in designed)
+    if not trained and not circuits:
+        raise no_runs(runs, experiment)
+    wanted = sum(len(runs.parts[label].cells) for label in labels if label in runs.parts)
+    some = f" of {wanted}" if trained < wanted else ""
+    counts = f"{trained}{some} runs" + (f", {circuits} circuits" if circuits else "")
+    cuts = dict.fromkeys(runs.parts[label].cut for label in labels if label in runs.parts and runs.records(label))
+    store = "/".join(runs.store.root.parts[-2:])
+    return "; ".join([f"{counts}, scale {runs.scale}, from {store}", *(f"cut: {cut}" for cut in cuts if cut)])
+
+
+@contextmanager
+def sheet(width: float, height: float, source: str) -> Iterator[Figure]:
+    """An empty figure of that size in inches; its source is written under it when it is done."""
+    with figures.figure_style():
+        figure = figures.new_figure(width, height)
+        yield figure
+        letters = int(width * 18)  # of 7 points to a line
+        figure.supxlabel(fill(source, letters), fontsize=7, color="#555555")
+
+
+def why_empty(runs: PaperRuns, part: Part | None) -> str:
+    """What an empty panel says: its runs are still to come, or this scale has none."""
+    return "no runs yet" if part else f"not at scale {runs.scale}"
+
+
+def draw_part(
+    runs: PaperRuns, part: Part | None, ax: Axes, axes: Sequence[str] = ("embed_dim", "state_dim"), title: str = ""
+) -> Axes:
+    """The best of seeds of a part, or why there is nothing to see."""
+    rows = runs.rows(part.label) if part else []
+    if part is None or not rows:
+        return figures.draw_missing(ax, title=title, why=why_empty(runs, part))
+    return figures.draw_grid(planned_grid(part.grid, rows, axes), ax, title=title)

@@ -8,28 +8,22 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from math import isfinite
 from shlex import quote as shell_quote
 from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import quote
 
 from recallscope import __version__
-from recallscope.paper.claims import CLAIMS, Claim, claim
-from recallscope.paper.experiment import (
-    Part,
-    Scale,
-    all_findings,
-    counting_order,
-    experiments,
-    paper_figures,
-)
-from recallscope.paper.finding import Finding, Verdict
+from recallscope.paper.claims import CLAIMS, Claim, Finding, Verdict, claim
+from recallscope.paper.designed import DesignedPart
+from recallscope.paper.experiment import Part, Scale, all_findings, counting_order, experiments, paper_figures
 from recallscope.paper.law_table import LawTable, law_table
-from recallscope.paper.licences import licence_rows
-from recallscope.paper.paper_runs import PaperRuns
+from recallscope.paper.paper_runs import NoRunsError, PaperRuns
 from recallscope.records import RunRecord
 
 if TYPE_CHECKING:
@@ -215,11 +209,6 @@ class Report:
             ("recallscope claims", "every statement of the paper, with function and test"),
         ]
 
-    @property
-    def licences(self) -> list[tuple[str, str]]:
-        """What the installed packages say of themselves (Tab. 10)."""
-        return licence_rows()
-
 
 def _reasons(missing: Mapping[str, str]) -> str:
     """Names of figures that are missing, by the reason why."""
@@ -258,39 +247,32 @@ def run_facts(runs: PaperRuns, store: str = "") -> RunFacts:
     for record in records.values():
         for name, value in record.environment.items():
             environment.setdefault(name, set()).add(value)
-    parts: dict[str, tuple[PartFacts, ...]] = {}
-    for one in experiments():
-        states = []
-        for part in one.all_parts(runs.scale):
-            if isinstance(part, Part):
-                done = sum(cell.run in records for cell in part.cells)
-                states.append(PartFacts(part.label, f"{done} of {len(part.cells)} runs", part.cut))
-            else:
-                states.append(PartFacts(part.label, "measured" if runs.designed(part.label) else "not measured"))
-        parts[one.name] = tuple(states)
+
+    def state_of(part: Part | DesignedPart) -> PartFacts:
+        if isinstance(part, Part):
+            return PartFacts(part.label, f"{len(runs.records(part.label))} of {len(part.cells)} runs", part.cut)
+        return PartFacts(part.label, "measured" if runs.designed(part.label) else "not measured")
+
     return RunFacts(
         scale=runs.scale,
         runs=len(records),
         asked=len(asked),
-        core_seconds=core_seconds(records.values()),
+        core_seconds=sum(map(_core_seconds, records.values())),
         environment={name: tuple(sorted(values)) for name, values in sorted(environment.items())},
-        parts=parts,
+        parts={one.name: tuple(map(state_of, one.all_parts(runs.scale))) for one in experiments()},
         store=store or str(runs.store.root),
     )
 
 
-def core_seconds(records: Iterable[RunRecord]) -> float:
-    """Wall time times threads, added up."""
-    return sum(
-        record.seconds * int(threads if (threads := record.environment.get("threads", "1")).isdecimal() else 1)
-        for record in records
-    )
+def _core_seconds(record: RunRecord) -> float:
+    """Wall time times threads."""
+    threads = record.environment.get("threads", "1")
+    return record.seconds * (int(threads) if threads.isdecimal() else 1)
 
 
 def draw_pictures(runs: PaperRuns) -> list[Picture]:
     """Every figure these runs allow; for the others, why not."""
     from recallscope.figures import small_picture
-    from recallscope.paper.sources import NoRunsError
 
     pictures = []
     for name, figure in paper_figures().items():
@@ -316,11 +298,6 @@ def plain(text: str, meant: re.Pattern[str] = _MEANT) -> str:
     """A text that Markdown leaves as it is: on one line, also within a cell, nothing in it means anything."""
     text = meant.sub(r"\\\g<0>", " ".join(text.split()))
     return _TAG_OR_ENTITY.sub(lambda found: {"<": "&lt;", "&": "&amp;"}[found[0]], text)
-
-
-def link_text(text: str) -> str:
-    """The same within the brackets of a link."""
-    return plain(text, _MEANT_IN_LINK)
 
 
 def paragraph(text: str) -> str:
@@ -355,7 +332,7 @@ def templates() -> Environment:
         "anchor": anchor,
         "cells": lambda number: _count(number, "cell"),
         "evidence": evidence,
-        "link_text": link_text,
+        "link_text": lambda text: plain(text, _MEANT_IN_LINK),  # within the brackets of a link
         "number": lambda value, form: format(value, form) if isfinite(value) else "-",
         "paragraph": paragraph,
         "plain": plain,
@@ -370,12 +347,12 @@ def templates() -> Environment:
 
 def html_page(report: Report) -> str:
     """The report as one HTML page: no network, no script, readable in any browser and on paper."""
-    return templates().get_template("report.html.j2").render(report=report)
+    return templates().get_template("report.html.j2").render(report=report, licences=licence_rows())
 
 
 def markdown_page(report: Report, folder: str = "figures") -> str:
     """The report as Markdown; pictures are looked for as FOLDER/NAME.png or .svg beside it."""
-    return templates().get_template("report.md.j2").render(report=report, folder=folder)
+    return templates().get_template("report.md.j2").render(report=report, folder=folder, licences=licence_rows())
 
 
 def report_data(report: Report) -> dict[str, Any]:
@@ -407,3 +384,37 @@ def report_data(report: Report) -> dict[str, Any]:
             "notes": list(laws.notes),
         },
     }
+
+
+# Software and its licences
+
+
+def direct_dependencies(package: str = "recallscope") -> list[str]:
+    """Names a package asks for, with all its extras, its own name left out; sorted."""
+    wanted = distribution(package).requires or []
+    names = {found.group().lower() for text in wanted if (found := re.match(r"[A-Za-z0-9._-]+", text))}
+    return sorted(names - {package})
+
+
+def licence_rows(package: str = "recallscope") -> list[tuple[str, str]]:
+    """Each direct dependency that is installed, and its licence as it states it.
+
+    Paper: Tab. 10 (`tab:licenses`), which lists mamba-ssm, zoology, mamba-tiny and PyTorch. Of these only PyTorch is
+    used here; none of the others' code is copied.
+    """
+    rows = []
+    for name in direct_dependencies(package):
+        with suppress(PackageNotFoundError):
+            rows.append((name, _licence_of(distribution(name))))
+    return rows
+
+
+def _licence_of(package: Distribution) -> str:
+    """The SPDX expression if there is one, else the classifier, else the first line of the licence field."""
+    facts = package.metadata
+    if expression := facts.get("License-Expression"):
+        return str(expression)
+    for text in facts.get_all("Classifier") or ():
+        if text.startswith("License ::") and "License" in (said := text.split(" :: ")[-1]):
+            return str(said)
+    return (str(facts.get("License") or "").strip().splitlines() or ["not stated"])[0]

@@ -7,15 +7,16 @@ Paper: Rem 4.3 (`rem:practical-scaling-law`), Fig. 4 (`fig:scaling-laws-1d-dims`
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from recallscope import figures
-from recallscope.analysis.best_cells import best_cells
-from recallscope.analysis.collapse_curve import CollapseCurve, collapse_curve
-from recallscope.analysis.predicted import law_on_cells
-from recallscope.paper.experiment import Part, Scale, experiment
+from recallscope.analysis.collapse import CollapseCurve, collapse_curve
+from recallscope.analysis.compare import law_on_cells
+from recallscope.analysis.rows import best_cells
+from recallscope.paper.claims import Check, Finding, Verdict, interval, verdict_of, within
+from recallscope.paper.experiment import Part, Rows, Scale, experiment
 from recallscope.paper.experiments.dn_grid import (
     BOOTSTRAP,
     EXAMPLE,
@@ -30,10 +31,8 @@ from recallscope.paper.experiments.dn_grid import (
     regime_part,
     regimes_here,
 )
-from recallscope.paper.finding import Check, Finding, Verdict, interval, verdict_of, within
 from recallscope.paper.full_as_linear import coefficient_ratio, effective_dimensions, scaled_errors
-from recallscope.paper.paper_runs import PaperRuns
-from recallscope.paper.sources import draw_part, sheet, source_line, why_empty
+from recallscope.paper.paper_runs import PaperRuns, draw_part, sheet, source_line, why_empty
 from recallscope.theory.law import find_law
 
 if TYPE_CHECKING:
@@ -67,23 +66,22 @@ def one_curve(runs: PaperRuns) -> Iterator[Finding]:
     for label in (*by_task, EXAMPLE):
         if label in runs.parts:
             a, _ = PRINTED_A["linear", LINEAR_GRIDS[label][0] if label in LINEAR_GRIDS else "mqar"]
-            yield from _one_curve(runs, label, a)
+            yield from _one_curve(label, runs.rows(label), a)
 
 
-def _one_curve(runs: PaperRuns, label: str, a: float) -> Iterator[Finding]:
+def _one_curve(label: str, rows: Rows, a: float) -> Iterator[Finding]:
     question = f"One curve Phi(x - b), {label}: a, b and the spread around it"
-    rows = runs.rows(label)
-    fit = fit_part(rows) if rows else None
+    said = f"a = {a:g}, b = sqrt(2 log V)"
+    fit = fit_part(rows)
     if fit is None:
-        check = Check("fig-9", question, f"a = {a:g}, b = sqrt(2 log V)", "fig-9")
-        yield check.untested("too few cells done")
+        yield Check("fig-9", question, said, "fig-9").untested("too few cells done")
         return
     a_holds, b_holds = within(a, fit.a_interval), within(fit.b_printed, fit.b_interval)
     near = abs(fit.a - a) < 0.3 * a
     verdict: Verdict = (
         "holds" if a_holds and b_holds else "holds approximately" if (a_holds or near) else "does not hold"
     )
-    yield Check("fig-9", question, f"a = {a:g}, b = sqrt(2 log V) = {fit.b_printed:.2f}", "fig-9").answer(
+    yield Check("fig-9", question, f"{said} = {fit.b_printed:.2f}", "fig-9").answer(
         f"a = {fit.a:.2f} {interval(*fit.a_interval)}, b = {fit.b:.2f} {interval(*fit.b_interval)} (m_V = "
         f"{fit.b_typical:.2f}); spread: {fit.mean_error:.3f} on average, {fit.max_error:.3f} at most",
         verdict,
@@ -104,7 +102,7 @@ def half_of_a(runs: PaperRuns) -> Iterator[Finding]:
     paper = "a_full = a_linear / 2 = 5/8 (by eye)"
     check = Check("fig-4", "Is a of the full model half of the linear one's?", paper, "fig-4")
     full, linear = full_and_linear(runs)
-    ours, beside = (fit_part(rows) if rows else None for rows in (full, linear))
+    ours, beside = fit_part(full), fit_part(linear)
     if ours is None or beside is None:
         yield check.untested("too few cells of one of the two done")
         return
@@ -166,25 +164,16 @@ def which_linear(runs: PaperRuns) -> Iterator[Finding]:
 # Figures
 
 
-@curves.figure("fig-4", "accuracy against 1/sigma")
-def curves_figure(runs: PaperRuns) -> Figure:
-    """Accuracy against 1/sigma in regime (i).   Paper: Fig. 4 (`fig:scaling-laws-1d-dims`)."""
-    return _curves(runs, regimes_here(runs, ("i",))[:1], grids=False)
+@curves.figure("fig-4", "accuracy against 1/sigma", wanted=("i",))
+@curves.figure("fig-8", "accuracy against 1/sigma, with the grids", wanted=("i",), grids=True)
+@curves.figure("fig-9", "accuracy against 1/sigma, three regimes", wanted=tuple(REGIMES))
+def curves_figure(runs: PaperRuns, wanted: Sequence[str], *, grids: bool = False) -> Figure:
+    """Accuracy against 1/sigma, a row for every regime; with `grids`, below the grids it comes from.
 
-
-@curves.figure("fig-8", "accuracy against 1/sigma, with the grids")
-def grids_and_curves_figure(runs: PaperRuns) -> Figure:
-    """The same below the grids it comes from.   Paper: Fig. 8 (`app-fig:scaling-laws-1d-dims`)."""
-    return _curves(runs, regimes_here(runs, ("i",))[:1], grids=True)
-
-
-@curves.figure("fig-9", "accuracy against 1/sigma, three regimes")
-def all_curves_figure(runs: PaperRuns) -> Figure:
-    """The same in three regimes.   Paper: Fig. 9 (`app-fig:scaling-curves-regimes`)."""
-    return _curves(runs, regimes_here(runs, tuple(REGIMES)), grids=False)
-
-
-def _curves(runs: PaperRuns, regimes: Sequence[str], *, grids: bool) -> Figure:
+    Paper: Fig. 4 (`fig:scaling-laws-1d-dims`), Fig. 8 (`app-fig:scaling-laws-1d-dims`), Fig. 9
+    (`app-fig:scaling-curves-regimes`).
+    """
+    regimes = regimes_here(runs, wanted)[: len(wanted)]
     parts = [[regime_part(runs, model, task, regime) for model, task in PRINTED_A] for regime in regimes]
     text = source_line(runs, curves.name, [part.label for row in parts for part in row if part])
     note = f"{text}; {NOTE}; points: best of seeds, coloured by $N$"
@@ -194,7 +183,13 @@ def _curves(runs: PaperRuns, regimes: Sequence[str], *, grids: bool) -> Figure:
             for part, ax in zip(parts[0], axes[0], strict=True):
                 draw_part(runs, part, ax)
             figures.draw_bar(figure, axes[0])
-        found = [[_curve(runs, part, a) for part, (a, _) in zip(row, PRINTED_A.values(), strict=True)] for row in parts]
+        found = [
+            [
+                curve_of(runs.rows(part.label) if part else [], a)
+                for part, (a, _) in zip(row, PRINTED_A.values(), strict=True)
+            ]
+            for row in parts
+        ]
         sizes = [float(N) for row in found for curve in row if curve for N in curve.group]
         for regime, row, of_row, panels in zip(regimes, found, parts, axes[int(grids) :], strict=True):
             for curve, part, (_, name_a), ax in zip(row, of_row, PRINTED_A.values(), panels, strict=True):
@@ -206,9 +201,9 @@ def _curves(runs: PaperRuns, regimes: Sequence[str], *, grids: bool) -> Figure:
     return figure
 
 
-def _curve(runs: PaperRuns, part: Part | None, a: float) -> CollapseCurve | None:
-    rows = runs.rows(part.label) if part else []
-    return collapse_curve(rows, a, np.random.default_rng(0)) if rows else None
+def curve_of(rows: Rows, a: float, **options: Any) -> CollapseCurve | None:
+    """The collapse of some runs with this a; None without runs."""
+    return collapse_curve(rows, a, np.random.default_rng(0), **options) if rows else None
 
 
 def draw_curve_or_why(curve: CollapseCurve | None, ax: Axes, name_a: str, sizes: Sequence[float], why: str) -> None:

@@ -11,18 +11,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recallscope import figures
-from recallscope.analysis.accuracy_grid import AccuracyGrid
-from recallscope.analysis.best_cells import best_cells
+from recallscope.analysis.accuracy_grid import AccuracyGrid, law_grid
 from recallscope.analysis.collapse import Fit, fit_collapse
-from recallscope.analysis.compare import compare_law
-from recallscope.analysis.law_points import law_points
-from recallscope.analysis.planned import law_grid
+from recallscope.analysis.compare import compare_law, law_points
+from recallscope.analysis.rows import best_by
+from recallscope.paper.claims import Check, Finding, interval, verdict_of
 from recallscope.paper.designed import DesignedPart
 from recallscope.paper.experiment import Misses, Part, Rows, Scale, experiment, part
-from recallscope.paper.finding import Check, Finding, interval, verdict_of
 from recallscope.paper.law_table import SHOWN_LAWS, where_it_fails
-from recallscope.paper.paper_runs import PaperRuns
-from recallscope.paper.sources import draw_part, sheet, source_line
+from recallscope.paper.paper_runs import PaperRuns, draw_part, sheet, source_line
 from recallscope.presets import Fields, Preset
 from recallscope.tasks.mqar import MQARSpec
 from recallscope.theory.law import find_law
@@ -69,6 +66,7 @@ FULL_EXAMPLE = part_label("full", "mqar", "iii")
 LARGE_BATCH = "linear AR (iii), batch 512"
 ALL_LINEAR = "all linear grids"
 BOOTSTRAP = 400
+AXES = ("embed_dim", "state_dim")
 
 _SMALL_EXAMPLE = {"embed_dim": [16, 32, 48, 64], "state_dim": [8, 16, 24, 32]}
 _PAPER_AXES = {"embed_dim": range(2, 65, 2), "state_dim": range(2, 33)}
@@ -213,11 +211,6 @@ def theory_against_designed(runs: PaperRuns) -> Iterator[Finding]:
             )
 
 
-def by_cell(rows: Rows) -> dict[tuple[int, int], float]:
-    """(D, N) to the best accuracy of its seeds."""
-    return {(cell["embed_dim"], cell["state_dim"]): cell["test_accuracy"] for cell in best_cells(rows)}
-
-
 def equal_products(cells: dict[tuple[int, int], float]) -> list[tuple[tuple[int, int], tuple[int, int], float]]:
     """Pairs of cells (D, N) with equal N D, the wider first, and how much better the wider is."""
     return [
@@ -232,7 +225,8 @@ def equal_products(cells: dict[tuple[int, int], float]) -> list[tuple[tuple[int,
 def trade_off(runs: PaperRuns) -> Iterator[Finding]:
     """Whether D and N count alike."""
     question, paper = "Accuracy at equal N D: can D and N be traded?", "recall needs N D of order N_f log V (Rem 4.4)"
-    gaps = [gap for label in LINEAR_GRIDS if (rows := runs.rows(label)) for *_, gap in equal_products(by_cell(rows))]
+    grids = [best_by(runs.rows(label), *AXES) for label in LINEAR_GRIDS]
+    gaps = [gap for cells in grids for *_, gap in equal_products(cells)]
     if len(gaps) < 4:
         yield Check("rem-4.4", question, paper).untested("fewer than four pairs of cells with equal N D are done")
         return
@@ -256,7 +250,7 @@ def full_against_linear(runs: PaperRuns) -> Iterator[Finding]:
     if not full or not linear:
         yield check.untested("no runs of one of the two yet")
         return
-    ours, beside = by_cell(full), by_cell(linear)
+    ours, beside = (best_by(rows, *AXES) for rows in (full, linear))
     gaps = {cell: ours[cell] - beside[cell] for cell in ours if cell in beside}
     values = np.array(list(gaps.values()))
     worse = [f"({D}, {N}) {gap:+.3f}" for (D, N), gap in gaps.items() if gap < -0.01]
@@ -316,19 +310,13 @@ def regime_name(regime: str) -> str:
     return f"({regime}) $V={task.vocab_size}$, $L={task.length}$, $N_f={task.num_facts}$"
 
 
-@dn_grid.figure("fig-1", "recall over D and N, regimes (i) and (ii)")
-def dims_figure(runs: PaperRuns) -> Figure:
-    """Designed, predicted, trained linear, trained full over D and N.   Paper: Fig. 1 (`fig:scaling-laws-2d-dims`)."""
-    return _dims(runs, ("i", "ii"))
+@dn_grid.figure("fig-1", "recall over D and N, regimes (i) and (ii)", wanted=("i", "ii"))
+@dn_grid.figure("fig-7", "recall over D and N, three regimes", wanted=tuple(REGIMES))
+def dims_figure(runs: PaperRuns, wanted: Sequence[str]) -> Figure:
+    """Designed, predicted, trained linear, trained full over D and N, a row for every regime.
 
-
-@dn_grid.figure("fig-7", "recall over D and N, three regimes")
-def all_dims_figure(runs: PaperRuns) -> Figure:
-    """The same for three regimes.   Paper: Fig. 7 (`app-fig:scaling-laws-2d-dims`)."""
-    return _dims(runs, tuple(REGIMES))
-
-
-def _dims(runs: PaperRuns, wanted: Sequence[str]) -> Figure:
+    Paper: Fig. 1 (`fig:scaling-laws-2d-dims`), Fig. 7 (`app-fig:scaling-laws-2d-dims`).
+    """
     regimes = regimes_here(runs, wanted)
     parts = {regime: [regime_part(runs, model, "mqar", regime) for model in ("linear", "full")] for regime in regimes}
     labels = [found.label for pair in parts.values() for found in pair if found]

@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recallscope import figures
-from recallscope.analysis.best_cells import best_cells
-from recallscope.analysis.predicted import law_on_cells
+from recallscope.analysis.compare import law_on_cells
+from recallscope.analysis.rows import best_cells
+from recallscope.paper.claims import Check, Finding, interval, verdict_of
 from recallscope.paper.experiment import Part, Rows, Scale, experiment, part
-from recallscope.paper.finding import Check, Finding, Verdict, interval, verdict_of
 from recallscope.paper.law_table import counted
-from recallscope.paper.paper_runs import PaperRuns
-from recallscope.paper.sources import draw_part, sheet, source_line
+from recallscope.paper.paper_runs import PaperRuns, draw_part, sheet, source_line
 from recallscope.presets import Fields, Preset
 from recallscope.theory.law import find_law
 from recallscope.theory.reduction import head_bounds
@@ -100,47 +99,31 @@ def difference(
     return float(gaps.mean()), (float(low), float(high)), len(pairs)
 
 
-def _equality(gap: float) -> Verdict:
-    """Whether two patterns are equally good."""
-    return verdict_of(abs(gap), SAME, 3 * SAME)
-
-
 @heads.findings
-def against_single(runs: PaperRuns) -> Iterator[Finding]:
-    """Each pattern against the single head."""
+def pairs_of_patterns(runs: PaperRuns) -> Iterator[Finding]:
+    """Each pattern against the single head, and MQA against MKA."""
     cells = head_cells(runs)
-    for pattern, question, paper, sign in (
-        ("MQA", "MQA loses against a single head", "MQA < single (it is single[D/M, N])", -1),
-        ("MKA", "MKA loses against a single head", "MKA < single (it is single[D/M, N])", -1),
-        ("MVA", "MVA equals a single head", "MVA = single", 0),
-        ("MHA", "MHA gains from heads", "MHA > single, at most single[D, M N]", 1),
+    for claim, first, second, question, paper, sign in (
+        ("fig-6", "MQA", None, "MQA loses against a single head", "MQA < single (it is single[D/M, N])", -1),
+        ("fig-6", "MKA", None, "MKA loses against a single head", "MKA < single (it is single[D/M, N])", -1),
+        ("fig-6", "MVA", None, "MVA equals a single head", "MVA = single", 0),
+        ("fig-6", "MHA", None, "MHA gains from heads", "MHA > single, at most single[D, M N]", 1),
+        ("sec-5.4", "MQA", "MKA", "MQA and MKA are equally good", "MQA = MKA (both single[D/M, N])", 0),
     ):
-        check = Check("fig-6", question, paper, "fig-6")
-        seen = difference(cells, pattern, None, np.random.default_rng(0))
+        check = Check(claim, question, paper, "fig-6")
+        seen = difference(cells, first, second, np.random.default_rng(0))
         if seen is None:
             yield check.untested("no runs with several heads yet")
             continue
         mean, ends, count = seen
         clear = sign * mean > SAME and ends[0] * ends[1] > 0
+        single = "; single: the best one-head model with the same N; 95 % interval from "
         yield check.answer(
-            f"{pattern} - single = {mean:+.3f} {interval(*ends, 3)}",
-            _equality(mean) if sign == 0 else "holds" if clear else "does not hold",
-            f"{count} cells (N, M > 1), best of seeds; single: the best one-head model with the same N; 95 % interval "
-            f"from {BOOTSTRAP} resamplings of cells",
+            f"{first} - {second or 'single'} = {mean:+.3f} {interval(*ends, 3)}",
+            verdict_of(abs(mean), SAME, 3 * SAME) if sign == 0 else "holds" if clear else "does not hold",
+            f"{count} cells (N, M > 1), best of seeds"
+            + ("" if second else f"{single}{BOOTSTRAP} resamplings of cells"),
         )
-
-
-@heads.findings
-def shared_values(runs: PaperRuns) -> Iterator[Finding]:
-    """MQA against MKA."""
-    check = Check("sec-5.4", "MQA and MKA are equally good", "MQA = MKA (both single[D/M, N])", "fig-6")
-    seen = difference(head_cells(runs), "MQA", "MKA", np.random.default_rng(0))
-    if seen is None:
-        yield check.untested("no runs with several heads yet")
-        return
-    mean, ends, count = seen
-    text = f"MQA - MKA = {mean:+.3f} {interval(*ends, 3)}"
-    yield check.answer(text, _equality(mean), f"{count} cells (N, M > 1), best of seeds")
 
 
 @heads.findings

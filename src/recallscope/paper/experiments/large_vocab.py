@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
+from scipy.stats import linregress
 
 from recallscope import figures
-from recallscope.analysis.accuracy_grid import AccuracyGrid, Row, group_cells
-from recallscope.analysis.compare import compare_law
-from recallscope.analysis.planned import planned_grid
-from recallscope.analysis.predicted import law_on_cells
+from recallscope.analysis.accuracy_grid import AccuracyGrid, planned_grid
+from recallscope.analysis.compare import compare_law, law_on_cells
+from recallscope.analysis.rows import Row, group_cells
+from recallscope.paper.claims import Check, Finding, verdict_of
 from recallscope.paper.experiment import Part, Rows, Scale, experiment, part
-from recallscope.paper.finding import Check, Finding, verdict_of
-from recallscope.paper.paper_runs import PaperRuns
-from recallscope.paper.sources import sheet, source_line
+from recallscope.paper.paper_runs import PaperRuns, sheet, source_line
 from recallscope.presets import Preset
 from recallscope.theory.extremes import typical_max
 from recallscope.theory.law import find_law
@@ -118,12 +117,8 @@ def _line(m: NDArray[np.float64], z: NDArray[np.float64]) -> tuple[float, float,
     m, z = m[~np.isnan(z)], z[~np.isnan(z)]
     if len(m) < FEWEST:
         return np.nan, np.nan, np.nan
-    across = m - m.mean()
-    slope = float(across @ z / (across @ across))
-    intercept = float(z.mean() - slope * m.mean())
-    rest = z - intercept - slope * m
-    error = float(np.sqrt(rest @ rest / (len(m) - 2) / (across @ across))) if len(m) > FEWEST else float("nan")
-    return -slope, error, intercept
+    line = linregress(m, z)
+    return -float(line.slope), float(line.stderr) if len(m) > FEWEST else np.nan, float(line.intercept)
 
 
 def as_predicted(rows: Rows, law: str) -> Rows:
@@ -142,9 +137,7 @@ def vocabulary_findings(runs: PaperRuns) -> Iterator[Finding]:
     rows = runs.rows(VOCABULARIES)
     slopes = [line for line in vocabulary_slopes(rows) if line.slope == line.slope]
     if not slopes:
-        why = "no length has two vocabularies done"
-        yield slope_check.untested(why)
-        yield grid_check.untested(why)
+        yield from (check.untested("no length has two vocabularies done") for check in (slope_check, grid_check))
         return
     cut = runs.parts[VOCABULARIES].cut or "as published"
     by_law = {line.length: line.slope for line in vocabulary_slopes(as_predicted(rows, "trained-sharing"))}

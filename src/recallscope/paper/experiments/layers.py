@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recallscope import figures
-from recallscope.analysis.best_cells import best_cells, cell_words
 from recallscope.analysis.collapse import fit_collapse
-from recallscope.analysis.collapse_curve import CollapseCurve, collapse_curve
+from recallscope.analysis.rows import best_by, cell_words
+from recallscope.paper.claims import Check, Finding, interval, verdict_of
 from recallscope.paper.experiment import Part, Rows, Scale, experiment, part
-from recallscope.paper.experiments.curves import NOTE, PRINTED_A, draw_curve_or_why
-from recallscope.paper.finding import Check, Finding, interval, verdict_of
-from recallscope.paper.paper_runs import PaperRuns
-from recallscope.paper.sources import draw_part, sheet, source_line, why_empty
+from recallscope.paper.experiments.curves import NOTE, PRINTED_A, curve_of, draw_curve_or_why
+from recallscope.paper.paper_runs import PaperRuns, draw_part, sheet, source_line, why_empty
 from recallscope.presets import Preset
 
 if TYPE_CHECKING:
@@ -83,18 +81,13 @@ def layers(scale: Scale) -> Iterator[Part]:
         yield part(AR, AR_PRESET, axes=axes)
 
 
-def best_by_cell(rows: Rows) -> dict[tuple[int, int], float]:
-    """(N, Lambda) to the best accuracy of its seeds."""
-    return {(cell["state_dim"], cell["num_layers"]): cell["test_accuracy"] for cell in best_cells(rows)}
-
-
 @layers.findings
 def named_cells(runs: PaperRuns) -> Iterator[Finding]:
     """The four cells that the text names."""
     question = f"Equal Lambda N = 12: (N, Lambda) = {', '.join(map(str, ANCHOR))}"
     check = Check("fig-10", question, f"about {PUBLISHED} at all four", "fig-10")
     rows = runs.rows(MQAR)
-    cells = best_by_cell(rows)
+    cells = best_by(rows, *AXES)
     done = {cell: cells[cell] for cell in ANCHOR if cell in cells}
     if len(done) < 2:
         yield check.untested(f"{len(done)} of the four cells done")
@@ -116,7 +109,7 @@ def product_alone(runs: PaperRuns) -> Iterator[Finding]:
         question, paper = f"Recall depends on Lambda N alone, {label}", "yes: the curves of all depths coincide"
         check = Check("sec-5.3", question, paper, "fig-10")
         rows = runs.rows(label)
-        cells = best_by_cell(rows)
+        cells = best_by(rows, *AXES)
         gaps = np.array([  # deeper minus shallower
             cells[deep] - cells[shallow]
             for deep in cells
@@ -149,21 +142,18 @@ def deep_cells(runs: PaperRuns) -> dict[str, Rows]:
     return {label: [row for row in runs.rows(label) if row["num_layers"] > 1] for label in (MQAR, AR)}
 
 
-@layers.figure("fig-5", "layers: N-Lambda grid and its collapse, MQAR")
-def layers_figure(runs: PaperRuns) -> Figure:
-    """N-Lambda grid and its collapse, MQAR.   Paper: Fig. 5 (`fig:multi-layer-scaling-laws`)."""
-    return _layers(runs, {MQAR: "mqar"})
+@layers.figure("fig-5", "layers: N-Lambda grid and its collapse, MQAR", shown={MQAR: "mqar"})
+@layers.figure("fig-10", "layers: AR and MQAR", shown={AR: "ar", MQAR: "mqar"})
+def layers_figure(runs: PaperRuns, shown: dict[str, str]) -> Figure:
+    """N-Lambda grids and their collapse, a row for every part.
 
-
-@layers.figure("fig-10", "layers: AR and MQAR")
-def all_layers_figure(runs: PaperRuns) -> Figure:
-    """The same for AR and MQAR.   Paper: Fig. 10 (`app-fig:multi-layer-scaling-laws`)."""
-    return _layers(runs, {AR: "ar", MQAR: "mqar"})
-
-
-def _layers(runs: PaperRuns, shown: dict[str, str]) -> Figure:
+    Paper: Fig. 5 (`fig:multi-layer-scaling-laws`), Fig. 10 (`app-fig:multi-layer-scaling-laws`).
+    """
     text = source_line(runs, layers.name, list(shown))
-    curves = {label: _curve(runs.rows(label), PRINTED_A["linear", task][0]) for label, task in shown.items()}
+    curves = {
+        label: curve_of(runs.rows(label), PRINTED_A["linear", task][0], axes=AXES, group_word="num_layers")
+        for label, task in shown.items()
+    }
     depths: Sequence[float] = [float(depth) for curve in curves.values() if curve for depth in curve.group]
     with sheet(1.1 * figures.PAGE, 2.5 * len(shown) + 0.4, f"{text}; {NOTE}") as figure:
         axes = figure.subplots(len(shown), 2, squeeze=False)
@@ -176,9 +166,3 @@ def _layers(runs: PaperRuns, shown: dict[str, str]) -> Figure:
         figures.draw_bar(figure, axes[:, 0])
         figures.draw_size_bar(figure, axes[:, 1], depths, r"$\Lambda$")
     return figure
-
-
-def _curve(rows: Rows, a: float) -> CollapseCurve | None:
-    if not rows:
-        return None
-    return collapse_curve(rows, a, np.random.default_rng(0), axes=AXES, group_word="num_layers")

@@ -18,16 +18,15 @@ from numpy.typing import NDArray
 
 from recallscope import figures
 from recallscope.atomic import write_atomically
+from recallscope.paper.claims import Check, Finding, verdict_of
 from recallscope.paper.experiment import Misses, Part, Scale, experiment, part
-from recallscope.paper.finding import Check, Finding, verdict_of
-from recallscope.paper.paper_runs import PaperRuns
-from recallscope.paper.sources import no_runs, sheet, source_line
+from recallscope.paper.paper_runs import PaperRuns, no_runs, sheet, source_line
 from recallscope.presets import Preset
 from recallscope.records import RunRecord
 from recallscope.runs import RunStore
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure, FigureBase
+    from matplotlib.figure import Figure
 
 MECHANISM = Preset(
     "the models whose states are decoded (Fig. 3, Fig. 13-16)",
@@ -183,54 +182,23 @@ def why_laws_differ(runs: PaperRuns, misses: Misses) -> Iterator[str]:
 # Figures: a row for every model
 
 
-@mechanism.figure("fig-3", "hash tables of one trained model")
-def first_tables_figure(runs: PaperRuns) -> Figure:
-    """H, H' and H'' of the first model.   Paper: Fig. 3 (`fig:reversing-hidden`)."""
-    return _rows(runs, _tables, width=1.6, height=2.9, note=figures.RINGS, most=1)
-
-
-@mechanism.figure("fig-13", "hash tables of three trained models")
-def tables_figure(runs: PaperRuns) -> Figure:
-    """H, H' and H'' of every model.   Paper: Fig. 13 (`app-fig:reversing-hidden`)."""
-    return _rows(runs, _tables, width=1.6, height=2.9, note=figures.RINGS)
-
-
-@mechanism.figure("fig-14", "attention of three trained models")
-def attentions_figure(runs: PaperRuns) -> Figure:
-    """Ideal and actual attention of every model.   Paper: Fig. 14 (`fig:reversing-attn`)."""
-    return _rows(runs, _attention, width=1, height=3.3, note=figures.DOTTED)
-
-
-@mechanism.figure("fig-15", "copy and shift by the convolution")
-def copies_figure(runs: PaperRuns) -> Figure:
-    """What the convolution copies and shifts, in every model.   Paper: Fig. 15 (`fig:reversing-conv`)."""
-    return _rows(runs, _copy_and_shift, width=1, height=3.3, note=figures.DIAGONALS)
-
-
-@mechanism.figure("fig-16", "invariant operators of three trained models")
-def all_operators_figure(runs: PaperRuns) -> Figure:
-    """G_vv and G_kq of every model.   Paper: Fig. 16 (`app-fig:reversing-operators`)."""
-    return _rows(runs, _operators, width=1.25, height=4.0, note=figures.FRAMED)
-
-
-def _rows(
-    runs: PaperRuns,
-    draw: Callable[[FigureBase, Inspected], None],
-    *,
-    width: float,
-    height: float,
-    note: str,
-    most: int | None = None,
-) -> Figure:
+@mechanism.figure("fig-3", "hash tables of one trained model", panels="hash_table", height=2.9, most=1)
+@mechanism.figure("fig-13", "hash tables of three trained models", panels="hash_table", height=2.9)
+@mechanism.figure("fig-14", "attention of three trained models", panels="attention", height=3.3)
+@mechanism.figure("fig-15", "copy and shift by the convolution", panels="copy_and_shift", height=3.3)
+@mechanism.figure("fig-16", "invariant operators of three trained models", panels="operators", height=4.0)
+def inside_figure(runs: PaperRuns, panels: str, height: float, most: int | None = None) -> Figure:
+    """One kind of panels for every trained model, or the first ones; `height` is that of a row in inches."""
     text = source_line(runs, mechanism.name, (MODELS,))
     found = inspected_models(runs)
     models = found[:most]
     if not models:
         raise no_runs(runs, mechanism.name, "trained models but no look inside any")
     some = f"{len(models)} of {len(found)} models; " if len(models) < len(found) else ""
-    with sheet(width * figures.PAGE, height * len(models) + 0.4, f"{note}; {some}{text}") as figure:
+    width, _, note = figures.SHEETS[panels]
+    with sheet(width, height * len(models) + 0.4, f"{note}; {some}{text}") as figure:
         for model, row in zip(models, figure.subfigures(len(models), 1, squeeze=False)[:, 0], strict=True):
-            draw(row, model)
+            figures.inside_panels(model.arrays, model.context_length)[panels](row)
             row.suptitle(_name(model), fontsize=9)
     return figure
 
@@ -240,24 +208,3 @@ def _name(model: Inspected) -> str:
     some = "" if shown == words["vocab_size"] else f", {shown} of the tokens"
     accuracy = f"accuracy {model.record.test_accuracy:.4f}"
     return f"$D={D}$, $N={N}$, $V={words['vocab_size']}$, $N_f={words['num_facts']}${some}; {accuracy}"
-
-
-def _tables(figure: FigureBase, model: Inspected) -> None:
-    arrays = model.arrays
-    facts = [(int(value), int(key)) for value, key in arrays["facts"]]
-    figures.draw_tables(figure, arrays["ideal_table"], arrays["hashed_table"], arrays["decoded_table"], facts)
-
-
-def _attention(figure: FigureBase, model: Inspected) -> None:
-    context, arrays = model.context_length, model.arrays
-    figures.draw_attention_pair(figure, arrays["ideal_attention"], arrays["attention"], context_length=context)
-
-
-def _copy_and_shift(figure: FigureBase, model: Inspected) -> None:
-    context, arrays = model.context_length, model.arrays
-    figures.draw_copy_and_shift(figure, arrays["copied"], arrays["shifted"], context_length=context)
-
-
-def _operators(figure: FigureBase, model: Inspected) -> None:
-    arrays = model.arrays
-    figures.draw_operators(figure, arrays["value_operator"], arrays["match_operator"], delay=int(arrays["delay"]))

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recallscope import figures
-from recallscope.analysis.accuracy_grid import Row, row_of
+from recallscope.analysis.rows import Row, row_of
+from recallscope.paper.claims import Check, Finding, verdict_of
 from recallscope.paper.experiment import Part, Scale, experiment, part
-from recallscope.paper.finding import Check, Finding, verdict_of
-from recallscope.paper.paper_runs import PaperRuns
-from recallscope.paper.sources import sheet, source_line
+from recallscope.paper.paper_runs import PaperRuns, sheet, source_line
 from recallscope.presets import Fields, Preset
 from recallscope.records import RunRecord
 

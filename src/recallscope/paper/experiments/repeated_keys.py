@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recallscope import figures
-from recallscope.analysis.accuracy_grid import AccuracyGrid
-from recallscope.analysis.best_cells import best_cells
-from recallscope.analysis.planned import planned_grid
+from recallscope.analysis.accuracy_grid import AccuracyGrid, planned_grid
+from recallscope.analysis.rows import best_by
+from recallscope.paper.claims import Check, Finding, verdict_of
 from recallscope.paper.experiment import Part, Scale, experiment, part
-from recallscope.paper.finding import Check, Finding, verdict_of
-from recallscope.paper.paper_runs import PaperRuns
-from recallscope.paper.sources import sheet, source_line
+from recallscope.paper.paper_runs import PaperRuns, sheet, source_line
 from recallscope.presets import Preset
 
 if TYPE_CHECKING:
@@ -35,6 +33,7 @@ REPEATED_KEYS = Preset(
     seeds=3,
 )  # fmt: skip
 REPEATS = "repeated keys"
+AXES = ("num_layers", "key_repeats")
 MARKERS = ("o", "s", "^", "D", "v")
 
 
@@ -68,17 +67,11 @@ def repeated_keys(scale: Scale) -> Iterator[Part]:
         yield part(REPEATS, REPEATED_KEYS, axes=axes, derived={"state_dim": "60 / num_layers"})
 
 
-def best_by_cell(runs: PaperRuns) -> dict[tuple[int, int], float]:
-    """(Lambda, N_k) to the best accuracy of its seeds."""
-    cells = best_cells(runs.rows(REPEATS))
-    return {(cell["num_layers"], cell["key_repeats"]): cell["test_accuracy"] for cell in cells}
-
-
 @repeated_keys.findings
 def one_layer(runs: PaperRuns) -> Iterator[Finding]:
     """One layer against 1/N_k."""
     check = Check("fig-18", "One layer guesses among the N_k values", "about 1/N_k", "fig-18")
-    single = {N_k: accuracy for (layers, N_k), accuracy in best_by_cell(runs).items() if layers == 1}
+    single = {N_k: accuracy for (layers, N_k), accuracy in best_by(runs.rows(REPEATS), *AXES).items() if layers == 1}
     excess = [accuracy - 1 / N_k for N_k, accuracy in single.items() if N_k > 1]
     if not excess:
         yield check.untested("no one-layer run with repeated keys yet")
@@ -95,7 +88,7 @@ def one_layer(runs: PaperRuns) -> Iterator[Finding]:
 def deeper(runs: PaperRuns) -> Iterator[Finding]:
     """Two layers and more."""
     check = Check("fig-18", "Two layers or more recover the last value", "accuracy recovers with depth", "fig-18")
-    deep = {cell: accuracy for cell, accuracy in best_by_cell(runs).items() if min(cell) > 1}
+    deep = {cell: accuracy for cell, accuracy in best_by(runs.rows(REPEATS), *AXES).items() if min(cell) > 1}
     if not deep:
         yield check.untested("no deeper run with repeated keys yet")
         return
@@ -112,7 +105,7 @@ def deeper(runs: PaperRuns) -> Iterator[Finding]:
 def repeated_keys_figure(runs: PaperRuns) -> Figure:
     """Accuracy over depth and times a key is written.   Paper: Fig. 18 (`fig:mqar-keys`)."""
     text = source_line(runs, repeated_keys.name, (REPEATS,))
-    grid = planned_grid(runs.parts[REPEATS].grid, runs.rows(REPEATS), ("num_layers", "key_repeats"))
+    grid = planned_grid(runs.parts[REPEATS].grid, runs.rows(REPEATS), AXES)
     with sheet(figures.PAGE, 2.9, text) as figure:
         left, right = figure.subplots(1, 2)
         figures.draw_grid(grid, left, title="Accuracy")

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recallscope import figures
-from recallscope.analysis.accuracy_grid import CONVERGED, group_cells
-from recallscope.analysis.planned import planned_grid
-from recallscope.analysis.seeds import convergence_by_best, convergence_grid
+from recallscope.analysis.accuracy_grid import convergence_by_best, convergence_grid, planned_grid
+from recallscope.analysis.rows import CONVERGED, group_cells
+from recallscope.paper.claims import Check, Finding, verdict_of
 from recallscope.paper.experiment import Part, Rows, Scale, experiment, part
 from recallscope.paper.experiments.dn_grid import FULL, FULL_EXAMPLE, full_parts
-from recallscope.paper.finding import Check, Finding, verdict_of
-from recallscope.paper.paper_runs import PaperRuns
-from recallscope.paper.sources import sheet, source_line
+from recallscope.paper.paper_runs import PaperRuns, sheet, source_line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
