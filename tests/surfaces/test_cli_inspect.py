@@ -26,7 +26,7 @@ from recallscope.figures import (
     save_figure,
 )
 from recallscope.interp import hash_tables, inspect_model, states_at
-from recallscope.interp.picture_arrays import MOST_TOKENS, tokens_to_show
+from recallscope.interp.attention import MOST_TOKENS, tokens_to_show
 from recallscope.specs import TaskSpec
 from recallscope.tasks import Score, draw_batch
 from recallscope.train.weights import read_weights, write_weights

@@ -9,12 +9,17 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from recallscope.architectures.capabilities import FactCodes, HasOperators, HasRotations, WritesFacts
-from recallscope.architectures.details import OURS, Details
-from recallscope.architectures.initial_weights import draw_log_uniform, draw_uniform
-from recallscope.architectures.layered import LayerTrace
+from recallscope.architectures.capabilities import (
+    FactCodes,
+    HasOperators,
+    HasRotations,
+    WritesFacts,
+    key_tokens,
+    value_tokens,
+)
+from recallscope.architectures.layered import OURS, Details, LayerTrace
 from recallscope.architectures.mamba import MambaBlock
-from recallscope.architectures.operators import key_tokens, value_tokens
+from recallscope.architectures.model import draw_log_uniform, draw_uniform
 from recallscope.architectures.outer_products import OuterProductLayer, OuterProductModel, OuterProducts
 
 DELTA_MIN, DELTA_MAX, DELTA_FLOOR = 1e-3, 1e-1, 1e-4  # mamba-ssm's range of Δ at the start

@@ -12,13 +12,17 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
-from recallscope.architectures.initial_weights import draw_uniform
+from recallscope.architectures.capabilities import Operators, input_embedding
 from recallscope.architectures.layered import LayerTrace
 from recallscope.architectures.linear import LinearSpec
-from recallscope.architectures.operator_model import OperatorLayer, OperatorModel
-from recallscope.architectures.operators import Operators, input_embedding
-from recallscope.architectures.outer_products import OuterProducts
-from recallscope.architectures.rotations import random_order, random_scales
+from recallscope.architectures.model import draw_uniform
+from recallscope.architectures.outer_products import (
+    OperatorLayer,
+    OperatorModel,
+    OuterProducts,
+    random_order,
+    random_scales,
+)
 from recallscope.ops import Reading, causal_conv, hidden_states, linear_scan, table_scan
 
 

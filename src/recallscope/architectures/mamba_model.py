@@ -24,10 +24,10 @@ from torch.nn.functional import linear, silu, softplus
 from torch.nn.utils import skip_init
 
 from recallscope.architectures.blocks import BlockModel, Mixer, draw_delta_bias, zero_weights
-from recallscope.architectures.details import OURS, Details
-from recallscope.architectures.initial_weights import draw_uniform
+from recallscope.architectures.layered import OURS, Details
 from recallscope.architectures.mamba import FullSpec
 from recallscope.architectures.mamba_step import full_step
+from recallscope.architectures.model import draw_uniform
 from recallscope.architectures.outer_products import OuterProducts
 from recallscope.ops import (
     at_positions,

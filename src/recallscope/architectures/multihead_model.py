@@ -11,13 +11,18 @@ from einops import einsum
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from recallscope.architectures.initial_weights import draw_normal, draw_uniform
+from recallscope.architectures.capabilities import Operators, input_embedding
 from recallscope.architectures.layered import LayerTrace
+from recallscope.architectures.model import draw_normal, draw_uniform
 from recallscope.architectures.multihead import MultiHeadSpec
-from recallscope.architectures.operator_model import OperatorLayer, OperatorModel
-from recallscope.architectures.operators import Operators, input_embedding
-from recallscope.architectures.outer_products import OuterProducts
-from recallscope.architectures.rotations import random_order, random_rotation, random_scales
+from recallscope.architectures.outer_products import (
+    OperatorLayer,
+    OperatorModel,
+    OuterProducts,
+    random_order,
+    random_rotation,
+    random_scales,
+)
 from recallscope.ops import (
     Reading,
     aggregate,

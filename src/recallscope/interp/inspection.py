@@ -13,10 +13,16 @@ from typing import Any, NamedTuple
 
 import torch
 
-from recallscope.architectures.capabilities import HasAttention, HasKeys, HasOperators, HasState, WritesFacts
+from recallscope.architectures.capabilities import (
+    HasAttention,
+    HasKeys,
+    HasOperators,
+    HasState,
+    Operators,
+    WritesFacts,
+    one_hot_tokens,
+)
 from recallscope.architectures.model import RecallModel
-from recallscope.architectures.operators import Operators, one_hot_tokens
-from recallscope.interp.ablation import AblationScores, ablate_blocks
 from recallscope.interp.attention import (
     AttentionScores,
     Dominance,
@@ -26,17 +32,18 @@ from recallscope.interp.attention import (
     score_attention,
     shift_dominance,
 )
-from recallscope.interp.behaviour import Behaviour, measure_behaviour
-from recallscope.interp.closeness import block_masses, circuit_closeness, nearest_circuit
-from recallscope.interp.hash_table import hash_tables
+from recallscope.interp.hash_table import FillCurve, TableScores, fill_curve, hash_tables, score_tables
 from recallscope.interp.operators import (
+    block_masses,
+    circuit_closeness,
     effective_operators,
     mean_diagonals,
+    nearest_circuit,
     operators_by_layer,
     read_through,
     strength,
 )
-from recallscope.interp.probes import ProbeScores, ShiftScores, probe_facts, shift_test
+from recallscope.interp.probes import Behaviour, ProbeScores, ShiftScores, measure_behaviour, probe_facts, shift_test
 from recallscope.interp.selectivity import (
     LawScores,
     MeasuredCodes,
@@ -48,8 +55,14 @@ from recallscope.interp.selectivity import (
     measure_selectivity,
 )
 from recallscope.interp.states import starts_with_facts
-from recallscope.interp.surgery import OverwriteScores, ProjectionScores, overwrite_facts, project_on_facts
-from recallscope.interp.table_scores import FillCurve, TableScores, fill_curve, score_tables
+from recallscope.interp.surgery import (
+    AblationScores,
+    OverwriteScores,
+    ProjectionScores,
+    ablate_blocks,
+    overwrite_facts,
+    project_on_facts,
+)
 from recallscope.ops import at_positions
 from recallscope.specs import TaskSpec
 from recallscope.tasks import answered, draw_batch

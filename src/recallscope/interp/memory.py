@@ -7,9 +7,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from recallscope.architectures.capabilities import HasOperators, HasState, WritesFacts
+from recallscope.architectures.capabilities import HasOperators, HasState, WritesFacts, key_tokens, value_tokens
 from recallscope.architectures.model import RecallModel
-from recallscope.architectures.operators import key_tokens, value_tokens
 from recallscope.interp.operators import effective_operators
 from recallscope.interp.probes import PREVIOUS_TOKENS
 from recallscope.interp.selectivity import measure_codes

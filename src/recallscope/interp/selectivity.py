@@ -11,9 +11,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from recallscope.architectures.operators import Operators, key_tokens, value_tokens
-from recallscope.interp.closeness import gram_code, nearest_circuit
-from recallscope.interp.operators import mean_diagonals
+from recallscope.architectures.capabilities import Operators, key_tokens, value_tokens
+from recallscope.interp.operators import gram_code, mean_diagonals, nearest_circuit
 from recallscope.tasks.associative_recall import AssociativeRecall
 from recallscope.theory.laws.paper import unified_law
 from recallscope.theory.laws.sharing import recall_given_variances, sharing_codes, sharing_law

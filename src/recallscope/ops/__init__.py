@@ -16,12 +16,12 @@ from recallscope.ops.head_patterns import (
     stacking_weight,
 )
 from recallscope.ops.linear_scan import (
+    at_positions,
     hidden_states,
     linear_scan,
     read_at,
     scan_loop,
 )
-from recallscope.ops.positions import at_positions
 from recallscope.ops.selective_scan import (
     ScanForm,
     pick_form,

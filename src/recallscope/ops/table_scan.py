@@ -20,7 +20,7 @@ from torch.nn.functional import embedding, pad
 
 from recallscope.ops.compiled import address, call, fits, library, threads_for
 from recallscope.ops.head_patterns import HeadCounts, multi_head_read_at, multi_head_scan
-from recallscope.ops.positions import at_positions
+from recallscope.ops.linear_scan import at_positions
 
 SIZES = (
     "batch", "length", "asked", "width", "rows", "state", "value", "heads", "B_heads", "x_heads", "C_heads", "threads",
