@@ -83,6 +83,8 @@ class Trace:
 class RecallLayer(nn.Module, ABC):
     """One layer. `trace` keeps every tensor; `mix` returns all positions; `read` only the given ones."""
 
+    residual = False  # whether the layer adds its input to its output
+
     @abstractmethod
     def trace(self, x: Float[Tensor, "batch L D"], *, states: bool = False) -> LayerTrace:
         """The layer, line by line, with every tensor kept; the states h too, if asked for."""
@@ -117,6 +119,10 @@ class RecallLayer(nn.Module, ABC):
         else:
             x_in = self.project_in(embedding(tokens, table))
         return self.read(x_in, embedding(tokens.gather(dim=1, index=positions), table), positions)
+
+    def passed_on(self, x: Float[Tensor, "batch T D"], y_out: Float[Tensor, "batch T D"]) -> Float[Tensor, "batch T D"]:
+        """What the layer above reads: the output, plus the input where there is a residual."""
+        return x + y_out if self.residual else y_out
 
     @abstractmethod
     def draw_weights(self, generator: torch.Generator) -> None:

@@ -15,10 +15,11 @@ import torch
 from einops import einsum
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn.functional import embedding
 
 from recallscope.architectures.capabilities import Attention, FactCodes, Operators, Symbols, WritesFacts, blocks
 from recallscope.architectures.layered import LayeredModel, RecallLayer
-from recallscope.ops import at_positions
+from recallscope.ops import ONE_HEAD, Reading, at_positions, table_scan
 
 
 @dataclass(frozen=True)
@@ -199,11 +200,64 @@ class OuterProductModel(LayeredModel):
 
 
 class OperatorLayer(OuterProductLayer):
-    """A layer without anything but fixed linear maps around the meeting of keys and queries."""
+    """A layer without anything but fixed linear maps around the meeting of keys and queries: one scan over the rows of
+    `project_in`, which may be those of the whole vocabulary."""
 
+    heads = ONE_HEAD
+    conv_width: int
     S_B: nn.Parameter
     S_C: nn.Parameter
     P_out: nn.Parameter
+
+    @abstractmethod
+    def out(self) -> Float[Tensor, "D M P"]:
+        """From what the heads read to the output."""
+
+    def join(self, y_heads: Float[Tensor, "batch T M P"]) -> Float[Tensor, "batch T D"]:
+        """From what the scan gives to the output."""
+        return y_heads.flatten(-2) @ self.out().flatten(1).T
+
+    def mix(self, x: Float[Tensor, "batch L D"]) -> Float[Tensor, "batch L D"]:
+        """`trace(x).y` from few large products and one scan."""
+        return self._scan(self.project_in(x).flatten(0, 1), None, None, len(x), x)
+
+    def mix_tokens(self, table: Float[Tensor, "V D"], tokens: Int[Tensor, "batch L"]) -> Float[Tensor, "batch L D"]:
+        """The same of tokens given by number: the products are over the vocabulary, if the batch has more tokens."""
+        x = embedding(tokens, table)
+        if len(table) >= tokens.numel():
+            return self.mix(x)
+        return self._scan(self.project_in(table), tokens, None, len(tokens), x)
+
+    def read(
+        self,
+        x_in: Float[Tensor, "batch L C"],
+        x_q: Float[Tensor, "batch Q D"],
+        positions: Int[Tensor, "batch Q"],
+    ) -> Float[Tensor, "batch Q D"]:
+        """The scan runs through, and is read at the positions."""
+        return self._scan(x_in.flatten(0, 1), None, positions, len(x_in), x_q)
+
+    def read_tokens(
+        self, table: Float[Tensor, "V D"], tokens: Int[Tensor, "batch L"], positions: Int[Tensor, "batch Q"]
+    ) -> Float[Tensor, "batch Q D"]:
+        """The same of tokens given by number."""
+        if len(table) >= tokens.numel():
+            return super().read_tokens(table, tokens, positions)
+        x_q = embedding(tokens.gather(dim=1, index=positions), table)
+        return self._scan(self.project_in(table), tokens, positions, len(tokens), x_q)
+
+    def _scan(
+        self, rows: Tensor, ids: Tensor | None, positions: Tensor | None, batch: int, x: Tensor
+    ) -> Float[Tensor, "batch T D"]:
+        """From rows of `project_in` to the output, x being the input where it is read."""
+        reading = Reading(ids, positions, batch, self.S_B.shape[-2], self.heads)
+        return self.passed_on(x, self.join(table_scan(rows.unflatten(-1, (self.conv_width, -1)), reading)))
+
+    def read_more(
+        self, x: Float[Tensor, "batch L D"], heard: Float[Tensor, "batch L M P"]
+    ) -> Float[Tensor, "batch L D"]:
+        """The output is linear in what is read."""
+        return self.mix(x) + einsum(heard, self.out(), "batch L M P, D M P -> batch L D")
 
     @abstractmethod
     def operators(self, code: Float[Tensor, "D T"]) -> tuple[Operators, ...]:

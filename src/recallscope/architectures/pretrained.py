@@ -9,6 +9,7 @@ import json
 import logging
 import math
 from abc import abstractmethod
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -52,9 +53,9 @@ class _Config(BaseModel):
     layer_norm_epsilon: Positive = 1e-5
     tie_word_embeddings: bool
 
-    @abstractmethod
     def details(self) -> Details:
         """What the spec does not say."""
+        return Details(self.layer_norm_epsilon, self.use_bias, self.tie_word_embeddings)
 
     @abstractmethod
     def blank_model(self) -> BlockModel:
@@ -88,13 +89,8 @@ class MambaConfig(_Config):
         return FullMamba(FullSpec(**self._shared()), self.vocab_size, self.details())
 
     def details(self) -> Details:
-        """What the spec does not say."""
-        return Details(
-            norm_eps=self.layer_norm_epsilon,
-            projection_bias=self.use_bias,
-            tied_head=self.tie_word_embeddings,
-            delta_rank=None if self.time_step_rank == "auto" else self.time_step_rank,
-        )
+        """The rank of Δ besides."""
+        return replace(super().details(), delta_rank=None if self.time_step_rank == "auto" else self.time_step_rank)
 
 
 class Mamba2Config(_Config):
@@ -141,14 +137,9 @@ class Mamba2Config(_Config):
         }
 
     def details(self) -> Details:
-        """What the spec does not say."""
+        """The limits of Δ besides."""
         lowest, highest = self.time_step_limit
-        return Details(
-            norm_eps=self.layer_norm_epsilon,
-            projection_bias=self.use_bias,
-            tied_head=self.tie_word_embeddings,
-            delta_limits=(lowest, highest),
-        )
+        return replace(super().details(), delta_limits=(lowest, highest))
 
 
 _CONFIG: TypeAdapter[MambaConfig | Mamba2Config] = TypeAdapter(

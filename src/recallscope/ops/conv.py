@@ -16,7 +16,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import embedding, pad, silu
 
-from recallscope.ops.compiled import address, call, threads_for
+from recallscope.ops.compiled import address, call, fields, hand_over, threads_for
+
+Activation = Literal["silu", "none"]
 
 
 def causal_conv_loop(
@@ -57,21 +59,13 @@ def causal_conv(
     return x_hat if bias is None else x_hat + bias
 
 
-Activation = Literal["silu", "none"]
-
-SIZES = ("batch", "length", "channels", "width", "rows", "silu", "threads", "table_stride")
-POINTERS = (
-    "ids", "table", "weight", "bias", "out", "out_grad", "table_grad", "weight_grad", "bias_grad",
-)  # fmt: skip
-
-
 class ConvArguments(ctypes.Structure):
     """`conv_arguments` of csrc/arguments.h."""
 
-    _fields_ = [
-        *((name, ctypes.c_int64) for name in SIZES),
-        *((name, ctypes.c_void_p) for name in POINTERS),
-    ]
+    _fields_ = fields(
+        "batch length channels width rows silu threads table_stride",
+        "ids table weight bias out out_grad table_grad weight_grad bias_grad",
+    )
 
 
 class ConvInputs(NamedTuple):
@@ -125,14 +119,8 @@ def gathered_conv_backward(conv: ConvInputs, out_grad: Float[Tensor, "batch L D_
 
 def _arguments(conv: ConvInputs) -> tuple[ConvArguments, list[Tensor]]:
     (batch, L), (rows, D_in) = conv.ids.shape, conv.table.shape
-    ids, table, weight = conv.ids.contiguous(), conv.table.contiguous(), conv.W_conv.contiguous()
-    alive = [ids, table, weight]
     arguments = ConvArguments(
-        batch=batch, length=L, channels=D_in, width=weight.shape[1], rows=rows, silu=conv.activation == "silu",
+        batch=batch, length=L, channels=D_in, width=conv.W_conv.shape[1], rows=rows, silu=conv.activation == "silu",
         threads=threads_for(batch * L * D_in), table_stride=D_in,
-        ids=address(ids), table=address(table), weight=address(weight),
     )  # fmt: skip
-    if conv.bias is not None:
-        alive.append(conv.bias.contiguous())
-        arguments.bias = address(alive[-1])
-    return arguments, alive
+    return arguments, hand_over(arguments, ids=conv.ids, table=conv.table, weight=conv.W_conv, bias=conv.bias)
