@@ -16,7 +16,7 @@ from recallscope.architectures.mamba2 import Full2Spec
 from recallscope.architectures.model import build_model
 from recallscope.architectures.outside import outside
 from recallscope.circuits import designed_circuit, ideal_circuit
-from recallscope.cli.verdict import verdict
+from recallscope.cli.inspect import verdict
 from recallscope.figures import (
     attention_figure,
     copy_shift_figure,

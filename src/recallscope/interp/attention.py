@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 from einops import einsum
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import pad
 
 from recallscope.architectures.capabilities import (
     Attention,
@@ -27,7 +26,7 @@ from recallscope.architectures.capabilities import (
 from recallscope.architectures.model import RecallModel
 from recallscope.interp.hash_table import hash_tables
 from recallscope.interp.operators import effective_operators, mean_diagonals, strength, token_operators
-from recallscope.interp.states import value_positions
+from recallscope.interp.states import at_queries, earlier_tokens, share, value_positions
 from recallscope.specs import TaskSpec
 from recallscope.tasks import Batch
 
@@ -39,12 +38,7 @@ def ideal_attention(tokens: Int[Tensor, "*batch L"], *, delay: int = 0) -> Float
 
     Paper: App. D.5 (`noisy-attn`), Fig. 14 (`fig:reversing-attn`).
     """
-    return (_earlier(tokens, 1 + delay)[..., :, None] == tokens[..., None, :]).float().triu()
-
-
-def _earlier(tokens: Int[Tensor, "*batch L"], lag: int) -> Int[Tensor, "*batch L"]:
-    """The token `lag` places before each; -1, which is none, where there is not."""
-    return pad(tokens, (lag, 0), value=-1)[..., : tokens.shape[-1]]
+    return (earlier_tokens(tokens, 1 + delay)[..., :, None] == tokens[..., None, :]).float().triu()
 
 
 @torch.no_grad()
@@ -123,7 +117,7 @@ def attribution_hit_rate(model: RecallModel, batch: Batch) -> float:
     Paper: App. D.5 (`noisy-attn`).
     """
     best = answer_attribution(model, batch).argmax(dim=-1)
-    return float((best == value_positions(batch)).double().mean())
+    return share(best == value_positions(batch))
 
 
 @dataclass(frozen=True)
@@ -139,13 +133,12 @@ class AttentionScores:
 def score_attention(alpha: Float[Tensor, "batch L L"], batch: Batch, *, delay: int = 0) -> AttentionScores:
     """How well a map (source, query), its sign fixed, finds the facts.   Paper: Fig. 14 (`fig:reversing-attn`)."""
     t = batch.query_positions
-    at_queries = alpha.gather(2, t[:, None, :].expand(-1, alpha.shape[1], -1))  # batch, source, query
+    found, ideal = at_queries(alpha, batch), at_queries(ideal_attention(batch.tokens, delay=delay), batch)
     past = torch.arange(alpha.shape[1], device=t.device)[:, None] <= t[:, None, :]
-    best = at_queries.masked_fill(~past, -torch.inf).argmax(dim=1)
-    ideal = ideal_attention(batch.tokens, delay=delay).gather(2, t[:, None, :].expand(-1, alpha.shape[1], -1))
-    pairs = torch.stack((at_queries[past], ideal[past].to(alpha.dtype))).double()
+    best = found.masked_fill(~past, -torch.inf).argmax(dim=1)
+    pairs = torch.stack((found[past], ideal[past].to(alpha.dtype))).double()
     return AttentionScores(
-        hit_rate=float((best == value_positions(batch) + delay).double().mean()),
+        hit_rate=share(best == value_positions(batch) + delay),
         correlation=float(torch.corrcoef(pairs)[0, 1]),
     )
 
@@ -185,9 +178,7 @@ def copy_dominance(ops: Operators, tokens: Int[Tensor, "batch L"]) -> Dominance:
 
     Paper: Fig. 15 (`fig:reversing-conv`).
     """
-    copied = _earlier(tokens, ops.delay)
-    predicted = tokens[:, :, None] == copied[:, None, :]
-    return _dominance(copy_map(ops, tokens), predicted, _within(copied, value_tokens(ops.size)))
+    return _dominance(copy_map(ops, tokens), tokens, ops.delay, value_tokens(ops.size))
 
 
 def shift_dominance(ops: Operators, tokens: Int[Tensor, "batch L"]) -> Dominance:
@@ -195,24 +186,22 @@ def shift_dominance(ops: Operators, tokens: Int[Tensor, "batch L"]) -> Dominance
 
     Paper: Fig. 15 (`fig:reversing-conv`).
     """
-    shifted = _earlier(tokens, 1 + ops.delay)
-    predicted = tokens[:, :, None] == shifted[:, None, :]
-    return _dominance(shift_map(ops, tokens), predicted, _within(shifted, key_tokens(ops.size)))
+    return _dominance(shift_map(ops, tokens), tokens, 1 + ops.delay, key_tokens(ops.size))
 
 
-def _within(tokens: Int[Tensor, "batch L"], which: slice) -> Bool[Tensor, "batch L"]:
-    return (tokens >= which.start) & (tokens < which.stop)
+def _dominance(maps: Float[Tensor, "batch L L"], tokens: Int[Tensor, "batch L"], lag: int, which: slice) -> Dominance:
+    """Of entries (t, τ) whose token at t stood `lag` before τ, over columns τ where that token is one of `which`.
 
-
-def _dominance(
-    maps: Float[Tensor, "batch L L"], predicted: Bool[Tensor, "batch L L"], columns: Bool[Tensor, "batch L"]
-) -> Dominance:
-    """Columns are the last axis; the sign is such that predicted entries are positive on average."""
+    The sign is such that predicted entries are positive on average.
+    """
+    earlier = earlier_tokens(tokens, lag)
+    predicted = tokens[:, :, None] == earlier[:, None, :]
+    columns = (earlier >= which.start) & (earlier < which.stop)
     chosen, wanted = maps.mT[columns].double(), predicted.mT[columns]  # columns as rows
     chosen = chosen * chosen[wanted].mean().sign()
     hits = wanted.gather(1, chosen.argmax(dim=1, keepdim=True))
     rest = chosen[~wanted].square().mean().sqrt()
-    return Dominance(hit_rate=float(hits.double().mean()), contrast=float(chosen[wanted].mean() / rest))
+    return Dominance(hit_rate=share(hits), contrast=float(chosen[wanted].mean() / rest))
 
 
 def picture_arrays(model: RecallModel, batch: Batch, task: TaskSpec) -> dict[str, NDArray[Any]]:

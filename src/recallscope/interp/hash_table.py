@@ -4,7 +4,7 @@ H is a V x V table of ones where facts are. H' is the state as the output sees i
 visible pattern. Projected back to tokens on both sides it is H'', V x V again, and close to H; scores say how close.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,10 +15,9 @@ from recallscope.architectures.capabilities import HasOperators, Operators, key_
 from recallscope.architectures.model import RecallModel
 from recallscope.interp.operators import effective_operators, operators_by_layer
 from recallscope.interp.selectivity import MeasuredCodes, measure_codes
-from recallscope.interp.states import context_end, facts_at, states_at
+from recallscope.interp.states import context_end, facts_at, share, states_at
 from recallscope.specs import TaskSpec
 from recallscope.tasks import Batch, draw_batch
-from recallscope.theory.laws.sharing import recall_given_variances
 
 
 @dataclass(frozen=True)
@@ -57,9 +56,7 @@ def invert_state(parts: Sequence[Operators], state: Float[Tensor, "batch M P N"]
     Departs: it comes out V x 2V, not 2V x V. App. D.4 puts H' between the operators, whose shapes do not meet:
         it is h.
     """
-    heads = state.expand(-1, len(parts), -1, -1)  # one state for all heads where values and keys are shared
-    decoded = [part.Pi_v_out @ heads[:, h] @ part.Pi_q_in for h, part in enumerate(parts)]
-    return torch.stack(decoded).sum(dim=0)
+    return _asked(parts, state, lambda part: part.Pi_q_in)
 
 
 def decoded_table(parts: Sequence[Operators], state: Float[Tensor, "batch M P N"]) -> Float[Tensor, "batch V V"]:
@@ -68,17 +65,24 @@ def decoded_table(parts: Sequence[Operators], state: Float[Tensor, "batch M P N"
     Paper: Eq. 14 (`eq:h-double-prime`), general form in Alg. 2 (`alg:hidden_state_inversion`).
     Departs: H'' is the right half of h_inv, so (0; I_V) stands to its right; printed to its left.
     """
-    V = parts[0].size
-    return invert_state(parts, state)[..., -V:]
+    return invert_state(parts, state)[..., -parts[0].size :]
 
 
 def decoded_columns(
     parts: Sequence[Operators], state: Float[Tensor, "batch M P N"], asked: Int[Tensor, "batch n"]
 ) -> Float[Tensor, "batch V n"]:
     """The columns of H'' for the tokens asked, without the others.   Paper: Eq. 14 (`eq:h-double-prime`)."""
-    heads = state.expand(-1, len(parts), -1, -1)
-    columns = [part.Pi_v_out @ heads[:, h] @ part.hashed_queries.T[asked].mT for h, part in enumerate(parts)]
-    return torch.stack(columns).sum(dim=0)
+    return _asked(parts, state, lambda part: part.hashed_queries.T[asked].mT)
+
+
+def _asked(parts: Sequence[Operators], state: Tensor, queries: Callable[[Operators], Tensor]) -> Tensor:
+    """What all heads together answer to the queries of each."""
+    return torch.stack([read @ queries(part) for part, read in zip(parts, _read_out(parts, state), strict=True)]).sum(0)
+
+
+def _read_out(parts: Sequence[Operators], state: Tensor) -> list[Tensor]:
+    """Π_v,out h of every head; there is one state for all heads where they share values and keys."""
+    return [part.Pi_v_out @ h for part, h in zip(parts, state.expand(-1, len(parts), -1, -1).unbind(1), strict=True)]
 
 
 @torch.no_grad()
@@ -87,11 +91,8 @@ def hashed_table(model: RecallModel, states: Sequence[Float[Tensor, "batch M P N
 
     Paper: Eq. 13 (`eq:h-prime`), as defined in App. D.2 (`app-subsec:ssm-key-value-tables`).
     """
-    tables = []
-    for parts, state in zip(model.require(HasOperators).operators("stream"), states, strict=True):
-        heads = state.expand(-1, len(parts), -1, -1)
-        tables += [part.Pi_v_out @ heads[:, h] for h, part in enumerate(parts)]
-    return torch.cat(tables, dim=-1)
+    layers = zip(model.require(HasOperators).operators("stream"), states, strict=True)
+    return torch.cat([table for parts, state in layers for table in _read_out(parts, state)], dim=-1)
 
 
 @torch.no_grad()
@@ -165,8 +166,7 @@ def score_tables(tables: HashTables, strength: float, codes: MeasuredCodes) -> T
 
 def hit_rate(table: Float[Tensor, "batch V V"], keys: Int[Tensor, "batch n"], values: Int[Tensor, "batch n"]) -> float:
     """Share of facts whose value is the largest entry of its key's column."""
-    best = table.argmax(dim=1).gather(1, keys)
-    return float((best == values).double().mean())
+    return share(table.argmax(dim=1).gather(1, keys) == values)
 
 
 def area_under_curve(scores: Float[Tensor, "batch n"], marked: Bool[Tensor, "batch n"]) -> float:
@@ -233,13 +233,6 @@ def fill_curve(
         states = states_at(model, batch.tokens, min(context_end(batch) + ops.delay, 2 * n))
         columns = [decoded_columns(heads, state, batch.keys) for heads, state in zip(parts, states, strict=True)]
         best = torch.stack(columns).sum(dim=0).argmax(dim=1)
-        rates.append(float((best == batch.values).double().mean()))
-    predicted = recall_given_variances(
-        key_variance=codes.key_variance,
-        value_variance=codes.value_variance,
-        leak=codes.leak,
-        vocab_size=V,
-        num_facts=list(counts),
-        task="ar",
-    )
+        rates.append(share(best == batch.values))
+    predicted = codes.recall(vocab_size=V, num_facts=list(counts), task="ar")
     return FillCurve(tuple(counts), tuple(rates), tuple(float(p) for p in predicted))

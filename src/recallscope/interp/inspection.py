@@ -54,7 +54,7 @@ from recallscope.interp.selectivity import (
     measure_codes,
     measure_selectivity,
 )
-from recallscope.interp.states import starts_with_facts
+from recallscope.interp.states import share, starts_with_facts
 from recallscope.interp.surgery import (
     AblationScores,
     OverwriteScores,
@@ -224,25 +224,21 @@ def inspect_model(
     """All scores the model can have, on fresh sequences of the task.   Paper: Sec. 3.2 (`subsec:mech-interp`)."""
     if num_sequences < 2:
         raise ValueError(f"num_sequences={num_sequences}: scores are averages. Use num_sequences >= 2.")
+    found: dict[str, Any] = {}
+    left_out: list[LeftOut] = []
     training = model.training
     model.eval()
     try:
-        return _inspected(_Subject(model, task, generator, num_sequences))
+        subject = _Subject(model, task, generator, num_sequences)
+        for section in SECTIONS:
+            try:
+                subject.check(section.needs)
+                found[section.name] = section.look(subject)
+            except _NotShownError as why:
+                left_out.append(LeftOut(section.name, f"{why}."))
+        return Inspection(behaviour=measure_behaviour(model, subject.batch), **found, left_out=tuple(left_out))
     finally:
         model.train(training)
-
-
-def _inspected(subject: _Subject) -> Inspection:
-    found: dict[str, Any] = {}
-    left_out: list[LeftOut] = []
-    for section in SECTIONS:
-        try:
-            subject.check(section.needs)
-            found[section.name] = section.look(subject)
-        except _NotShownError as why:
-            left_out.append(LeftOut(section.name, f"{why}."))
-    behaviour = measure_behaviour(subject.model, subject.batch)
-    return Inspection(behaviour=behaviour, **found, left_out=tuple(left_out))
 
 
 def _operators(subject: _Subject) -> OperatorScores:
@@ -259,10 +255,8 @@ def _operators(subject: _Subject) -> OperatorScores:
 
 
 def _part(layer: int, head: int, part: Operators) -> PartScores:
-    masses = block_masses(part)
-    return PartScores(
-        layer, head, masses.value.tolist(), masses.match.tolist(), strength(part), circuit_closeness(part)
-    )
+    at = block_masses(part)
+    return PartScores(layer, head, at.value.tolist(), at.match.tolist(), strength(part), circuit_closeness(part))
 
 
 @torch.no_grad()
@@ -272,8 +266,7 @@ def _nearest_circuit(subject: _Subject) -> CircuitScores:
     said = at_positions(read_through([circuit], x), batch.query_positions)
     own = subject.model.answer(batch.tokens, batch.query_positions)
     return CircuitScores(
-        accuracy=float(answered(said, batch).double().mean()),
-        agreement=float((said.argmax(dim=-1) == own.argmax(dim=-1)).double().mean()),
+        accuracy=share(answered(said, batch)), agreement=share(said.argmax(dim=-1) == own.argmax(dim=-1))
     )
 
 

@@ -62,13 +62,18 @@ def with_best_delay(parts: Sequence[Operators]) -> tuple[Operators, ...]:
     Departs: Eq. 11 (`eq:Gvv-Gkq`) is for windows of two. Wider ones hold a fact for several tokens, and trained models
         use that: with D_conv = 4 they may write it one token late, and the blocks are found one place earlier.
     """
+    choices = [tuple(replace(part, delay=delay) for part in parts) for delay in delays(parts[0])]
+    return max(choices, key=lambda choice: abs(rise(choice)))
 
-    def raised(delay: int) -> float:
-        diagonals = [mean_diagonals(replace(part, delay=delay)) for part in parts]
-        return abs(sum(value * match for value, match in diagonals))
 
-    best = max(range(max(1, parts[0].conv_width - 1)), key=raised)
-    return tuple(replace(part, delay=best) for part in parts)
+def delays(ops: Operators) -> range:
+    """At which a window can hold a fact."""
+    return range(max(1, ops.conv_width - 1))
+
+
+def rise(parts: Sequence[Operators]) -> float:
+    """How much a stored fact raises its value's logit, all parts together: products of both mean diagonals."""
+    return sum(value * match for value, match in map(mean_diagonals, parts))
 
 
 def strength(ops: Operators) -> float:
@@ -76,9 +81,7 @@ def strength(ops: Operators) -> float:
 
     Windows of more than two tokens hold a fact more than once; what it adds each time is summed.
     """
-    delays = range(max(1, ops.conv_width - 1))
-    diagonals = [mean_diagonals(replace(ops, delay=delay)) for delay in delays]
-    return sum(value * match for value, match in diagonals)
+    return rise([replace(ops, delay=delay) for delay in delays(ops)])
 
 
 def fix_scale(ops: Operators) -> Operators:
@@ -106,7 +109,7 @@ def stack_operators(parts: Sequence[Operators]) -> Operators:
     if len(parts) == 1:
         return parts[0]
     diagonals = [mean_diagonals(part) for part in parts]
-    total = sum(value * match for value, match in diagonals) or 1.0
+    total = rise(parts) or 1.0
     return Operators(
         Pi_v_in=torch.cat([part.Pi_v_in for part in parts]),
         Pi_v_out=torch.cat([part.Pi_v_out * (m / total) for part, (_, m) in zip(parts, diagonals, strict=True)], dim=1),

@@ -14,7 +14,7 @@ from torch.nn.functional import one_hot, pad
 
 from recallscope.architectures.capabilities import HasKeys
 from recallscope.architectures.model import RecallModel
-from recallscope.interp.states import asked_facts, context_end, facts_at, states_at
+from recallscope.interp.states import asked_facts, at_queries, context_end, earlier_tokens, facts_at, share, states_at
 from recallscope.tasks import Batch, accuracy
 
 LOGITS_AT_ONCE = 2**24
@@ -71,7 +71,7 @@ def probe_facts(
         penalty = ridge * X.square().mean() * len(X) * torch.eye(X.shape[1], dtype=X.dtype, device=X.device)
         W = torch.linalg.solve(X.T @ X + penalty, X.T @ Y)
         X_new, wanted = features(test, shuffled)
-        return float(((X_new @ W).argmax(dim=1) == wanted).double().mean())
+        return share((X_new @ W).argmax(dim=1) == wanted)
 
     return ProbeScores(accuracy=accuracy(False), control=accuracy(True))
 
@@ -95,14 +95,12 @@ def shift_test(model: RecallModel, batch: Batch, *, layer: int = -1) -> ShiftSco
     B, C = model.require(HasKeys).keys_and_queries(batch.tokens, layer)
     alpha = einsum(B, C, "batch tau M N, batch t M N -> batch tau t").double()
     t = batch.query_positions
-    at_queries = alpha.gather(2, t[:, None].expand(-1, alpha.shape[1], -1))
-    asked = batch.tokens.gather(1, t)
-    previous = pad(batch.tokens, (1, 0), value=-1)[:, :-1]
-    shifted = previous[:, :, None] == asked[:, None]
+    found, asked = at_queries(alpha, batch), batch.tokens.gather(1, t)
+    shifted = earlier_tokens(batch.tokens, 1)[:, :, None] == asked[:, None]
     unshifted = (batch.tokens[:, :, None] == asked[:, None]) & ~shifted
     past = torch.arange(alpha.shape[1], device=t.device)[:, None] < t[:, None]
-    rest = at_queries[past & ~shifted & ~unshifted]
-    return ShiftScores(*(float((at_queries[past & w].mean() - rest.mean()) / rest.std()) for w in (shifted, unshifted)))
+    rest = found[past & ~shifted & ~unshifted]
+    return ShiftScores(*(float((found[past & w].mean() - rest.mean()) / rest.std()) for w in (shifted, unshifted)))
 
 
 @dataclass(frozen=True)

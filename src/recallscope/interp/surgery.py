@@ -11,7 +11,7 @@ from torch import Tensor
 from recallscope.architectures.capabilities import HasOperators, Operators, WritesFacts, key_tokens, value_tokens
 from recallscope.architectures.model import RecallModel
 from recallscope.interp.operators import operators_by_layer
-from recallscope.interp.states import context_end, facts_at, states_at
+from recallscope.interp.states import context_end, facts_at, share, states_at
 from recallscope.tasks import Batch, answered
 
 
@@ -108,11 +108,6 @@ def unused_values(used: Int[Tensor, "batch n"], V: int, generator: torch.Generat
     return chance.scatter(1, used - V // 2, -1.0).argmax(dim=1) + V // 2
 
 
-def share(flags: Bool[Tensor, " n"]) -> float:
-    """How many are true, out of all."""
-    return float(flags.double().mean())
-
-
 @dataclass(frozen=True)
 class ProjectionScores:
     """The state after the context, split into the span of its facts and the rest."""
@@ -148,7 +143,7 @@ def project_on_facts(model: RecallModel, batch: Batch) -> ProjectionScores:
 
     def recall(edits: list[Tensor]) -> float:
         logits = able.answer_edited(batch.tokens, batch.query_positions, tuple(edits), after=t)
-        return share(answered(logits, batch).flatten())
+        return share(answered(logits, batch))
 
     return ProjectionScores(recall(kept), recall(rest), energy=sum(shares) / len(shares))
 
@@ -249,7 +244,7 @@ def ablate_blocks(model: RecallModel, batch: Batch) -> AblationScores:
         logits = answer_ablated(
             model, batch.tokens, batch.query_positions, value_blocks=value_blocks, match_blocks=match_blocks
         )
-        return float((logits.argmax(dim=-1) == batch.answers).double().mean())
+        return share(logits.argmax(dim=-1) == batch.answers)
 
     every_value, every_match = torch.ones_like(value), torch.ones_like(match)
     return AblationScores(accuracy(value, match), accuracy(~value, every_match), accuracy(every_value, ~match))
