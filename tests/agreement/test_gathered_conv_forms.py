@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twins import draw
 
-from recallscope.ops.gathered_conv import (
+from recallscope.ops.conv import (
     Activation,
     ConvInputs,
     gathered_conv,

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from recallscope.architectures.capabilities import one_hot_tokens, windows
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.model import build_model
 from recallscope.architectures.multihead import MultiHeadSpec
-from recallscope.architectures.operators import one_hot_tokens, windows
 from recallscope.circuits import compressive_circuit, designed_circuit, hash_matrix, ideal_circuit, sphere_code
 from recallscope.interp import (
     effective_operators,

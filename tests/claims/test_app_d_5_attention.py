@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
+from recallscope.architectures.capabilities import one_hot_tokens, windows
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.mamba import FullSpec
 from recallscope.architectures.model import build_model
-from recallscope.architectures.operators import one_hot_tokens, windows
 from recallscope.circuits import designed_circuit, ideal_circuit
 from recallscope.interp import (
     attention_map,

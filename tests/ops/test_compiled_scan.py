@@ -15,7 +15,7 @@ from torch.autograd import gradcheck
 
 from recallscope.ops import selective_scan, selective_scan_compiled, selective_scan_loop
 from recallscope.ops.compiled import _built, _compiler, _fingerprint, cache_folder, library
-from recallscope.ops.gathered_conv import ConvArguments
+from recallscope.ops.conv import ConvArguments
 from recallscope.ops.selective_scan_compiled import ScanArguments
 
 

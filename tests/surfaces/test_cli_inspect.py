@@ -16,7 +16,7 @@ from recallscope.architectures.mamba2 import Full2Spec
 from recallscope.architectures.model import build_model
 from recallscope.architectures.outside import outside
 from recallscope.circuits import designed_circuit, ideal_circuit
-from recallscope.cli.verdict import verdict
+from recallscope.cli.inspect import verdict
 from recallscope.figures import (
     attention_figure,
     copy_shift_figure,
@@ -26,7 +26,7 @@ from recallscope.figures import (
     save_figure,
 )
 from recallscope.interp import hash_tables, inspect_model, states_at
-from recallscope.interp.picture_arrays import MOST_TOKENS, tokens_to_show
+from recallscope.interp.attention import MOST_TOKENS, tokens_to_show
 from recallscope.specs import TaskSpec
 from recallscope.tasks import Score, draw_batch
 from recallscope.train.weights import read_weights, write_weights

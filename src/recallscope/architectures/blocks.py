@@ -9,12 +9,17 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from recallscope.architectures.capabilities import FactCodes, HasOperators, HasRotations, WritesFacts
-from recallscope.architectures.details import OURS, Details
-from recallscope.architectures.initial_weights import draw_log_uniform, draw_uniform
-from recallscope.architectures.layered import LayerTrace
+from recallscope.architectures.capabilities import (
+    FactCodes,
+    HasOperators,
+    HasRotations,
+    WritesFacts,
+    key_tokens,
+    value_tokens,
+)
+from recallscope.architectures.layered import OURS, Details, LayerTrace
 from recallscope.architectures.mamba import MambaBlock
-from recallscope.architectures.operators import key_tokens, value_tokens
+from recallscope.architectures.model import draw_log_uniform, draw_uniform
 from recallscope.architectures.outer_products import OuterProductLayer, OuterProductModel, OuterProducts
 
 DELTA_MIN, DELTA_MAX, DELTA_FLOOR = 1e-3, 1e-1, 1e-4  # mamba-ssm's range of Δ at the start
@@ -26,6 +31,7 @@ class Mixer(nn.Module, ABC):
     spec: MambaBlock
     in_proj: nn.Linear
     conv1d: nn.Conv1d
+    A_log: nn.Parameter | None
     out_proj: nn.Linear
     UNDECAYED: tuple[str, ...] = ("A_log", "D")  # weights that mamba-ssm spares from weight decay
 
@@ -60,6 +66,11 @@ class Mixer(nn.Module, ABC):
     @abstractmethod
     def draw_weights(self, generator: torch.Generator) -> None:
         """Overwrite the weights with a fresh draw, as mamba-ssm starts."""
+
+    def transition(self) -> Float[Tensor, "..."]:
+        """A = -exp(A_log), where there is one: for every channel and state entry, or one number per head."""
+        assert self.A_log is not None
+        return -torch.exp(self.A_log)
 
     def draw_projections(self, generator: torch.Generator, *between: Callable[[], None]) -> None:
         """torch's default for in_proj, conv1d and out_proj; `between` draws what comes before out_proj.
@@ -118,8 +129,8 @@ class BlockLayer(OuterProductLayer):
         tensors = self.mixer.trace(u, states=states)
         y_hat, gate = tensors["y_hat"], self.mixer.gate(u)
         assert y_hat is not None
-        y_out = self.mixer.project_out(y_hat, gate)
-        return LayerTrace(x=x, y=x + y_out if self.residual else y_out, gate=gate, **tensors)  # type: ignore[arg-type]
+        y = self.passed_on(x, self.mixer.project_out(y_hat, gate))
+        return LayerTrace(x=x, y=y, gate=gate, **tensors)  # type: ignore[arg-type]
 
     def project_in(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch C"]:
         """Norm and what of in_proj is needed of every token: both treat each token alone."""
@@ -132,8 +143,8 @@ class BlockLayer(OuterProductLayer):
         positions: Int[Tensor, "batch Q"],
     ) -> Float[Tensor, "batch Q D"]:
         """The scan runs through, what follows it is done at the positions."""
-        y_out = self.mixer.project_out(self.mixer.read(x_in, positions), self.mixer.gate(self.norm(x_q)))
-        return x_q + y_out if self.residual else y_out
+        y_hat, gate = self.mixer.read(x_in, positions), self.mixer.gate(self.norm(x_q))
+        return self.passed_on(x_q, self.mixer.project_out(y_hat, gate))
 
     def memory(self, x: Float[Tensor, "batch L D"]) -> OuterProducts:
         """What the mixer writes and reads, after the norm."""
@@ -144,8 +155,7 @@ class BlockLayer(OuterProductLayer):
     ) -> Float[Tensor, "batch L D"]:
         """Gate and, in Mamba-2, norm act on what is read and on what is added to it together."""
         trace = self.trace(x)
-        y_out = self.mixer.project_out(trace.y_hat + heard.flatten(2), trace.gate)
-        return x + y_out if self.residual else y_out
+        return self.passed_on(x, self.mixer.project_out(trace.y_hat + heard.flatten(2), trace.gate))
 
     def draw_weights(self, generator: torch.Generator) -> None:
         """The mixer's; norms stay at one."""

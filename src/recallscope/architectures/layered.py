@@ -1,5 +1,6 @@
 """LayeredModel: a tied embedding around layers that remember, and what one layer computes, tensor by tensor."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,15 +12,32 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
-from recallscope.architectures.details import OURS, Details
 from recallscope.architectures.dimensions import MambaDimensions
-from recallscope.architectures.initial_weights import draw_normal
-from recallscope.architectures.model import RecallModel
+from recallscope.architectures.model import RecallModel, draw_normal
 from recallscope.ops import at_positions
 from recallscope.ops.query_loss import query_loss
 from recallscope.tasks.batch import Batch
 
 LOGITS_AT_ONCE = 2**20  # when only the largest is asked for
+
+
+@dataclass(frozen=True)
+class Details:
+    """What checkpoints from elsewhere vary. Every model a spec describes has the defaults, which are mamba-ssm's."""
+
+    norm_eps: float = 1e-5
+    """added to the mean square in every norm"""
+    projection_bias: bool = False
+    """in_proj and out_proj have a bias"""
+    tied_head: bool = True
+    """the head is the embedding, transposed; else it has weights of its own"""
+    delta_rank: int | None = None
+    """R, rank of the Δ projection of Mamba-1; ceil(D/16) unless given"""
+    delta_limits: tuple[float, float] = (0.0, math.inf)
+    """Δ of Mamba-2 is clamped to these after softplus"""
+
+
+OURS = Details()
 
 
 @dataclass(frozen=True)
@@ -65,6 +83,8 @@ class Trace:
 class RecallLayer(nn.Module, ABC):
     """One layer. `trace` keeps every tensor; `mix` returns all positions; `read` only the given ones."""
 
+    residual = False  # whether the layer adds its input to its output
+
     @abstractmethod
     def trace(self, x: Float[Tensor, "batch L D"], *, states: bool = False) -> LayerTrace:
         """The layer, line by line, with every tensor kept; the states h too, if asked for."""
@@ -99,6 +119,10 @@ class RecallLayer(nn.Module, ABC):
         else:
             x_in = self.project_in(embedding(tokens, table))
         return self.read(x_in, embedding(tokens.gather(dim=1, index=positions), table), positions)
+
+    def passed_on(self, x: Float[Tensor, "batch T D"], y_out: Float[Tensor, "batch T D"]) -> Float[Tensor, "batch T D"]:
+        """What the layer above reads: the output, plus the input where there is a residual."""
+        return x + y_out if self.residual else y_out
 
     @abstractmethod
     def draw_weights(self, generator: torch.Generator) -> None:

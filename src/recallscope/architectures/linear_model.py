@@ -8,18 +8,21 @@ from typing import final
 
 import torch
 from einops import einsum
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.functional import embedding
 
-from recallscope.architectures.initial_weights import draw_uniform
+from recallscope.architectures.capabilities import Operators, input_embedding
 from recallscope.architectures.layered import LayerTrace
 from recallscope.architectures.linear import LinearSpec
-from recallscope.architectures.operator_model import OperatorLayer, OperatorModel
-from recallscope.architectures.operators import Operators, input_embedding
-from recallscope.architectures.outer_products import OuterProducts
-from recallscope.architectures.rotations import random_order, random_scales
-from recallscope.ops import Reading, causal_conv, hidden_states, linear_scan, table_scan
+from recallscope.architectures.model import draw_uniform
+from recallscope.architectures.outer_products import (
+    OperatorLayer,
+    OperatorModel,
+    OuterProducts,
+    random_order,
+    random_scales,
+)
+from recallscope.ops import causal_conv, hidden_states, linear_scan
 
 
 @final
@@ -32,7 +35,7 @@ class LinearLayer(OperatorLayer):
     def __init__(self, spec: LinearSpec) -> None:
         super().__init__()
         D, D_in, N, D_conv = spec.embed_dim, spec.inner_dim, spec.state_dim, spec.conv_width
-        self.residual = spec.residual
+        self.residual, self.conv_width = spec.residual, D_conv
         self.P_in = nn.Parameter(torch.zeros(D_in, D))
         self.W_conv = nn.Parameter(torch.zeros(D_in, D_conv))
         self.S_B = nn.Parameter(torch.zeros(N, D_in))
@@ -46,7 +49,7 @@ class LinearLayer(OperatorLayer):
         B = einsum(x_hat, self.S_B, "batch L D_in, N D_in -> batch L N")
         C = einsum(x_hat, self.S_C, "batch L D_in, N D_in -> batch L N")
         y_hat = linear_scan(x_hat, B, C)
-        y = self._project_out(y_hat, x)
+        y = self.passed_on(x, einsum(y_hat, self.P_out, "batch L D_in, D D_in -> batch L D"))
         h = hidden_states(x_hat, B) if states else None
         return LayerTrace(x=x, x_hat=x_hat, B=B, C=C, y_hat=y_hat, y=y, h=h)
 
@@ -59,46 +62,19 @@ class LinearLayer(OperatorLayer):
         M = (R * self.W_conv.T[:, None]) @ self.P_in  # D_conv 2N+D D
         return x @ M.flatten(0, 1).T
 
-    def mix(self, x: Float[Tensor, "batch L D"]) -> Float[Tensor, "batch L D"]:
-        """`trace(x).y` from few large products and one scan."""
-        return self._scan(self.project_in(x).flatten(0, 1), None, None, len(x), x)
+    def join(self, y_heads: Float[Tensor, "batch T M P"]) -> Float[Tensor, "batch T D"]:
+        """One head, and P_out went before the scan."""
+        return y_heads.squeeze(-2)
 
-    def mix_tokens(self, table: Float[Tensor, "V D"], tokens: Int[Tensor, "batch L"]) -> Float[Tensor, "batch L D"]:
-        """The same of tokens given by number: the products are over the vocabulary, if the batch has more tokens."""
-        x = embedding(tokens, table)
-        if len(table) >= tokens.numel():
-            return self.mix(x)
-        return self._scan(self.project_in(table), tokens, None, len(tokens), x)
-
-    def read(
-        self,
-        x_in: Float[Tensor, "batch L C"],
-        x_q: Float[Tensor, "batch Q D"],
-        positions: Int[Tensor, "batch Q"],
-    ) -> Float[Tensor, "batch Q D"]:
-        """The scan runs through, and is read at the positions."""
-        return self._scan(x_in.flatten(0, 1), None, positions, len(x_in), x_q)
-
-    def read_tokens(
-        self, table: Float[Tensor, "V D"], tokens: Int[Tensor, "batch L"], positions: Int[Tensor, "batch Q"]
-    ) -> Float[Tensor, "batch Q D"]:
-        """The same of tokens given by number."""
-        if len(table) >= tokens.numel():
-            return super().read_tokens(table, tokens, positions)
-        x_q = embedding(tokens.gather(dim=1, index=positions), table)
-        return self._scan(self.project_in(table), tokens, positions, len(tokens), x_q)
+    def out(self) -> Float[Tensor, "D M P"]:
+        """P_out, from the one head."""
+        return self.P_out[:, None]
 
     def memory(self, x: Float[Tensor, "batch L D"]) -> OuterProducts:
         """x̂, B and C with one head; nothing fades."""
         trace = self.trace(x)
         x_hat, B, C = (v[:, :, None] for v in (trace.x_hat, trace.B, trace.C))
-        return OuterProducts(x_hat, B, C, out=self.P_out[:, None])
-
-    def read_more(
-        self, x: Float[Tensor, "batch L D"], heard: Float[Tensor, "batch L M P"]
-    ) -> Float[Tensor, "batch L D"]:
-        """The output is linear in what is read."""
-        return self.mix(x) + heard[:, :, 0] @ self.P_out.T
+        return OuterProducts(x_hat, B, C, self.out())
 
     def operators(self, code: Float[Tensor, "D T"]) -> tuple[Operators, ...]:
         """Those of its one head.   Paper: Eq. 9 (`eq:proj-opertators`)."""
@@ -122,18 +98,6 @@ class LinearLayer(OperatorLayer):
         """torch's default for a Linear or depthwise Conv1d of the same shape."""
         for weight in (self.P_in, self.W_conv, self.S_B, self.S_C, self.P_out):
             draw_uniform(weight, weight.shape[1], generator)
-
-    def _scan(
-        self, rows: Tensor, ids: Tensor | None, positions: Tensor | None, batch: int, x: Tensor
-    ) -> Float[Tensor, "batch T D"]:
-        """From rows of `project_in` to the output, x being the input where it is read."""
-        D_conv, N = self.W_conv.shape[1], self.S_B.shape[0]
-        y_out = table_scan(rows.unflatten(-1, (D_conv, -1)), Reading(ids, positions, batch, N)).squeeze(-2)
-        return x + y_out if self.residual else y_out
-
-    def _project_out(self, y_hat: Tensor, x: Tensor) -> Tensor:
-        y_out = einsum(y_hat, self.P_out, "batch T D_in, D D_in -> batch T D")
-        return x + y_out if self.residual else y_out
 
 
 @final

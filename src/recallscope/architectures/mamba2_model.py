@@ -23,9 +23,9 @@ from torch.nn.functional import silu, softplus
 from torch.nn.utils import skip_init
 
 from recallscope.architectures.blocks import BlockModel, Mixer, draw_delta_bias, zero_weights
-from recallscope.architectures.details import OURS, Details
-from recallscope.architectures.initial_weights import draw_normal
+from recallscope.architectures.layered import OURS, Details
 from recallscope.architectures.mamba2 import Full2Spec
+from recallscope.architectures.model import draw_normal
 from recallscope.architectures.outer_products import OuterProducts
 from recallscope.ops import at_positions, causal_conv, contract, head_counts, split, ssd_scan, ssd_states_loop
 
@@ -53,6 +53,7 @@ class Full2Mixer(Mixer):
     """
 
     spec: Full2Spec
+    A_log: nn.Parameter
     UNDECAYED = ("A_log", "dt_bias", "D")
 
     def __init__(self, spec: Full2Spec, details: Details = OURS) -> None:
@@ -113,10 +114,6 @@ class Full2Mixer(Mixer):
         assert gate is not None
         return self.out_proj(self.norm(y_hat * gate))
 
-    def transition(self) -> Float[Tensor, " M"]:
-        """A = -exp(A_log), one number per head."""
-        return -torch.exp(self.A_log)
-
     def read(
         self, x_in: Float[Tensor, "batch L C"], positions: Int[Tensor, "batch Q"]
     ) -> Float[Tensor, "batch Q D_in"]:
@@ -125,18 +122,12 @@ class Full2Mixer(Mixer):
 
     def trace(self, u: Float[Tensor, "batch L D"], *, states: bool) -> dict[str, Tensor | None]:
         """Every tensor of the heads; Δ is given for every channel, though those of a head share it."""
-        drive = self.drive(self.project_in(u))
+        x_hat, x_heads, delta, B, C = drive = self.drive(self.project_in(u))
         y_heads = self.scan(drive)
-        return {
-            "x_hat": drive.x_hat,
-            "B": drive.B,
-            "C": drive.C,
-            "x_heads": drive.x_heads,
-            "y_heads": y_heads,
-            "y_hat": y_heads.flatten(-2),
-            "delta": drive.delta.repeat_interleave(self.spec.head_dim, dim=-1),
-            "h": self.states(drive) if states else None,
-        }
+        h = self.states(drive) if states else None
+        per_channel = delta.repeat_interleave(self.spec.head_dim, dim=-1)
+        own: dict[str, Tensor | None] = {"x_hat": x_hat, "B": B, "C": C, "delta": per_channel, "h": h}
+        return own | {"x_heads": x_heads, "y_heads": y_heads, "y_hat": y_heads.flatten(-2)}
 
     def memory(self, u: Float[Tensor, "batch L D"]) -> OuterProducts:
         """Heads whose channels decay alike; the skip, and the length that the gated norm divides by, are left out."""

@@ -24,10 +24,10 @@ from torch.nn.functional import linear, silu, softplus
 from torch.nn.utils import skip_init
 
 from recallscope.architectures.blocks import BlockModel, Mixer, draw_delta_bias, zero_weights
-from recallscope.architectures.details import OURS, Details
-from recallscope.architectures.initial_weights import draw_uniform
+from recallscope.architectures.layered import OURS, Details
 from recallscope.architectures.mamba import FullSpec
 from recallscope.architectures.mamba_step import full_step
+from recallscope.architectures.model import draw_uniform
 from recallscope.architectures.outer_products import OuterProducts
 from recallscope.ops import (
     at_positions,
@@ -119,34 +119,25 @@ class FullMixer(Mixer):
             return self._with_skip(linear_scan(x_hat, B, C), x_hat)
         return selective_scan(x_hat, delta, self.transition(), B, C, self.D)
 
-    def states(self, drive: Drive) -> Float[Tensor, "batch L D_in N"]:
-        """h after every token."""
-        x_hat, delta, B, _ = drive
-        return hidden_states(x_hat, B) if delta is None else selective_states_loop(x_hat, delta, self.transition(), B)
-
     def project_out(
         self, y_hat: Float[Tensor, "batch T D_in"], gate: Float[Tensor, "batch T D_in"] | None
     ) -> Float[Tensor, "batch T D"]:
         """Linear(ŷ ⊙ ẑ)."""
         return self.out_proj(y_hat if gate is None else y_hat * gate)
 
-    def transition(self) -> Float[Tensor, "D_in N"]:
-        """A = -exp(A_log), where there is one."""
-        assert self.A_log is not None
-        return -torch.exp(self.A_log)
-
     def trace(self, u: Float[Tensor, "batch L D"], *, states: bool) -> dict[str, Tensor | None]:
         """x̂, B, C, Δ and ŷ of every token; the states, if asked for."""
-        drive = self.drive(self.project_in(u))
-        named: dict[str, Tensor | None] = {"x_hat": drive.x_hat, "B": drive.B, "C": drive.C, "delta": drive.delta}
-        return named | {"y_hat": self.scan(drive), "h": self.states(drive) if states else None}
+        x_hat, delta, B, C = drive = self.drive(self.project_in(u))
+        h = None
+        if states:
+            h = hidden_states(x_hat, B) if delta is None else selective_states_loop(x_hat, delta, self.transition(), B)
+        return {"x_hat": x_hat, "B": B, "C": C, "delta": delta, "y_hat": self.scan(drive), "h": h}
 
     def memory(self, u: Float[Tensor, "batch L D"]) -> OuterProducts:
         """One head of D_in channels, each with a decay of its own; the skip is left out."""
-        drive, gate = self.drive(self.project_in(u)), self.gate(u)
-        x_hat, B, C = (v[:, :, None] for v in (drive.x_hat, drive.B, drive.C))
+        (x_hat, delta, B, C), gate = self.drive(self.project_in(u)), self.gate(u)
+        x_hat, B, C = (v[:, :, None] for v in (x_hat, B, C))
         gated, out = None if gate is None else gate[:, :, None], self.out_proj.weight[:, None]
-        delta = drive.delta
         if delta is None:
             return OuterProducts(x_hat, B, C, out, gate=gated)
         A = self.transition()

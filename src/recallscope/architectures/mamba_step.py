@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from recallscope.ops.gathered_conv import ConvInputs, gathered_conv, gathered_conv_backward
+from recallscope.ops.conv import ConvInputs, gathered_conv, gathered_conv_backward
 from recallscope.ops.query_loss import query_loss_and_grads
 from recallscope.ops.selective_scan_compiled import ScanInputs, scan_backward, scan_forward
 from recallscope.tasks.batch import Batch

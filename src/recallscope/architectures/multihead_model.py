@@ -8,18 +8,22 @@ from typing import final
 
 import torch
 from einops import einsum
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from recallscope.architectures.initial_weights import draw_normal, draw_uniform
+from recallscope.architectures.capabilities import Operators, input_embedding
 from recallscope.architectures.layered import LayerTrace
+from recallscope.architectures.model import draw_normal, draw_uniform
 from recallscope.architectures.multihead import MultiHeadSpec
-from recallscope.architectures.operator_model import OperatorLayer, OperatorModel
-from recallscope.architectures.operators import Operators, input_embedding
-from recallscope.architectures.outer_products import OuterProducts
-from recallscope.architectures.rotations import random_order, random_rotation, random_scales
+from recallscope.architectures.outer_products import (
+    OperatorLayer,
+    OperatorModel,
+    OuterProducts,
+    random_order,
+    random_rotation,
+    random_scales,
+)
 from recallscope.ops import (
-    Reading,
     aggregate,
     causal_conv,
     contract,
@@ -28,7 +32,6 @@ from recallscope.ops import (
     multi_head_scan,
     multi_head_states,
     split,
-    table_scan,
 )
 
 
@@ -53,7 +56,7 @@ class MultiHeadLayer(OperatorLayer):
         D, D_in, N, D_conv = spec.embed_dim, spec.inner_dim, spec.state_dim, spec.conv_width
         M, P = spec.num_heads, spec.head_dim
         self.heads = heads = head_counts(spec.head_pattern, M)
-        self.num_heads = M
+        self.num_heads, self.conv_width = M, D_conv
         self.shares_values = spec.head_pattern in ("MQA", "MKA")
         self.P_in_x, self.P_in_B, self.P_in_C = (nn.Parameter(torch.zeros(D_in, D)) for _ in range(3))
         self.W_conv_x, self.W_conv_B, self.W_conv_C = (nn.Parameter(torch.zeros(D_in, D_conv)) for _ in range(3))
@@ -95,45 +98,18 @@ class MultiHeadLayer(OperatorLayer):
         by_tap = torch.cat((self.S_B.flatten(0, 1) @ keys, to_heads, self.S_C.flatten(0, 1) @ queries), dim=1)
         return x @ by_tap.flatten(0, 1).T
 
-    def mix(self, x: Float[Tensor, "batch L D"]) -> Float[Tensor, "batch L D"]:
-        """`trace(x).y` from few large products and one scan."""
-        return self._scan(self.project_in(x).flatten(0, 1), None, None, len(x))
-
-    def read(
-        self,
-        x_in: Float[Tensor, "batch L C"],
-        x_q: Float[Tensor, "batch Q D"],
-        positions: Int[Tensor, "batch Q"],
-    ) -> Float[Tensor, "batch Q D"]:
-        """The scan of every head runs through, and is read at the positions."""
-        return self._scan(x_in.flatten(0, 1), None, positions, len(x_in))
-
-    def read_tokens(
-        self, table: Float[Tensor, "V D"], tokens: Int[Tensor, "batch L"], positions: Int[Tensor, "batch Q"]
-    ) -> Float[Tensor, "batch Q D"]:
-        """The same of tokens given by number: the products are over the vocabulary, if the batch has more tokens."""
-        if len(table) >= tokens.numel():
-            return super().read_tokens(table, tokens, positions)
-        return self._scan(self.project_in(table), tokens, positions, len(tokens))
-
     def memory(self, x: Float[Tensor, "batch L D"]) -> OuterProducts:
         """What the heads write and read; nothing fades."""
         trace = self.trace(x)
         assert trace.x_heads is not None
-        return OuterProducts(trace.x_heads, trace.B, trace.C, out=self._out())
-
-    def read_more(
-        self, x: Float[Tensor, "batch L D"], heard: Float[Tensor, "batch L M P"]
-    ) -> Float[Tensor, "batch L D"]:
-        """The output is linear in what is read."""
-        return self.mix(x) + einsum(heard, self._out(), "batch L M P, D M P -> batch L D")
+        return OuterProducts(trace.x_heads, trace.B, trace.C, self.out())
 
     def operators(self, code: Float[Tensor, "D T"]) -> tuple[Operators, ...]:
         """Those of every head.   Paper: Eq. 9 (`eq:proj-opertators`), heads as in Alg. 4 (`alg:mamba-2`)."""
         parts = ((self.P_in_x, self.W_conv_x), (self.P_in_B, self.W_conv_B), (self.P_in_C, self.W_conv_C))
         E_hat_x, E_hat_B, E_hat_C = (input_embedding(code, P_in, W_conv) for P_in, W_conv in parts)
         Pi_v_in = self._head_values(E_hat_x.T).permute(1, 2, 0)  # heads (1 if shared), P, windows
-        Pi_v_out = einsum(code, self._out(), "D T, D M P -> M T P")
+        Pi_v_out = einsum(code, self.out(), "D T, D M P -> M T P")
         Pi_k_in, Pi_q_in = self.S_B @ E_hat_B, self.S_C @ E_hat_C
         heads = (part.expand(self.num_heads, -1, -1) for part in (Pi_v_in, Pi_v_out, Pi_k_in, Pi_q_in))
         return tuple(Operators(v_in, v_out, k, q) for v_in, v_out, k, q in zip(*heads, strict=True))
@@ -159,24 +135,14 @@ class MultiHeadLayer(OperatorLayer):
 
     def draw_weights(self, generator: torch.Generator) -> None:
         """W_x, W_y ~ N(0, 1) as published; the rest torch's default for a Linear or depthwise Conv1d."""
-        for weight in (self.P_in_x, self.P_in_B, self.P_in_C, self.W_conv_x, self.W_conv_B, self.W_conv_C):
-            draw_uniform(weight, weight.shape[-1], generator)
-        for weight in (self.S_B, self.S_C, self.P_out):
+        by_input = (self.P_in_x, self.P_in_B, self.P_in_C, self.W_conv_x, self.W_conv_B, self.W_conv_C)
+        for weight in (*by_input, self.S_B, self.S_C, self.P_out):
             draw_uniform(weight, weight.shape[-1], generator)
         for weight in (self.W_x, self.W_y):
             draw_normal(weight, 1.0, generator)
 
-    def _scan(
-        self, rows: Tensor, ids: Tensor | None, positions: Tensor | None, batch: int
-    ) -> Float[Tensor, "batch T D"]:
-        """From rows of `project_in` to the output."""
-        D_conv, N = self.W_conv_x.shape[1], self.S_B.shape[1]
-        reading = Reading(ids, positions, batch, N, self.heads)
-        y_heads = table_scan(rows.unflatten(-1, (D_conv, -1)), reading)
-        return y_heads.flatten(-2) @ self._out().flatten(1).T
-
-    def _out(self) -> Float[Tensor, "D M P"]:
-        """W_y and P_out as one map: from what the heads read to the output."""
+    def out(self) -> Float[Tensor, "D M P"]:
+        """W_y and P_out as one map."""
         return einsum(self.P_out, self.W_y, "D D_in, D_in P M -> D M P")
 
     def _head_values(self, x_hat: Tensor) -> Tensor:

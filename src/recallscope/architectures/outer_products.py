@@ -5,6 +5,7 @@ relatives as well. A layer that says what v, k, q, step and decay are (`memory`)
 be edited. A delta rule is not of this form: what it writes depends on the state.
 """
 
+import copy
 import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -13,11 +14,12 @@ from dataclasses import dataclass
 import torch
 from einops import einsum
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import embedding
 
-from recallscope.architectures.capabilities import Attention
+from recallscope.architectures.capabilities import Attention, FactCodes, Operators, Symbols, WritesFacts, blocks
 from recallscope.architectures.layered import LayeredModel, RecallLayer
-from recallscope.ops import at_positions
+from recallscope.ops import ONE_HEAD, Reading, at_positions, table_scan
 
 
 @dataclass(frozen=True)
@@ -195,3 +197,163 @@ class OuterProductModel(LayeredModel):
             edit = edit if since is None else memory.faded(edit, since, after)
             x = layer.read_more(x, memory.heard(edit, after=after))
         return self.unembed(self.finish(at_positions(x, positions)))
+
+
+class OperatorLayer(OuterProductLayer):
+    """A layer without anything but fixed linear maps around the meeting of keys and queries: one scan over the rows of
+    `project_in`, which may be those of the whole vocabulary."""
+
+    heads = ONE_HEAD
+    conv_width: int
+    S_B: nn.Parameter
+    S_C: nn.Parameter
+    P_out: nn.Parameter
+
+    @abstractmethod
+    def out(self) -> Float[Tensor, "D M P"]:
+        """From what the heads read to the output."""
+
+    def join(self, y_heads: Float[Tensor, "batch T M P"]) -> Float[Tensor, "batch T D"]:
+        """From what the scan gives to the output."""
+        return y_heads.flatten(-2) @ self.out().flatten(1).T
+
+    def mix(self, x: Float[Tensor, "batch L D"]) -> Float[Tensor, "batch L D"]:
+        """`trace(x).y` from few large products and one scan."""
+        return self._scan(self.project_in(x).flatten(0, 1), None, None, len(x), x)
+
+    def mix_tokens(self, table: Float[Tensor, "V D"], tokens: Int[Tensor, "batch L"]) -> Float[Tensor, "batch L D"]:
+        """The same of tokens given by number: the products are over the vocabulary, if the batch has more tokens."""
+        x = embedding(tokens, table)
+        if len(table) >= tokens.numel():
+            return self.mix(x)
+        return self._scan(self.project_in(table), tokens, None, len(tokens), x)
+
+    def read(
+        self,
+        x_in: Float[Tensor, "batch L C"],
+        x_q: Float[Tensor, "batch Q D"],
+        positions: Int[Tensor, "batch Q"],
+    ) -> Float[Tensor, "batch Q D"]:
+        """The scan runs through, and is read at the positions."""
+        return self._scan(x_in.flatten(0, 1), None, positions, len(x_in), x_q)
+
+    def read_tokens(
+        self, table: Float[Tensor, "V D"], tokens: Int[Tensor, "batch L"], positions: Int[Tensor, "batch Q"]
+    ) -> Float[Tensor, "batch Q D"]:
+        """The same of tokens given by number."""
+        if len(table) >= tokens.numel():
+            return super().read_tokens(table, tokens, positions)
+        x_q = embedding(tokens.gather(dim=1, index=positions), table)
+        return self._scan(self.project_in(table), tokens, positions, len(tokens), x_q)
+
+    def _scan(
+        self, rows: Tensor, ids: Tensor | None, positions: Tensor | None, batch: int, x: Tensor
+    ) -> Float[Tensor, "batch T D"]:
+        """From rows of `project_in` to the output, x being the input where it is read."""
+        reading = Reading(ids, positions, batch, self.S_B.shape[-2], self.heads)
+        return self.passed_on(x, self.join(table_scan(rows.unflatten(-1, (self.conv_width, -1)), reading)))
+
+    def read_more(
+        self, x: Float[Tensor, "batch L D"], heard: Float[Tensor, "batch L M P"]
+    ) -> Float[Tensor, "batch L D"]:
+        """The output is linear in what is read."""
+        return self.mix(x) + einsum(heard, self.out(), "batch L M P, D M P -> batch L D")
+
+    @abstractmethod
+    def operators(self, code: Float[Tensor, "D T"]) -> tuple[Operators, ...]:
+        """One `Operators` per head. `code` names the symbols: E for tokens, the identity for the residual stream.
+
+        Paper: Eq. 9 (`eq:proj-opertators`); heads as in Alg. 4 (`alg:mamba-2`).
+        """
+
+    @abstractmethod
+    def rotate(self, Q: Float[Tensor, "D D"], generator: torch.Generator, spread: float) -> None:
+        """Other weights for the same function, in a residual stream that was rotated by Q."""
+
+    def rotate_state(self, generator: torch.Generator, spread: float) -> None:
+        """One R and one c for all heads, as some patterns share keys or queries between them."""
+        R = random_rotation(self.S_B.shape[-2], generator, self.S_B)
+        c = random_scales(1, generator, spread, R)
+        joint = random_scales(1, generator, spread, R)
+        self.S_B.copy_(c * (R @ self.S_B))
+        self.S_C.copy_((R @ self.S_C) / (c * joint))
+        self.P_out.mul_(joint)
+
+
+class OperatorModel(OuterProductModel):
+    """Such layers: HasOperators, WritesFacts and HasRotations, beside what all sums of outer products have."""
+
+    layers: Sequence[OperatorLayer]
+
+    @property
+    def residual(self) -> bool:
+        """Whether each layer adds its input to its output."""
+        return bool(getattr(self.spec, "residual", False))
+
+    @torch.no_grad()
+    def operators(self, symbols: Symbols = "tokens") -> tuple[tuple[Operators, ...], ...]:
+        """The operators of every head of every layer, on tokens or on the axes of the residual stream.
+
+        In layers above the first, operators on tokens describe the direct path: the layer reads the part of the
+        residual stream that still is the embedding, and what it writes goes to the head as it is.
+
+        Paper: Eq. 9 (`eq:proj-opertators`); layers as in Thm G.1 (`app-thm:multi-layer-recall`).
+        """
+        E = self.E.detach()
+        code = E if symbols == "tokens" else torch.eye(len(E), dtype=E.dtype, device=E.device)
+        return tuple(layer.operators(code) for layer in self.layers)
+
+    def fact_codes(self) -> tuple[FactCodes, ...]:
+        """v' and k' from the operators. A window of more than two tokens holds a fact several times, once per place."""
+        return tuple(_codes_of(heads) for heads in self.operators())
+
+    @torch.no_grad()
+    def rotated(self, generator: torch.Generator, *, spread: float = 0.5) -> "OperatorModel":
+        """An equivalent copy: every freedom below is drawn at random.
+
+        - E -> QᵀE, P_in -> P_in Q, P_out -> QᵀP_out, with one rotation Q for all layers, as they share the stream;
+        - inner channels are permuted and scaled, by exp(`spread` x normal), signs flipped: a depthwise convolution
+          allows no more. What is scaled on the way in is scaled back on every way out;
+        - S_B -> R S_B, S_C -> R S_C with a rotation R of the state, and S_B -> c S_B, S_C -> S_C / c;
+        - P_out -> c P_out, S_C -> S_C / c: the one that reaches G_vv and G_kq, as the factor `fix_scale` fixes.
+
+        Paper: Sec. 3.2 (`par:equiv-recall`).
+        Departs: the print has Q alone. Any invertible matrix would do for Q and, with its inverse transposed, for R.
+        """
+        rotated = copy.deepcopy(self)
+        Q = random_rotation(len(self.E), generator, self.E)
+        rotated.E.copy_(Q.T @ self.E)
+        for layer in rotated.layers:
+            layer.rotate(Q, generator, spread)
+        return rotated
+
+    def why_not(self, protocol: type) -> str | None:
+        """Windows of one token hold no fact."""
+        if protocol is WritesFacts and self.spec.conv_width < 2:
+            return "conv_width=1: no window holds a key and its value, so no fact is written. Use conv_width >= 2"
+        return super().why_not(protocol)
+
+
+def _codes_of(heads: Sequence[Operators]) -> FactCodes:
+    """The key stands one place before its value."""
+    values = [blocks(head.Pi_v_in, head.size)[1:].mT for head in heads]  # places V P
+    keys = [blocks(head.Pi_k_in, head.size)[:-1].mT for head in heads]
+    return FactCodes(torch.stack(values, dim=2), torch.stack(keys, dim=2))
+
+
+def random_rotation(dim: int, generator: torch.Generator, like: Tensor) -> Float[Tensor, "dim dim"]:
+    """A rotation or reflection of R^dim, all equally likely."""
+    drawn = torch.randn(dim, dim, generator=generator, dtype=torch.float64, device=generator.device)
+    Q, upper = torch.linalg.qr(drawn)
+    return (Q * upper.diagonal().sign()).to(like)
+
+
+def random_scales(count: int, generator: torch.Generator, spread: float, like: Tensor) -> Float[Tensor, " count"]:
+    """exp(`spread` x normal), of either sign: away from 0."""
+    normal = torch.randn(2, count, generator=generator, dtype=torch.float64, device=generator.device)
+    return (torch.exp(spread * normal[0]) * torch.where(normal[1] < 0, -1.0, 1.0)).to(like)
+
+
+def random_order(count: int, generator: torch.Generator, like: Tensor) -> Tensor:
+    """A permutation."""
+    return torch.randperm(count, generator=generator, device=generator.device).to(like.device)

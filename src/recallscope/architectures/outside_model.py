@@ -7,8 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from recallscope.architectures.initial_weights import drawn_seed, lent_stream
-from recallscope.architectures.model import RecallModel
+from recallscope.architectures.model import RecallModel, drawn_seed, lent_stream
 from recallscope.architectures.outside import OutsideSpec, source_file
 from recallscope.registry import import_from, source_digest
 from recallscope.tasks.batch import Batch

@@ -13,11 +13,16 @@ import tyro
 from recallscope.cli.evaluate import weights_file
 from recallscope.cli.flags import print_json
 from recallscope.cli.run_flags import RunFlags, with_run_flags
-from recallscope.cli.verdict import verdict
 
 if TYPE_CHECKING:
     from recallscope.architectures.model import RecallModel
+    from recallscope.interp.inspection import Inspection, OperatorScores
+    from recallscope.interp.surgery import OverwriteScores
     from recallscope.specs import TaskSpec
+    from recallscope.tasks import Score
+
+NEAR = 0.95  # block masses and closeness from here on are called the circuit's
+WORKS = 0.9  # recall and overwriting from here on are called working
 
 
 @dataclass(kw_only=True)
@@ -104,3 +109,97 @@ class Inspect(RunFlags):
 def verb_for(arguments: Sequence[str]) -> type:
     """The verb with flags for the task and the model that are to be trained, if any."""
     return with_run_flags(Inspect, arguments)
+
+
+def verdict(score: Score, found: Inspection, name: str = "this model") -> list[str]:
+    """One line per finding; with operators, the conclusion last; without, what is left out and why."""
+    lines = [f"recall {score.accuracy:.4f} ± {score.standard_error:.4f}", *_of_behaviour(found)]
+    if found.operators is None:
+        return [*lines, *_without_operators(found, name)]
+    return [*lines, *_with_operators(found, found.operators), *_conclusion(score, found.operators, found.overwrite)]
+
+
+def _of_behaviour(found: Inspection) -> list[str]:
+    seen = found.behaviour
+    places = " ".join(f"{recall:.3f}" for recall in seen.recall_by_place)
+    lines = [f"by place of the fact, oldest first: {places}; mean margin {seen.margin:.2f}"]
+    if seen.accuracy < 1:
+        kinds = {
+            "another fact's value": seen.wrong_other_value,
+            "an earlier value of the key": seen.wrong_old_value,
+            "something else": seen.wrong_else,
+        }
+        lines.append("wrong answers: " + ", ".join(f"{share:.1%} {kind}" for kind, share in kinds.items() if share))
+    return lines
+
+
+def _with_operators(found: Inspection, ops: OperatorScores) -> list[str]:
+    lines = [
+        f"operators: {ops.g_vv_block_mass:.2%} of G_vv and {ops.g_kq_block_mass:.2%} of G_kq lie in the predicted "
+        f"blocks; closeness to the circuit {ops.closeness:.4f}"
+    ]
+    if circuit := found.nearest_circuit:
+        lines.append(
+            f"the nearest circuit, two matrices E and F, answers {circuit.agreement:.2%} of the queries as the model "
+            f"does (accuracy {circuit.accuracy:.4f})"
+        )
+    if table := found.table:
+        lines.append(
+            f"hash table: {table.hit_rate:.2%} of facts decoded from the state, AUC {table.auc:.5f}; noise "
+            f"{table.noise:.3f} of a fact, expected {table.predicted_noise:.3f}"
+        )
+    if overwrite := found.overwrite:
+        lines.append(
+            f"surgery: overwriting one fact changes its answer in {overwrite.success:.1%} of {overwrite.trials} "
+            f"trials; of the others {overwrite.others_changed:.2%} change, {overwrite.others_changed_control:.2%} if "
+            f"the sequence is rewritten instead"
+        )
+    if (key := found.key_variance) and (value := found.value_variance):
+        lines.append(
+            f"codes: key variance {key.measured:.4f} (random {key.random:.4f}, tight frame {key.welch:.4f}), "
+            f"value variance {value.measured:.4f} (random {value.random:.4f}, tight {value.welch:.4f}, "
+            f"tight and shared {value.sharing:.4f})"
+        )
+    return lines
+
+
+def _conclusion(score: Score, ops: OperatorScores, overwrite: OverwriteScores | None) -> list[str]:
+    if overwrite is None:
+        return []
+    if min(ops.g_vv_block_mass, ops.g_kq_block_mass, ops.closeness) < NEAR:
+        return ["verdict: not the recall circuit, or not yet."]
+    if min(score.accuracy, overwrite.success) < WORKS:
+        return ["verdict: the structure is the circuit's, but it is too small or too noisy to recall well."]
+    return ["verdict: this is the recall circuit; its state is a hash table."]
+
+
+def _without_operators(found: Inspection, name: str) -> list[str]:
+    """What a model shows that has no operators, and what of the report it has not."""
+    lines = []
+    if found.attribution_hit_rate is not None:
+        lines.append(
+            f"attention: the place of the right value adds most to the answer in {found.attribution_hit_rate:.1%} of "
+            f"the queries"
+        )
+    if probe := found.probe:
+        lines.append(
+            f"state: a linear probe reads {probe.accuracy:.1%} of the facts ({probe.control:.1%} with keys shuffled)"
+        )
+    if shift := found.shift_test:
+        lines.append(
+            f"shift: keys answer one place later ({shift.shifted:+.1f} standard deviations), not in place "
+            f"({shift.unshifted:+.1f})"
+        )
+    if overwrite := found.overwrite:
+        energy = overwrite.factored_energy
+        though = "" if energy is None else f", though it is only {energy:.0%} of what the model writes"
+        lines.append(
+            f"surgery: exchanging v' k'ᵀ for one fact changes its answer in {overwrite.success:.1%} of "
+            f"{overwrite.trials} trials{though}; {overwrite.others_changed:.2%} of the others change"
+        )
+    why_no_operators = next((item.why for item in found.left_out if item.section == "operators"), "")
+    reasons: dict[str, list[str]] = {}
+    for item in found.left_out:
+        reasons.setdefault(item.why, []).append(item.section)
+    left = [f"left out, {', '.join(sections)}: {why}" for why, sections in reasons.items()]
+    return [f"{name}: {why_no_operators}" + (" What carries over:" if lines else ""), *lines, *left]

@@ -13,10 +13,9 @@ from recallscope.architectures.capabilities import HasAttention
 from recallscope.architectures.model import RecallModel
 from recallscope.figures.mechanism import attention_figure, draw_curve, inside_figures
 from recallscope.figures.style import COLUMN, figure_style, save_figure
-from recallscope.interp.attention import attention_strength, ideal_attention
-from recallscope.interp.behaviour import Behaviour
+from recallscope.interp.attention import attention_strength, ideal_attention, picture_arrays
 from recallscope.interp.inspection import Inspection
-from recallscope.interp.picture_arrays import picture_arrays
+from recallscope.interp.probes import Behaviour
 from recallscope.specs import TaskSpec
 from recallscope.tasks import Batch, draw_batch
 

@@ -1,22 +1,36 @@
 """A model seen as attention: which earlier token does a token listen to, and what does that add to the answer?
 
-Maps are (source τ, query t), as the paper writes α_τt; the circuit's is 1 where x_{τ-1} = x_t.
+Maps are (source τ, query t), as the paper writes α_τt; the circuit's is 1 where x_{τ-1} = x_t. `picture_arrays` has
+the maps with all else that the figures of the mechanism draw.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from einops import einsum
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import pad
 
-from recallscope.architectures.capabilities import Attention, HasAttention
+from recallscope.architectures.capabilities import (
+    Attention,
+    HasAttention,
+    Operators,
+    key_tokens,
+    one_hot_tokens,
+    value_tokens,
+    windows,
+)
 from recallscope.architectures.model import RecallModel
-from recallscope.architectures.operators import Operators, key_tokens, one_hot_tokens, value_tokens, windows
-from recallscope.interp.operators import mean_diagonals, token_operators
-from recallscope.interp.states import value_positions
+from recallscope.interp.hash_table import hash_tables
+from recallscope.interp.operators import effective_operators, mean_diagonals, strength, token_operators
+from recallscope.interp.states import at_queries, earlier_tokens, share, value_positions
+from recallscope.specs import TaskSpec
 from recallscope.tasks import Batch
+
+MOST_TOKENS = 512  # a table of more has entries smaller than a dot of the picture
 
 
 def ideal_attention(tokens: Int[Tensor, "*batch L"], *, delay: int = 0) -> Float[Tensor, "*batch L L"]:
@@ -24,12 +38,7 @@ def ideal_attention(tokens: Int[Tensor, "*batch L"], *, delay: int = 0) -> Float
 
     Paper: App. D.5 (`noisy-attn`), Fig. 14 (`fig:reversing-attn`).
     """
-    return (_earlier(tokens, 1 + delay)[..., :, None] == tokens[..., None, :]).float().triu()
-
-
-def _earlier(tokens: Int[Tensor, "*batch L"], lag: int) -> Int[Tensor, "*batch L"]:
-    """The token `lag` places before each; -1, which is none, where there is not."""
-    return pad(tokens, (lag, 0), value=-1)[..., : tokens.shape[-1]]
+    return (earlier_tokens(tokens, 1 + delay)[..., :, None] == tokens[..., None, :]).float().triu()
 
 
 @torch.no_grad()
@@ -108,7 +117,7 @@ def attribution_hit_rate(model: RecallModel, batch: Batch) -> float:
     Paper: App. D.5 (`noisy-attn`).
     """
     best = answer_attribution(model, batch).argmax(dim=-1)
-    return float((best == value_positions(batch)).double().mean())
+    return share(best == value_positions(batch))
 
 
 @dataclass(frozen=True)
@@ -124,13 +133,12 @@ class AttentionScores:
 def score_attention(alpha: Float[Tensor, "batch L L"], batch: Batch, *, delay: int = 0) -> AttentionScores:
     """How well a map (source, query), its sign fixed, finds the facts.   Paper: Fig. 14 (`fig:reversing-attn`)."""
     t = batch.query_positions
-    at_queries = alpha.gather(2, t[:, None, :].expand(-1, alpha.shape[1], -1))  # batch, source, query
+    found, ideal = at_queries(alpha, batch), at_queries(ideal_attention(batch.tokens, delay=delay), batch)
     past = torch.arange(alpha.shape[1], device=t.device)[:, None] <= t[:, None, :]
-    best = at_queries.masked_fill(~past, -torch.inf).argmax(dim=1)
-    ideal = ideal_attention(batch.tokens, delay=delay).gather(2, t[:, None, :].expand(-1, alpha.shape[1], -1))
-    pairs = torch.stack((at_queries[past], ideal[past].to(alpha.dtype))).double()
+    best = found.masked_fill(~past, -torch.inf).argmax(dim=1)
+    pairs = torch.stack((found[past], ideal[past].to(alpha.dtype))).double()
     return AttentionScores(
-        hit_rate=float((best == value_positions(batch) + delay).double().mean()),
+        hit_rate=share(best == value_positions(batch) + delay),
         correlation=float(torch.corrcoef(pairs)[0, 1]),
     )
 
@@ -170,9 +178,7 @@ def copy_dominance(ops: Operators, tokens: Int[Tensor, "batch L"]) -> Dominance:
 
     Paper: Fig. 15 (`fig:reversing-conv`).
     """
-    copied = _earlier(tokens, ops.delay)
-    predicted = tokens[:, :, None] == copied[:, None, :]
-    return _dominance(copy_map(ops, tokens), predicted, _within(copied, value_tokens(ops.size)))
+    return _dominance(copy_map(ops, tokens), tokens, ops.delay, value_tokens(ops.size))
 
 
 def shift_dominance(ops: Operators, tokens: Int[Tensor, "batch L"]) -> Dominance:
@@ -180,21 +186,70 @@ def shift_dominance(ops: Operators, tokens: Int[Tensor, "batch L"]) -> Dominance
 
     Paper: Fig. 15 (`fig:reversing-conv`).
     """
-    shifted = _earlier(tokens, 1 + ops.delay)
-    predicted = tokens[:, :, None] == shifted[:, None, :]
-    return _dominance(shift_map(ops, tokens), predicted, _within(shifted, key_tokens(ops.size)))
+    return _dominance(shift_map(ops, tokens), tokens, 1 + ops.delay, key_tokens(ops.size))
 
 
-def _within(tokens: Int[Tensor, "batch L"], which: slice) -> Bool[Tensor, "batch L"]:
-    return (tokens >= which.start) & (tokens < which.stop)
+def _dominance(maps: Float[Tensor, "batch L L"], tokens: Int[Tensor, "batch L"], lag: int, which: slice) -> Dominance:
+    """Of entries (t, τ) whose token at t stood `lag` before τ, over columns τ where that token is one of `which`.
 
-
-def _dominance(
-    maps: Float[Tensor, "batch L L"], predicted: Bool[Tensor, "batch L L"], columns: Bool[Tensor, "batch L"]
-) -> Dominance:
-    """Columns are the last axis; the sign is such that predicted entries are positive on average."""
+    The sign is such that predicted entries are positive on average.
+    """
+    earlier = earlier_tokens(tokens, lag)
+    predicted = tokens[:, :, None] == earlier[:, None, :]
+    columns = (earlier >= which.start) & (earlier < which.stop)
     chosen, wanted = maps.mT[columns].double(), predicted.mT[columns]  # columns as rows
     chosen = chosen * chosen[wanted].mean().sign()
     hits = wanted.gather(1, chosen.argmax(dim=1, keepdim=True))
     rest = chosen[~wanted].square().mean().sqrt()
-    return Dominance(hit_rate=float(hits.double().mean()), contrast=float(chosen[wanted].mean() / rest))
+    return Dominance(hit_rate=share(hits), contrast=float(chosen[wanted].mean() / rest))
+
+
+def picture_arrays(model: RecallModel, batch: Batch, task: TaskSpec) -> dict[str, NDArray[Any]]:
+    """Tables, maps and operators of the batch's first sequence, in units of one fact or one match.
+
+    `facts` are rows (value, key) into the tables; `shown` are the tokens whose rows and columns are kept. Numbers are
+    half precision: three digits, which is more than a picture shows.
+
+    Paper: Fig. 3 (`fig:reversing-hidden`), Fig. 13-16 (`app-fig:reversing-hidden`, `fig:reversing-attn`,
+        `fig:reversing-conv`, `app-fig:reversing-operators`).   Holds for: models with operators.
+    """
+    ops, tokens = effective_operators(model), batch.tokens
+    value, match = mean_diagonals(ops)
+    shown = tokens_to_show(batch, task.vocab_size)
+    tables, few = hash_tables(model, batch, tokens=shown), ops.restricted(shown)
+    arrays = {
+        "ideal_table": tables.ideal[0],
+        "hashed_table": tables.hashed[0],
+        "decoded_table": tables.decoded[0] / strength(ops),
+        "ideal_attention": ideal_attention(tokens, delay=ops.delay)[0],
+        "attention": joint_attention(model, tokens)[0],
+        "copied": copy_map(ops, tokens)[0] / value,
+        "shifted": shift_map(ops, tokens)[0] / match,
+        "value_operator": few.value_operator / value,
+        "match_operator": few.match_operator / match,
+    }
+    kept: dict[str, NDArray[Any]] = {
+        name: np.asarray(array.detach().cpu().numpy(), np.float16) for name, array in arrays.items()
+    }
+    facts = torch.stack((tables.values[0], tables.keys[0]), dim=1)
+    return kept | {
+        "facts": np.asarray(facts.cpu().numpy(), np.int32),
+        "shown": np.asarray(shown.cpu().numpy(), np.int32),
+        "delay": np.array(ops.delay, np.int32),
+    }
+
+
+def tokens_to_show(batch: Batch, vocab_size: int) -> torch.Tensor:
+    """All tokens, or of a large vocabulary as many keys as values, the facts' among them; ascending."""
+    if vocab_size <= MOST_TOKENS:
+        return torch.arange(vocab_size, device=batch.keys.device)
+    half = vocab_size // 2
+    each = min(half, max(MOST_TOKENS // 2, batch.all_values.numel()))
+
+    def chosen(used: torch.Tensor) -> torch.Tensor:
+        of_facts = torch.zeros(half, dtype=torch.bool, device=used.device)
+        of_facts[used.flatten() % half] = True
+        others = (~of_facts).nonzero()[: each - int(of_facts.sum()), 0]
+        return torch.cat((of_facts.nonzero()[:, 0], others)).sort().values
+
+    return torch.cat((chosen(batch.keys), chosen(batch.all_values) + half))

@@ -13,10 +13,16 @@ from typing import Any, NamedTuple
 
 import torch
 
-from recallscope.architectures.capabilities import HasAttention, HasKeys, HasOperators, HasState, WritesFacts
+from recallscope.architectures.capabilities import (
+    HasAttention,
+    HasKeys,
+    HasOperators,
+    HasState,
+    Operators,
+    WritesFacts,
+    one_hot_tokens,
+)
 from recallscope.architectures.model import RecallModel
-from recallscope.architectures.operators import Operators, one_hot_tokens
-from recallscope.interp.ablation import AblationScores, ablate_blocks
 from recallscope.interp.attention import (
     AttentionScores,
     Dominance,
@@ -26,17 +32,18 @@ from recallscope.interp.attention import (
     score_attention,
     shift_dominance,
 )
-from recallscope.interp.behaviour import Behaviour, measure_behaviour
-from recallscope.interp.closeness import block_masses, circuit_closeness, nearest_circuit
-from recallscope.interp.hash_table import hash_tables
+from recallscope.interp.hash_table import FillCurve, TableScores, fill_curve, hash_tables, score_tables
 from recallscope.interp.operators import (
+    block_masses,
+    circuit_closeness,
     effective_operators,
     mean_diagonals,
+    nearest_circuit,
     operators_by_layer,
     read_through,
     strength,
 )
-from recallscope.interp.probes import ProbeScores, ShiftScores, probe_facts, shift_test
+from recallscope.interp.probes import Behaviour, ProbeScores, ShiftScores, measure_behaviour, probe_facts, shift_test
 from recallscope.interp.selectivity import (
     LawScores,
     MeasuredCodes,
@@ -47,9 +54,15 @@ from recallscope.interp.selectivity import (
     measure_codes,
     measure_selectivity,
 )
-from recallscope.interp.states import starts_with_facts
-from recallscope.interp.surgery import OverwriteScores, ProjectionScores, overwrite_facts, project_on_facts
-from recallscope.interp.table_scores import FillCurve, TableScores, fill_curve, score_tables
+from recallscope.interp.states import share, starts_with_facts
+from recallscope.interp.surgery import (
+    AblationScores,
+    OverwriteScores,
+    ProjectionScores,
+    ablate_blocks,
+    overwrite_facts,
+    project_on_facts,
+)
 from recallscope.ops import at_positions
 from recallscope.specs import TaskSpec
 from recallscope.tasks import answered, draw_batch
@@ -211,25 +224,21 @@ def inspect_model(
     """All scores the model can have, on fresh sequences of the task.   Paper: Sec. 3.2 (`subsec:mech-interp`)."""
     if num_sequences < 2:
         raise ValueError(f"num_sequences={num_sequences}: scores are averages. Use num_sequences >= 2.")
+    found: dict[str, Any] = {}
+    left_out: list[LeftOut] = []
     training = model.training
     model.eval()
     try:
-        return _inspected(_Subject(model, task, generator, num_sequences))
+        subject = _Subject(model, task, generator, num_sequences)
+        for section in SECTIONS:
+            try:
+                subject.check(section.needs)
+                found[section.name] = section.look(subject)
+            except _NotShownError as why:
+                left_out.append(LeftOut(section.name, f"{why}."))
+        return Inspection(behaviour=measure_behaviour(model, subject.batch), **found, left_out=tuple(left_out))
     finally:
         model.train(training)
-
-
-def _inspected(subject: _Subject) -> Inspection:
-    found: dict[str, Any] = {}
-    left_out: list[LeftOut] = []
-    for section in SECTIONS:
-        try:
-            subject.check(section.needs)
-            found[section.name] = section.look(subject)
-        except _NotShownError as why:
-            left_out.append(LeftOut(section.name, f"{why}."))
-    behaviour = measure_behaviour(subject.model, subject.batch)
-    return Inspection(behaviour=behaviour, **found, left_out=tuple(left_out))
 
 
 def _operators(subject: _Subject) -> OperatorScores:
@@ -246,10 +255,8 @@ def _operators(subject: _Subject) -> OperatorScores:
 
 
 def _part(layer: int, head: int, part: Operators) -> PartScores:
-    masses = block_masses(part)
-    return PartScores(
-        layer, head, masses.value.tolist(), masses.match.tolist(), strength(part), circuit_closeness(part)
-    )
+    at = block_masses(part)
+    return PartScores(layer, head, at.value.tolist(), at.match.tolist(), strength(part), circuit_closeness(part))
 
 
 @torch.no_grad()
@@ -259,8 +266,7 @@ def _nearest_circuit(subject: _Subject) -> CircuitScores:
     said = at_positions(read_through([circuit], x), batch.query_positions)
     own = subject.model.answer(batch.tokens, batch.query_positions)
     return CircuitScores(
-        accuracy=float(answered(said, batch).double().mean()),
-        agreement=float((said.argmax(dim=-1) == own.argmax(dim=-1)).double().mean()),
+        accuracy=share(answered(said, batch)), agreement=share(said.argmax(dim=-1) == own.argmax(dim=-1))
     )
 
 

@@ -1,19 +1,17 @@
 """HashMemory: the state of a model of one layer, used as what it is, a hash table."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from recallscope.architectures.capabilities import HasOperators, HasState, WritesFacts
+from recallscope.architectures.capabilities import HasOperators, HasState, WritesFacts, key_tokens, value_tokens
 from recallscope.architectures.model import RecallModel
-from recallscope.architectures.operators import key_tokens, value_tokens
 from recallscope.interp.operators import effective_operators
 from recallscope.interp.probes import PREVIOUS_TOKENS
 from recallscope.interp.selectivity import measure_codes
-from recallscope.theory.laws.sharing import recall_given_variances
 
 FOUND = 0.5  # a stored fact reads 1, an absent one 0
 FULL_AT = 0.01  # predicted error at which the table counts as full
@@ -158,14 +156,8 @@ class HashMemory:
         """
         n, most = len(self.facts()), len(self._keys)
         codes = measure_codes(effective_operators(self._model))
-        p = recall_given_variances(
-            key_variance=codes.key_variance,
-            value_variance=codes.value_variance,
-            leak=0.0,  # facts are stored one by one: no (value, key) neighbours
-            vocab_size=self.vocab_size,
-            num_facts=range(1, most + 1),
-            task="ar",
-        )
+        alone = replace(codes, key_leak=0.0)  # facts are stored one by one: no (value, key) neighbours
+        p = alone.recall(vocab_size=self.vocab_size, num_facts=range(1, most + 1), task="ar")
         good = p >= 1 - FULL_AT
         capacity = most if good.all() else int(good.argmin())
         return Load(num_facts=n, capacity=capacity, next_error=float(1 - p[min(n, most - 1)]))

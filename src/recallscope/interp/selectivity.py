@@ -11,9 +11,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from recallscope.architectures.operators import Operators, key_tokens, value_tokens
-from recallscope.interp.closeness import gram_code, nearest_circuit
-from recallscope.interp.operators import mean_diagonals
+from recallscope.architectures.capabilities import Operators, key_tokens, value_tokens
+from recallscope.interp.operators import gram_code, mean_diagonals, nearest_circuit
 from recallscope.tasks.associative_recall import AssociativeRecall
 from recallscope.theory.laws.paper import unified_law
 from recallscope.theory.laws.sharing import recall_given_variances, sharing_codes, sharing_law
@@ -45,6 +44,12 @@ class MeasuredCodes:
     def leak(self) -> float:
         """Mean square of what a (value, key) neighbour adds to the logit of an unrelated value."""
         return self.key_leak * self.value_leak
+
+    def recall(self, **question: Any) -> Any:
+        """The law's recall for codes of these variances.   Paper: Thm 4.2 (`thm:prob-scaling-law`)."""
+        return recall_given_variances(
+            key_variance=self.key_variance, value_variance=self.value_variance, leak=self.leak, **question
+        )
 
 
 def measure_codes(ops: Operators) -> MeasuredCodes:
@@ -132,17 +137,9 @@ def law_predictions(codes: MeasuredCodes, task: AssociativeRecall, *, embed_dim:
 
     Holds for: one layer with one head; every key written once.
     """
-    question = law_question(task)
-    if task.key_repeats > 1:
-        raise ValueError(
-            f"key_repeats={task.key_repeats}: the recall laws are for keys that are written once (Thm 4.2)"
-        )
-    measured = recall_given_variances(
-        key_variance=codes.key_variance, value_variance=codes.value_variance, leak=codes.leak, **question
-    )
-    dims: dict[str, Any] = {"embed_dim": embed_dim, "state_dim": state_dim}
+    question, dims = law_question(task), {"embed_dim": embed_dim, "state_dim": state_dim}
     return LawScores(
-        measured_variances=float(measured),
+        measured_variances=float(codes.recall(**question)),
         trained_sharing=float(sharing_law(**question, **dims)),
         unified=float(unified_law(**question, **dims)),
     )

@@ -1,8 +1,9 @@
-"""The state after a token, and the facts it should hold by then."""
+"""The state after a token, the facts it should hold by then, and where queries and their values stand."""
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.functional import pad
 
 from recallscope.architectures.capabilities import HasState
 from recallscope.architectures.model import RecallModel
@@ -53,6 +54,21 @@ def asked_facts(batch: Batch) -> tuple[Int[Tensor, "batch Q"], Tensor]:
     asked = batch.tokens.gather(1, batch.query_positions)
     match = batch.keys[:, :, None] == asked[:, None, :]
     return match.int().argmax(dim=1), match.any(dim=1)
+
+
+def earlier_tokens(tokens: Int[Tensor, "*batch L"], lag: int) -> Int[Tensor, "*batch L"]:
+    """The token `lag` places before each; -1, which is none, where there is not."""
+    return pad(tokens, (lag, 0), value=-1)[..., : tokens.shape[-1]]
+
+
+def at_queries(maps: Float[Tensor, "batch tau L"], batch: Batch) -> Float[Tensor, "batch tau Q"]:
+    """The columns of maps (source, query) at the queries of the batch."""
+    return maps.gather(2, batch.query_positions[:, None].expand(-1, maps.shape[1], -1))
+
+
+def share(flags: Bool[Tensor, "..."]) -> float:
+    """How many are true, out of all."""
+    return float(flags.double().mean())
 
 
 def value_positions(batch: Batch) -> Int[Tensor, "batch Q"]:

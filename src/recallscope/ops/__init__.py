@@ -16,12 +16,12 @@ from recallscope.ops.head_patterns import (
     stacking_weight,
 )
 from recallscope.ops.linear_scan import (
+    at_positions,
     hidden_states,
     linear_scan,
     read_at,
     scan_loop,
 )
-from recallscope.ops.positions import at_positions
 from recallscope.ops.selective_scan import (
     ScanForm,
     pick_form,
@@ -33,41 +33,13 @@ from recallscope.ops.selective_scan import (
 from recallscope.ops.selective_scan_compiled import selective_scan_compiled
 from recallscope.ops.selective_scan_torch import selective_scan_torch
 from recallscope.ops.ssd import ssd_loop, ssd_scan, ssd_states_loop
-from recallscope.ops.table_scan import Reading, table_scan, table_scan_compiled, table_scan_torch
+from recallscope.ops.table_scan import ONE_HEAD, Reading, table_scan, table_scan_compiled, table_scan_torch
 
 __all__ = [
-    "HeadCounts",
-    "Reading",
-    "ScanForm",
-    "aggregate",
-    "at_positions",
-    "causal_conv",
-    "causal_conv_loop",
-    "contract",
-    "deal",
-    "dealing_weight",
-    "head_counts",
-    "hidden_states",
-    "linear_scan",
-    "multi_head_read_at",
-    "multi_head_scan",
-    "multi_head_scan_loop",
-    "multi_head_states",
-    "pick_form",
-    "read_at",
-    "scan_loop",
-    "selective_read_at",
-    "selective_scan",
-    "selective_scan_compiled",
-    "selective_scan_loop",
-    "selective_scan_torch",
-    "selective_states_loop",
-    "split",
-    "ssd_loop",
-    "ssd_scan",
-    "ssd_states_loop",
-    "stacking_weight",
-    "table_scan",
-    "table_scan_compiled",
-    "table_scan_torch",
-]
+    "ONE_HEAD", "HeadCounts", "Reading", "ScanForm", "aggregate", "at_positions", "causal_conv",
+    "causal_conv_loop", "contract", "deal", "dealing_weight", "head_counts", "hidden_states", "linear_scan",
+    "multi_head_read_at", "multi_head_scan", "multi_head_scan_loop", "multi_head_states", "pick_form",
+    "read_at", "scan_loop", "selective_read_at", "selective_scan", "selective_scan_compiled",
+    "selective_scan_loop", "selective_scan_torch", "selective_states_loop", "split", "ssd_loop", "ssd_scan",
+    "ssd_states_loop", "stacking_weight", "table_scan", "table_scan_compiled", "table_scan_torch",
+]  # fmt: skip

@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -61,6 +62,19 @@ def fits(*tensors: Tensor | None) -> bool:
     return there[0].dtype in (torch.float32, torch.float64) and all(
         tensor.device.type == "cpu" and tensor.dtype == there[0].dtype for tensor in there
     )
+
+
+def fields(sizes: str, pointers: str) -> list[tuple[str, Any]]:
+    """Fields of a structure of csrc/arguments.h that has sizes first and pointers after them."""
+    return [(name, ctypes.c_int64) for name in sizes.split()] + [(name, ctypes.c_void_p) for name in pointers.split()]
+
+
+def hand_over(arguments: ctypes.Structure, **tensors: Tensor | None) -> list[Tensor]:
+    """Write addresses of the tensors, made dense, into the arguments; returns what must outlive the call."""
+    alive = {name: tensor.contiguous() for name, tensor in tensors.items() if tensor is not None}
+    for name, tensor in alive.items():
+        setattr(arguments, name, address(tensor))
+    return list(alive.values())
 
 
 def address(tensor: Tensor | None) -> int | None:

@@ -2,12 +2,23 @@
 
 The last tap acts on the current token: W_conv = (W⁰ | W¹), x̂_t = W⁰ ⊙ x_{t-1} + W¹ ⊙ x_t. Before the first
 token there is nothing, so x_{-1} = 0.
+
+`gathered_conv` is look-up, convolution and activation in one pass, by our C kernel:
+x̂_t = act(bias + Σ_j w_j ⊙ table[id_{t-D_conv+1+j}]). In a one-layer model the projection before the convolution sees
+nothing but the token, so it is done once for the vocabulary. The gathered rows are never stored.
 """
 
+import ctypes
+from typing import Literal, NamedTuple
+
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn.functional import pad
+from torch.nn.functional import embedding, pad, silu
+
+from recallscope.ops.compiled import address, call, fields, hand_over, threads_for
+
+Activation = Literal["silu", "none"]
 
 
 def causal_conv_loop(
@@ -46,3 +57,70 @@ def causal_conv(
     for tap in range(D_conv - 1):
         x_hat = x_hat + padded[..., tap : tap + L, :] * W_conv[:, tap]
     return x_hat if bias is None else x_hat + bias
+
+
+class ConvArguments(ctypes.Structure):
+    """`conv_arguments` of csrc/arguments.h."""
+
+    _fields_ = fields(
+        "batch length channels width rows silu threads table_stride",
+        "ids table weight bias out out_grad table_grad weight_grad bias_grad",
+    )
+
+
+class ConvInputs(NamedTuple):
+    """What the convolution reads. Ids are contiguous int64, the table's rows are dense."""
+
+    ids: Int[Tensor, "batch L"]
+    table: Float[Tensor, "rows D_in"]
+    W_conv: Float[Tensor, "D_in D_conv"]
+    bias: Float[Tensor, " D_in"] | None
+    activation: Activation
+
+
+class ConvGrads(NamedTuple):
+    """The gradient of the loss by each input of the convolution."""
+
+    table: Float[Tensor, "rows D_in"]
+    W_conv: Float[Tensor, "D_in D_conv"]
+    bias: Float[Tensor, " D_in"] | None
+
+
+def gathered_conv_plain(conv: ConvInputs) -> Float[Tensor, "batch L D_in"]:
+    """The three steps one after the other: the slow twin, and the one with an autograd graph.
+
+    Paper: Eq. 1 (`eq:output_block`), x̂ = SiLU(Conv1D(Linear(x))).
+    """
+    x_hat = causal_conv(embedding(conv.ids, conv.table), conv.W_conv, conv.bias)
+    return silu(x_hat) if conv.activation == "silu" else x_hat
+
+
+def gathered_conv(conv: ConvInputs) -> Float[Tensor, "batch L D_in"]:
+    """x̂ of every token.   Paper: Eq. 1 (`eq:output_block`)."""
+    out = conv.table.new_empty(*conv.ids.shape, conv.table.shape[1])
+    arguments, _alive = _arguments(conv)
+    arguments.out = address(out)
+    call("conv_forward", arguments, out.dtype)
+    return out
+
+
+def gathered_conv_backward(conv: ConvInputs, out_grad: Float[Tensor, "batch L D_in"]) -> ConvGrads:
+    """From the gradient by x̂ to those by table, weight and bias."""
+    out_grad = out_grad.contiguous()
+    bias = None if conv.bias is None else torch.empty_like(conv.bias)
+    grads = ConvGrads(conv.table.new_zeros(conv.table.shape), conv.W_conv.new_empty(conv.W_conv.shape), bias)
+    arguments, _alive = _arguments(conv)
+    arguments.out_grad = address(out_grad)
+    arguments.table_grad, arguments.weight_grad = address(grads.table), address(grads.W_conv)
+    arguments.bias_grad = address(grads.bias)
+    call("conv_backward", arguments, out_grad.dtype)
+    return grads
+
+
+def _arguments(conv: ConvInputs) -> tuple[ConvArguments, list[Tensor]]:
+    (batch, L), (rows, D_in) = conv.ids.shape, conv.table.shape
+    arguments = ConvArguments(
+        batch=batch, length=L, channels=D_in, width=conv.W_conv.shape[1], rows=rows, silu=conv.activation == "silu",
+        threads=threads_for(batch * L * D_in), table_stride=D_in,
+    )  # fmt: skip
+    return arguments, hand_over(arguments, ids=conv.ids, table=conv.table, weight=conv.W_conv, bias=conv.bias)

@@ -6,7 +6,7 @@ the state carried from one to the next, so memory grows with L times the chunk i
 
 import torch
 from einops import einsum
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 CHUNK = 256  # tokens; up to here the L x L attention of one sequence is small
@@ -80,3 +80,11 @@ def read_at(
     past = torch.arange(x_hat.shape[-2], device=positions.device) <= positions[..., None]
     alpha = einsum(C_q, B, "... Q N, ... tau N -> ... Q tau") * past
     return einsum(alpha, x_hat, "... Q tau, ... tau D_in -> ... Q D_in")
+
+
+def at_positions(
+    values: Shaped[Tensor, "*batch L C"], positions: Int[Tensor, "*batch Q"]
+) -> Shaped[Tensor, "*batch Q C"]:
+    """The rows of `values` at the given positions, which each sequence has its own of; one may come twice."""
+    index = positions[..., None].expand(*positions.shape, values.shape[-1])
+    return values.gather(dim=-2, index=index)

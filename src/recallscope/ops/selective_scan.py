@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from recallscope.ops.compiled import fits, library
-from recallscope.ops.positions import at_positions
+from recallscope.ops.linear_scan import at_positions
 from recallscope.ops.selective_scan_compiled import selective_scan_compiled
 from recallscope.ops.selective_scan_torch import selective_scan_torch
 

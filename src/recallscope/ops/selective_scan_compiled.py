@@ -15,28 +15,19 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from recallscope.ops.compiled import address, call, fits, library, threads_for
+from recallscope.ops.compiled import address, call, fields, fits, hand_over, library, threads_for
 
 SHORTEST_CHUNK = 16
-
-SIZES = (
-    "batch", "length", "channels", "state", "asked", "chunk", "softplus", "threads",
-    "x_stride", "delta_stride", "B_stride", "C_stride",
-    "x_grad_stride", "delta_grad_stride", "B_grad_stride", "C_grad_stride",
-)  # fmt: skip
-POINTERS = (
-    "x", "delta", "A", "B", "C", "skip", "bias", "positions", "y", "states",
-    "y_grad", "x_grad", "delta_grad", "A_grad", "B_grad", "C_grad", "skip_grad", "bias_grad",
-)  # fmt: skip
 
 
 class ScanArguments(ctypes.Structure):
     """`scan_arguments` of csrc/arguments.h."""
 
-    _fields_ = [
-        *((name, ctypes.c_int64) for name in SIZES),
-        *((name, ctypes.c_void_p) for name in POINTERS),
-    ]
+    _fields_ = fields(
+        "batch length channels state asked chunk softplus threads x_stride delta_stride B_stride C_stride "
+        "x_grad_stride delta_grad_stride B_grad_stride C_grad_stride",
+        "x delta A B C skip bias positions y states y_grad x_grad delta_grad A_grad B_grad C_grad skip_grad bias_grad",
+    )
 
 
 class ScanInputs(NamedTuple):
@@ -151,12 +142,7 @@ def _arguments(scan: ScanInputs) -> tuple[ScanArguments, list[Tensor]]:
         setattr(arguments, name, address(even))
         setattr(arguments, f"{name}_stride", stride)
         alive.append(even)
-    for name in ("A", "skip", "bias", "positions"):
-        tensor = getattr(scan, name)
-        if tensor is not None:
-            dense = tensor.contiguous()
-            setattr(arguments, name, address(dense))
-            alive.append(dense)
+    alive += hand_over(arguments, A=scan.A, skip=scan.skip, bias=scan.bias, positions=scan.positions)
     return arguments, alive
 
 

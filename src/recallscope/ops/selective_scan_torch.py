@@ -18,9 +18,8 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-BUFFER_BYTES = (
-    4 * 2**20
-)  # per buffer; larger ones leave the cache, and above 32 MB the system takes them back each time
+# per buffer; larger ones leave the cache, and above 32 MB the system takes them back each time
+BUFFER_BYTES = 4 * 2**20
 
 
 def selective_scan_torch(

@@ -18,25 +18,20 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import embedding, pad
 
-from recallscope.ops.compiled import address, call, fits, library, threads_for
+from recallscope.ops.compiled import address, call, fields, fits, hand_over, library, threads_for
 from recallscope.ops.head_patterns import HeadCounts, multi_head_read_at, multi_head_scan
-from recallscope.ops.positions import at_positions
+from recallscope.ops.linear_scan import at_positions
 
-SIZES = (
-    "batch", "length", "asked", "width", "rows", "state", "value", "heads", "B_heads", "x_heads", "C_heads", "threads",
-    "list_from",
-)  # fmt: skip
-POINTERS = ("ids", "positions", "table", "y", "y_grad", "table_grad")
 ONE_HEAD = HeadCounts(x=1, B=1, C=1)
 
 
 class TableScanArguments(ctypes.Structure):
     """`table_scan_arguments` of csrc/arguments.h."""
 
-    _fields_ = [
-        *((name, ctypes.c_int64) for name in SIZES),
-        *((name, ctypes.c_void_p) for name in POINTERS),
-    ]
+    _fields_ = fields(
+        "batch length asked width rows state value heads B_heads x_heads C_heads threads list_from",
+        "ids positions table y y_grad table_grad",
+    )
 
 
 class Reading(NamedTuple):
@@ -88,24 +83,6 @@ def _use_kernel(table: Tensor) -> bool:
     return fits(table) and library() is not None
 
 
-def _forward(table: Tensor, reading: Reading) -> Tensor:
-    arguments, _alive = _arguments(table, reading)
-    y = table.new_empty(arguments.batch, arguments.asked, arguments.heads, arguments.value)
-    arguments.y = address(y)
-    if y.numel():
-        call("table_scan", arguments, y.dtype)
-    return y
-
-
-def _backward(table: Tensor, reading: Reading, y_grad: Tensor) -> Tensor:
-    table_grad, y_grad = torch.zeros_like(table, memory_format=torch.contiguous_format), y_grad.contiguous()
-    arguments, _alive = _arguments(table, reading)
-    arguments.y_grad, arguments.table_grad = address(y_grad), address(table_grad)
-    if y_grad.numel():  # where nothing is asked, nothing is learned
-        call("table_scan", arguments, y_grad.dtype)
-    return table_grad
-
-
 def _arguments(table: Tensor, reading: Reading) -> tuple[TableScanArguments, list[Tensor]]:
     """Sizes and addresses, and the tensors that must outlive the call."""
     (rows, D_conv, R), N, heads, batch = table.shape, reading.state_dim, reading.heads, reading.batch
@@ -115,12 +92,7 @@ def _arguments(table: Tensor, reading: Reading) -> tuple[TableScanArguments, lis
     arguments = TableScanArguments(
         batch, L, Q, D_conv, rows, N, P, max(heads), heads.B, heads.x, heads.C, threads_for(batch * L * R * N)
     )
-    alive = []
-    for name, tensor in (("ids", reading.ids), ("positions", reading.positions), ("table", table)):
-        if tensor is not None:
-            alive.append(tensor.contiguous())
-            setattr(arguments, name, address(alive[-1]))
-    return arguments, alive
+    return arguments, hand_over(arguments, ids=reading.ids, positions=reading.positions, table=table)
 
 
 class _TableScan(Function):
@@ -128,10 +100,20 @@ class _TableScan(Function):
     def forward(ctx: Any, table: Tensor, reading: Reading) -> Tensor:
         ctx.save_for_backward(table)
         ctx.reading = reading
-        return _forward(table, reading)
+        arguments, _alive = _arguments(table, reading)
+        y = table.new_empty(arguments.batch, arguments.asked, arguments.heads, arguments.value)
+        arguments.y = address(y)
+        if y.numel():
+            call("table_scan", arguments, y.dtype)
+        return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        (table,) = ctx.saved_tensors
-        return _backward(table, ctx.reading, grads[0]), None
+        (table,), y_grad = ctx.saved_tensors, grads[0].contiguous()
+        table_grad = torch.zeros_like(table, memory_format=torch.contiguous_format)
+        arguments, _alive = _arguments(table, ctx.reading)
+        arguments.y_grad, arguments.table_grad = address(y_grad), address(table_grad)
+        if y_grad.numel():  # where nothing is asked, nothing is learned
+            call("table_scan", arguments, y_grad.dtype)
+        return table_grad, None

@@ -12,8 +12,7 @@ from typing import Literal
 
 import torch
 
-from recallscope.architectures.initial_weights import lent_stream
-from recallscope.architectures.model import RecallModel, build_model
+from recallscope.architectures.model import RecallModel, build_model, lent_stream
 from recallscope.records import Evaluation, RunRecord
 from recallscope.specs import RunSpec
 from recallscope.tasks.drawing import draw_batch

@@ -1,4 +1,4 @@
-/* What Python hands over; the same fields in the same order stand in ops/compiled.py. Strides count numbers from
+/* What Python hands over; the Python structures of ops have the same fields in the same order. Strides count numbers from
  * one token to the next, sequences follow each other without gaps, and the last axis is dense. Optional arrays
  * may be NULL. In comments: batch, L tokens, D channels, N state entries, Q tokens asked per sequence. */
 

@@ -112,7 +112,7 @@ def inspect_run(store: RunStore, record: RunRecord, *, num_sequences: int = NUM_
     import torch
 
     from recallscope.interp import inspect_model
-    from recallscope.interp.picture_arrays import picture_arrays
+    from recallscope.interp.attention import picture_arrays
     from recallscope.runs.store import WEIGHTS
     from recallscope.tasks import draw_batch
     from recallscope.train.weights import read_weights
