@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeV
 
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, WrapValidator, field_validator
 
-from recallscope.registry import Registry
+from recallscope.registry import Registry, UnknownNameError
 
 if TYPE_CHECKING:
     import torch
@@ -204,6 +204,8 @@ def find_architecture(kind: str) -> type[ModelSpec]:
     if ":" in kind:
         outside: type[ModelSpec] = importlib.import_module("recallscope.architectures.outside").OutsideSpec
         return outside
+    if kind.endswith(".py"):
+        raise UnknownNameError(f"model={kind!r} is a file and names no class in it. Write {kind}:MyModel.")
     return ARCHITECTURES.find(kind)
 
 

@@ -121,7 +121,8 @@ def test_a_delta_rule_is_inspected_by_what_it_shows():
     assert found.operators is found.overwrite is found.attribution_hit_rate is None
     whys = {item.section: item.why for item in found.left_out}
     assert whys["overwrite"] == (
-        "DeltaRule has no WritesFacts (says what a fact leaves in its memory, and answers after the memory was edited)."
+        "DeltaRule does not offer WritesFacts: a model that says what a fact leaves in its memory, and answers after the "
+        "memory was edited."
     )
     assert "HasOperators" in whys["table"]
 
@@ -148,7 +149,7 @@ def test_a_model_without_capabilities_is_seen_by_its_answers():
     assert shown == {"behaviour", "left_out"}
     assert all(item.why.endswith(".") for item in found.left_out)
     for ask in (token_operators, HashMemory, lambda m: rotate_model(m, seeded())):
-        with pytest.raises(MissingCapabilityError, match="Mute has no"):
+        with pytest.raises(MissingCapabilityError, match="Mute does not offer"):
             ask(model)
 
 

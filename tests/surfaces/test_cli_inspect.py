@@ -243,10 +243,10 @@ def test_a_module_of_ones_own_is_shown_by_its_answers_and_told_what_is_left_out(
     assert out.startswith("recall 0.")
     assert "by place of the fact, oldest first" in out
     assert "wrong answers" in out
-    (left,) = [line for line in out.splitlines() if line.startswith("left out, attribution_hit_rate")]
+    (left,) = [line for line in out.splitlines() if line.startswith("left out: attribution_hit_rate")]
     assert left.endswith(
-        "Bag has no HasAttention (can be written as attention: what is read is a weighted sum of what earlier tokens "
-        "offered)."
+        "Bag does not offer HasAttention: a model that can be written as attention: what is read is a weighted sum of "
+        "what earlier tokens offered."
     )
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"scores.json", "behaviour.png", "behaviour.svg"}
     scores = json.loads((tmp_path / "out" / "scores.json").read_text(encoding="utf-8"))

@@ -274,4 +274,4 @@ class HasRotations(Protocol):
 def lack(name: str, protocol: type) -> str:
     """The sentence for a model without a capability."""
     does = (protocol.__doc__ or "").splitlines()[0].rstrip(".")
-    return f"{name} has no {protocol.__name__} ({does[:1].lower()}{does[1:]})"
+    return f"{name} does not offer {protocol.__name__}: a model that {does[:1].lower()}{does[1:]}"

@@ -73,7 +73,7 @@ class Inspect(RunFlags):
         if self.json:
             print_json(scores)
         else:
-            print("\n".join(verdict(accuracy, found, model.spec.kind)))
+            print("\n".join(verdict(accuracy, found)))
             if self.out:
                 print(f"{len(scores['pictures'])} pictures and scores.json in {self.out}")
         return 0
@@ -111,11 +111,11 @@ def verb_for(arguments: Sequence[str]) -> type:
     return with_run_flags(Inspect, arguments)
 
 
-def verdict(score: Score, found: Inspection, name: str = "this model") -> list[str]:
+def verdict(score: Score, found: Inspection) -> list[str]:
     """One line per finding; with operators, the conclusion last; without, what is left out and why."""
     lines = [f"recall {score.accuracy:.4f} ± {score.standard_error:.4f}", *_of_behaviour(found)]
     if found.operators is None:
-        return [*lines, *_without_operators(found, name)]
+        return [*lines, *_without_operators(found)]
     return [*lines, *_with_operators(found, found.operators), *_conclusion(score, found.operators, found.overwrite)]
 
 
@@ -173,7 +173,7 @@ def _conclusion(score: Score, ops: OperatorScores, overwrite: OverwriteScores | 
     return ["verdict: this is the recall circuit; its state is a hash table."]
 
 
-def _without_operators(found: Inspection, name: str) -> list[str]:
+def _without_operators(found: Inspection) -> list[str]:
     """What a model shows that has no operators, and what of the report it has not."""
     lines = []
     if found.attribution_hit_rate is not None:
@@ -197,9 +197,8 @@ def _without_operators(found: Inspection, name: str) -> list[str]:
             f"surgery: exchanging v' k'ᵀ for one fact changes its answer in {overwrite.success:.1%} of "
             f"{overwrite.trials} trials{though}; {overwrite.others_changed:.2%} of the others change"
         )
-    why_no_operators = next((item.why for item in found.left_out if item.section == "operators"), "")
     reasons: dict[str, list[str]] = {}
     for item in found.left_out:
         reasons.setdefault(item.why, []).append(item.section)
-    left = [f"left out, {', '.join(sections)}: {why}" for why, sections in reasons.items()]
-    return [f"{name}: {why_no_operators}" + (" What carries over:" if lines else ""), *lines, *left]
+    left = [f"left out: {', '.join(sections)}. {why}" for why, sections in reasons.items()]
+    return [*lines, *left]
