@@ -121,8 +121,8 @@ def test_a_delta_rule_is_inspected_by_what_it_shows():
     assert found.operators is found.overwrite is found.attribution_hit_rate is None
     whys = {item.section: item.why for item in found.left_out}
     assert whys["overwrite"] == (
-        "DeltaRule does not offer WritesFacts: a model that says what a fact leaves in its memory, and answers after the "
-        "memory was edited."
+        "DeltaRule does not offer WritesFacts: a model that says what a fact leaves in its memory, and answers after "
+        "the memory was edited."
     )
     assert "HasOperators" in whys["table"]
 
