@@ -23,7 +23,7 @@ class Reproduce:
     """recallscope reproduce dn-grid --scale quick
 
     Run what the store lacks of an experiment of the paper, draw its figures and compare with what the paper says.
-    Stop it at any time: the same command goes on where it was. All experiments, what they show and what they cost:
+    Stop it at any time: the same command resumes. All experiments, what they show and what they cost:
 
     recallscope reproduce --list
     """

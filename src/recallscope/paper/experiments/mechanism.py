@@ -154,7 +154,7 @@ def scores_of_models(runs: PaperRuns) -> Iterator[Finding]:
     models = inspected_models(runs)
     for check, name, read in SCORES:
         if not models:
-            yield check.untested("no model has been looked into yet")
+            yield check.untested("no model has been inspected yet")
             continue
         values = {model.cell: float(read(model.scores)) for model in models}
         yield check.answer(

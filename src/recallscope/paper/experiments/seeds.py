@@ -1,4 +1,4 @@
-"""The luck of optimisation: how far seeds of the full model agree, and how many converge.
+"""Seeds: how far those of the full model agree, and how many converge.
 
 Paper: App. K.5 (`app-subsec:seeds`), Fig. 19 (`app-fig:seed-grids`), Fig. 20 (`app-fig:seed-reliability`).
 """
