@@ -13,7 +13,8 @@ from recallscope.specs import ARCHITECTURES, TASKS, ModelSpec, architecture, fin
 
 def test_names_are_found_without_importing_what_registers_them():
     code = (
-        "import sys; from recallscope.specs import ARCHITECTURES, TASKS\nnames = ARCHITECTURES.names() + TASKS.names()\n"
+        "import sys\n"
+        "from recallscope.specs import ARCHITECTURES, TASKS\nnames = ARCHITECTURES.names() + TASKS.names()\n"
         "imported = [name for name in sys.modules if name.startswith('recallscope.architectures.')]\n"
         "print(sorted(names), imported, 'torch' in sys.modules)"
     )
