@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from recallscope.architectures.capabilities import HasAttention
 from recallscope.architectures.model import RecallModel
@@ -48,12 +49,14 @@ def behaviour_figure(seen: Behaviour, label: str) -> Figure:
         draw_curve(
             places,
             seen.recall_by_place,
-            figure.subplots(),
+            axes := figure.subplots(),
             predicted=None,
             xlabel="place of the fact in the context, oldest first",
             ylabel="recall",
             title="Which facts are recalled?",
         )
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set_ylim(0, 1.02)
         figure.supxlabel(label, fontsize=7)
     return figure
 
