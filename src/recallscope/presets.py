@@ -8,12 +8,12 @@ Paper: Tab. 9 (`tab:hyperparams`); where the text is silent, the settings releas
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
+from recallscope.registry import suggestion
 from recallscope.specs import RunSpec, find_architecture
 
 Fields = dict[str, Any]
@@ -64,9 +64,7 @@ PRESETS: Mapping[str, Preset] = _Presets()
 def find_preset(name: str) -> Preset:
     """The preset of that name, or a ValueError that offers the nearest ones."""
     if name not in PRESETS:
-        near = difflib.get_close_matches(name, PRESETS, n=2, cutoff=0.4)
-        hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(PRESETS)}."
-        raise ValueError(f"preset={name!r} is not one of the published experiments. {hint}")
+        raise ValueError(f"preset={name!r} is not one of the published experiments. {suggestion(name, PRESETS)}")
     return PRESETS[name]
 
 

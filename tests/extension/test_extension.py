@@ -115,6 +115,18 @@ def test_train_evaluate_and_inspect(subject):
     assert (subject["folder"] / "look" / "behaviour.png").stat().st_size > 1000
 
 
+def is_read_where_the_code_is_not(subject):
+    """Without the plugins, and without the user's file: listed, filtered, exported; not moved, not retrained."""
+    elsewhere = {"folder": subject["folder"] / "elsewhere", "plugins": []}
+    elsewhere["folder"].mkdir()
+    shutil.copytree(subject["folder"] / "store", elsewhere["folder"] / "store")
+    before = sorted(path.name for path in (elsewhere["folder"] / "store" / "runs").iterdir())
+    rows = recallscope(elsewhere, "store", "list", "store", "--where", "test_accuracy>=0", "--json")["runs"]
+    assert len(rows) == 4
+    recallscope(elsewhere, "store", "verify", "store", "--json")
+    assert sorted(path.name for path in (elsewhere["folder"] / "store" / "runs").iterdir()) == before
+
+
 def test_sweep_killed_and_resumed_then_listed_fitted_and_drawn(subject):
     folder = subject["folder"]
     grid_file(subject, steps=400)
@@ -146,25 +158,12 @@ def test_sweep_killed_and_resumed_then_listed_fitted_and_drawn(subject):
     )
     subprocess.run([sys.executable, "-c", code], cwd=folder, check=True)
     assert (folder / "drawn.png").stat().st_size > 1000
+    is_read_where_the_code_is_not(subject)
 
 
-def test_the_store_is_read_where_the_code_is_not(subject):
-    """Without the plugins, and without the user's file: listed, filtered, exported; not moved, not retrained."""
-    elsewhere = {"folder": subject["folder"] / "elsewhere", "plugins": []}
-    if not (subject["folder"] / "store").exists():
-        pytest.skip("needs the store of the test before")
-    elsewhere["folder"].mkdir()
-    shutil.copytree(subject["folder"] / "store", elsewhere["folder"] / "store")
-    before = sorted(path.name for path in (elsewhere["folder"] / "store" / "runs").iterdir())
-    rows = recallscope(elsewhere, "store", "list", "store", "--where", "test_accuracy>=0", "--json")["runs"]
-    assert len(rows) == 4
-    recallscope(elsewhere, "store", "verify", "store", "--json")
-    assert sorted(path.name for path in (elsewhere["folder"] / "store" / "runs").iterdir()) == before
-
-
-def test_a_law_of_ones_own_is_predicted_with_and_listed(subject):
-    if "my_law.py" not in subject["plugins"]:
-        pytest.skip("a plain module brings no law")
+def test_a_law_of_ones_own_is_predicted_with_and_listed(tmp_path):
+    shutil.copy(HERE / "my_law.py", tmp_path)
+    subject = {"folder": tmp_path, "plugins": ["my_law.py"]}
     asked = ["--vocab-size", "64", "--num-facts", "4", "--embed-dim", "8", "--state-dim", "4"]
     row = recallscope(subject, "predict", *asked, "--json")["rows"][0]
     assert row["laws"]["my-law"] == pytest.approx(1 - 4 / 32)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 from importlib import import_module
 
 from recallscope import __version__
+from recallscope.registry import suggestion
 
 VERBS = {
     "predict": ("predict:Predict", "how likely is recall with these dimensions?"),
@@ -49,9 +49,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"recallscope {__version__}")
         return 0
     if first not in VERBS:
-        near = difflib.get_close_matches(first, VERBS, n=1)
-        hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(VERBS)}."
-        print(f"recallscope: {first!r} is not a verb. {hint}", file=sys.stderr)
+        print(f"recallscope: {first!r} is not a verb. {suggestion(first, VERBS)}", file=sys.stderr)
         return 2
     try:
         return _run(first, arguments[1:])

@@ -82,7 +82,7 @@ Verdict = Literal["holds", "holds approximately", "does not hold", "not tested"]
 class Finding:
     """One row of the report. Texts are made from measured numbers where the finding is made, never typed."""
 
-    claim: str  # key of claims.py, such as "fig-10"
+    claim: str  # key of claims.toml, such as "fig-10"
     question: str  # what is asked, one line
     paper: str  # what the paper says, with its number
     ours: str  # what we measured, with its error

@@ -17,7 +17,6 @@ Files in `recallscope.paper.experiments` are found by themselves; files anywhere
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 from recallscope.paper.claims import Finding
 from recallscope.paper.designed import DesignedPart
 from recallscope.presets import Fields, Preset
-from recallscope.registry import Registry
+from recallscope.registry import Registry, suggestion
 from recallscope.runs.grid import Cell, Grid
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ def part(
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """A figure: its name (a key of claims.py, or one of our own), what it shows, and the experiment it is made of.
+    """A figure: its name (a key of claims.toml, or one of our own), what it shows, and the experiment it is made of.
 
     `draw` takes the `PaperRuns` of a store. Without an experiment there is nothing to read, and it takes None as well.
     """
@@ -109,7 +108,7 @@ class Experiment:
 
     name: str
     title: str
-    claims: tuple[str, ...]  # keys of claims.py
+    claims: tuple[str, ...]  # keys of claims.toml
     make_parts: Callable[[Scale], Iterable[Part | DesignedPart]]
     presets: Mapping[str, Preset] = field(default_factory=dict)
     order: int = LAST
@@ -217,9 +216,7 @@ def find_figures(name: str) -> list[PaperFigure]:
     if name in EXPERIMENTS:
         return [figure for figure in figures.values() if figure.experiment == name]
     known = [*figures, *(one.name for one in experiments()), "all"]
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-    hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(known)}."
-    raise ValueError(f"{name!r} is no figure and no experiment. {hint}")
+    raise ValueError(f"{name!r} is no figure and no experiment. {suggestion(name, known)}")
 
 
 def counting_order(name: str) -> list[tuple[int, str]]:
