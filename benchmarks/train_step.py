@@ -9,7 +9,11 @@ python benchmarks/train_step.py [--json] [--rounds 30]
 
 glibc hands large temporaries back to the system after each operation, which costs the straightforward step dearly.
 The figures without that (MALLOC_TRIM_THRESHOLD_, MALLOC_MMAP_THRESHOLD_) are printed too: the benchmark runs itself
-again with them set.
+again with them set. Times are CPU times of the process: what else runs on the machine costs cache, but is not counted.
+
+The same for a CPU with AVX2 alone, on one that has more:
+
+ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 RECALLSCOPE_CFLAGS=-mno-avx512f python benchmarks/train_step.py
 """
 
 import argparse
@@ -93,10 +97,10 @@ def measure(name, rounds):
     times = {way: [] for way in ways}
     for round_number in range(rounds + 3):
         for way, step in ways.items():
-            started = time.perf_counter()
+            started = time.process_time()
             step()
             if round_number >= 3:
-                times[way].append(1e3 * (time.perf_counter() - started))
+                times[way].append(1e3 * (time.process_time() - started))
     ms = {way: median(values) for way, values in times.items()}
     loss_gap, grad_gap = agreement(task, spec, batch_size)
     return {

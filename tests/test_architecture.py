@@ -18,14 +18,16 @@ PACKAGE = SRC / "recallscope"
 
 # A name may import from the stages above its own; names on one line are strangers to one another.
 STAGES = (
-    ("registry", "lazy", "atomic"),
+    ("registry", "lazy", "atomic", "faults", "notebook"),
     ("specs",),
+    ("health",),
     ("records", "presets"),
     ("theory", "tasks", "ops"),
     ("architectures",),
     ("circuits", "train", "interp"),
     ("runs",),
     ("analysis",),
+    ("measuring",),
     ("figures",),
     ("paper",),
     ("cli", "web"),
@@ -33,9 +35,11 @@ STAGES = (
 STAGE = {name: number for number, names in enumerate(STAGES) for name in names}
 # stages, or single modules of one; every file that registers a task or an architecture is torch-free, too
 TORCH_FREE = (
-    "registry", "lazy", "specs", "atomic", "records", "presets", "theory", "runs", "web", "figures",
-    "tasks.associative_recall", "architectures.dimensions", "architectures.outside", "circuits.circuit",
-    "paper.claims", "paper.experiment", "paper.paper_runs", "paper.law_table", "paper.report",
+    "registry", "lazy", "faults", "notebook", "specs", "atomic", "health", "records", "presets", "theory", "runs",
+    "web", "figures", "tasks.associative_recall", "architectures.dimensions", "architectures.outside",
+    "circuits.circuit", "measuring.trainings", "measuring.capacity", "measuring.capacity_question",
+    "measuring.measurement", "measuring.beside", "paper.claims", "paper.experiment", "paper.paper_runs",
+    "paper.law_table", "paper.report",
 )  # fmt: skip
 WITH_TORCH = ("runs.worker", "runs.trackers")
 BRINGS_TORCH = ("torch", "safetensors.torch", "transformers", "mambapy", "mamba_ssm")

@@ -19,7 +19,10 @@ def test_names_are_found_without_importing_what_registers_them():
         "print(sorted(names), imported, 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['ar', 'full', 'full2', 'linear', 'mqar', 'multihead', 'repeated'] [] False"
+    assert done.stdout.strip() == (
+        "['ar', 'attention', 'delta_net', 'full', 'full2', 'gated_delta_net', 'gla', 'kda', 'linear', "
+        "'linear_attention', 'mesa_net', 'mlstm', 'mqar', 'multihead', 'repeated', 'retnet', 'rwkv7'] [] False"
+    )
 
 
 def test_an_unknown_name_is_answered_with_the_nearest():

@@ -130,10 +130,28 @@ REQUIRED = {  # by kind: every field without a default
     "full": ("embed_dim", "state_dim"),
     "full2": ("embed_dim", "state_dim", "num_heads"),
 }
+ZOO = [
+    "attention",
+    "delta_net",
+    "gated_delta_net",
+    "gla",
+    "kda",
+    "linear_attention",
+    "mesa_net",
+    "mlstm",
+    "retnet",
+    "rwkv7",
+]
+REQUIRED |= dict.fromkeys(ZOO, ("embed_dim", "state_dim", "residual"))
 RECALL = {"power_a": 1.0, "filler": "random", "key_repeats": 1}
 BLOCK = {
     "expand": 2, "conv_width": 2, "num_layers": 1, "residual": True, "norm": "rms", "skip": True, "conv_bias": True,
 }  # fmt: skip
+BARE = {
+    "num_heads": 1, "expand": 1, "conv_width": 2, "num_layers": 1, "norm": "none", "conv": "full",
+    "activation": "none", "qk_norm": "none", "output_norm": "none", "output_gate": "none",
+}  # fmt: skip
+UNIT, WRITES, FORGETS = {"qk_norm": "l2"}, {"write_start": 0.12}, {"forget_start": 0.9975}
 DEFAULTS = {
     "ar": RECALL,
     "mqar": RECALL,
@@ -142,6 +160,16 @@ DEFAULTS = {
     "multihead": {"expand": 2, "conv_width": 2},
     "full": BLOCK | {"gate": True, "activation": "silu", "transition": "selective", "delta_rank": "low"},
     "full2": BLOCK | {"head_pattern": "MVA"},
+    "attention": BARE,
+    "delta_net": BARE | UNIT | WRITES,
+    "gated_delta_net": BARE | UNIT | WRITES | FORGETS,
+    "gla": BARE | FORGETS | {"gate_temper": 16.0},
+    "kda": BARE | UNIT | WRITES | FORGETS,
+    "linear_attention": BARE | {"feature_map": "identity", "normaliser": False},
+    "mesa_net": BARE | UNIT | WRITES | FORGETS | {"forget": False, "least_ridge": 0.0},
+    "mlstm": BARE | FORGETS | {"normaliser": True},
+    "retnet": BARE | {"slowest": 5},
+    "rwkv7": BARE | WRITES | FORGETS | {"bonus": False},
     "train": {
         "batch_size": 128, "accumulate": 1, "learning_rate": 0.01, "warmup_steps": 100, "flat_steps": 400,
         "decay_steps": 1500, "beta_1": 0.9, "beta_2": 0.95, "weight_decay": 0.0, "label_smoothing": 0.1,
@@ -153,7 +181,7 @@ DEFAULTS = {
 def test_defaults_never_change_their_meaning():
     """A run's name leaves defaults out, so a changed default would give old names to new runs. New fields may come."""
     specs = {name: TASKS.find(name) for name in ("ar", "mqar", "repeated")}
-    specs |= {name: ARCHITECTURES.find(name) for name in ("linear", "multihead", "full", "full2")}
+    specs |= {name: ARCHITECTURES.find(name) for name in ("linear", "multihead", "full", "full2", *ZOO)}
     for name, spec in (specs | {"train": TrainSpec}).items():
         fields = {field: info for field, info in spec.model_fields.items() if field != "kind"}
         assert tuple(field for field in REQUIRED.get(name, ()) if not fields[field].is_required()) == ()

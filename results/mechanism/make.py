@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 from recallscope.cli.pictures import draw_pictures
-from recallscope.cli.training import keep, train_with_bar
+from recallscope.cli.run_folder import keep
+from recallscope.cli.training import train_with_bar
 from recallscope.interp import inspect_model
 from recallscope.presets import preset_run
 from recallscope.specs import RunSpec

@@ -10,6 +10,7 @@ import numpy as np
 
 from recallscope.analysis.collapse import fit_collapse
 from recallscope.analysis.rows import row_of
+from recallscope.analysis.seed_noise import interval
 from recallscope.paper.experiments.dn_grid import EXAMPLE, FULL_EXAMPLE, PUBLISHED_EXAMPLE
 from recallscope.paper.experiments.minimality import RUNGS, ladder, rung_of
 from recallscope.paper.full_as_linear import coefficient_ratio
@@ -84,12 +85,11 @@ def full_table(runs: PaperRuns) -> Iterator[str]:
     yield ""
     yield f"{len(full)} runs, {sum(r.seconds for r in full) / 60:.0f} minutes of one core."
     yield from ("", "| runs | a of Phi(x - b) | b | mean error |", "|---|---|---|---|")
-    for name, records in (("linear", linear), ("full, best of seeds", full)):
+    for name, records in (("linear", linear), ("full, mean of seeds", full)):
         fit = fit_collapse([row_of(r) for r in records], np.random.default_rng(0), bootstrap=1000)
-        (a_low, a_high), (b_low, b_high) = fit.a_interval, fit.b_interval
         yield (
-            f"| {name}, {fit.cells} cells | {fit.a:.2f} [{a_low:.2f}, {a_high:.2f}] | {fit.b:.2f} [{b_low:.2f}, {b_high:.2f}] | "
-            f"{fit.mean_error:.3f} |"
+            f"| {name}, {fit.cells} cells | {fit.a:.2f} {interval(*fit.a_interval)} | {fit.b:.2f} "
+            f"{interval(*fit.b_interval)} | {fit.mean_error:.3f} |"
         )
     ratio = coefficient_ratio(
         [row_of(r) for r in full], [row_of(r) for r in linear], np.random.default_rng(0), bootstrap=1000
@@ -97,9 +97,9 @@ def full_table(runs: PaperRuns) -> Iterator[str]:
     (low, high), (one_low, one_high) = ratio.interval, ratio.shared_b_interval
     yield ""
     yield (
-        f"a_full / a_linear on the {ratio.cells} shared cells: {ratio.value:.2f} [{low:.2f}, {high:.2f}] with a b each, "
-        f"{ratio.shared_b:.2f} [{one_low:.2f}, {one_high:.2f}] with one b for both. "
-        + plain_sentence(low, high, one_low, one_high)
+        f"a_full / a_linear on the {ratio.cells} shared cells: {ratio.value:.2f} {interval(low, high)} with a b each, "
+        f"{ratio.shared_b:.2f} {interval(one_low, one_high)} with one b for both; means of seeds, seed noise of the full "
+        f"model in the intervals. " + plain_sentence(low, high, one_low, one_high)
     )
 
 

@@ -1,13 +1,22 @@
-"""Files that are whole or not there: written beside, flushed, renamed over. All records and checkpoints rest on it."""
+"""Files that are whole or not there: written beside, flushed, renamed over. All records and checkpoints rest on it.
+
+A safetensors file can carry a digest of itself in its header, so that a flipped bit is noticed when it is read.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import hashlib
 import os
 import threading
 import uuid
 from pathlib import Path
 
 TEMPORARY = ".tmp"  # how a file's name ends while it is being written; a leftover one is half a file
+
+NO_DIGEST = "0" * 64  # stands in a header where its digest will be, or was
+STORAGE_FAULTS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO))  # of the disk, whoever writes
 
 between_writes = threading.Lock()  # whoever holds it may end the process without leaving half a file
 
@@ -27,8 +36,10 @@ def write_atomically(path: Path, data: bytes) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(beside, path)
-        except OSError:
-            beside.unlink(missing_ok=True)  # a full disk should not be filled further by what it refused
+        except OSError as error:
+            with contextlib.suppress(OSError):  # a full disk should not be filled further by what it refused
+                beside.unlink(missing_ok=True)
+            error.filename = error.filename or str(path)
             raise
     flush_folder(path.parent)
 
@@ -45,3 +56,23 @@ def flush_folder(folder: Path) -> None:
 def is_half_written(name: str) -> bool:
     """Whether a file of this name is what a killed `write_atomically` leaves behind."""
     return name.startswith(".") and name.endswith(TEMPORARY)
+
+
+def is_storage_fault(error: BaseException | None) -> bool:
+    """Whether an error is the disk's: full, over quota, read-only or failing. What was written is not to blame."""
+    return isinstance(error, OSError) and error.errno in STORAGE_FAULTS
+
+
+def digest_of(data: bytes) -> str:
+    """SHA-256, in hex."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def sealed(data: bytes) -> bytes:
+    """A file's bytes with their digest in place of the `NO_DIGEST` that its header has."""
+    return data.replace(NO_DIGEST.encode(), digest_of(data).encode(), 1)
+
+
+def seal_is_broken(data: bytes, digest: str) -> bool:
+    """Whether bytes whose header has this digest have changed since they were sealed."""
+    return len(digest) != len(NO_DIGEST) or digest_of(data.replace(digest.encode(), NO_DIGEST.encode(), 1)) != digest

@@ -3,11 +3,16 @@
 A record can be read in two ways. `read_facts` takes the file as plain data: it needs neither the code of the
 architecture nor this version of the package, and is what lists, filters, fits and plots. `parse_record` makes a
 `RunRecord` with a full `RunSpec`, which is what evaluating or continuing a run needs.
+
+In its file a record carries two digests: `digest`, SHA-256 of the canonical JSON of everything else in the file, and
+`weights_digest`, SHA-256 of the weights file, if weights were kept. A record whose digest does not fit was edited, or
+damaged, since it was written. Records of earlier versions have none, and nothing can be said about them.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
@@ -15,6 +20,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Field, NonNegativeInt, ValidationError, model_validator
 from pydantic_core import from_json
 
+from recallscope.health import flag_of, is_number
+from recallscope.notebook import html_table
 from recallscope.specs import RESULTS, Fraction, Frozen, RunSpec, Value, canonical_json, identity_hash, in_words
 
 SCHEMA_VERSION = 2
@@ -46,13 +53,21 @@ class RunRecord(Frozen):
     best_step: NonNegativeInt = Field(description="step of the state that was tested")
     steps: NonNegativeInt = Field(description="optimiser steps taken")
     seconds: Annotated[float, Field(ge=0)] = Field(description="wall time, resumed parts added up")
+    parameters: NonNegativeInt | None = Field(None, description="numbers that were trained")
+    state_entries: NonNegativeInt | None = Field(None, description="numbers that carry the context past its last token")
     history: list[Evaluation] = Field(default_factory=list)
-    environment: dict[str, str] = Field(default_factory=dict, description="versions, device, threads")
+    flag: str = Field("", description="diverged, still-improving, at-chance (`health`); empty for a run without fault")
+    environment: dict[str, str] = Field(default_factory=dict, description="versions, device, threads, kernels")
 
     @property
     def words(self) -> dict[str, Value]:
         """The run's fields as one flat table."""
         return in_words(self.spec.model_dump(mode="json"))
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the result, and the run's fields."""
+        title = f"run {self.run[:8]}: test accuracy {self.test_accuracy:.4f} over {self.test_queries:,} queries"
+        return html_table(title, self.words, f"{self.steps} steps in {self.seconds:.1f} s")
 
     @model_validator(mode="before")
     @classmethod
@@ -100,7 +115,23 @@ def read_facts(text: str | bytes) -> dict[str, Any]:
         raise RecordError(f"run={facts.get('run')!r} is not the name of a run (24 hex digits)")
     if version <= SCHEMA_VERSION:
         _check(facts, version)
+        if "digest" in facts and facts["digest"] != _digest(facts):
+            raise RecordError("edited since it was written: its digest does not fit the rest of it")
     return facts
+
+
+def record_text(facts: Mapping[str, Any] | RunRecord, weights_digest: str | None = None) -> bytes:
+    """The text of a record's file, digests included."""
+    facts = facts.model_dump(mode="json") if isinstance(facts, RunRecord) else dict(facts)
+    if weights_digest is not None:
+        facts["weights_digest"] = weights_digest
+    facts["digest"] = _digest(facts)
+    return json.dumps(facts, indent=1, ensure_ascii=False).encode() + b"\n"
+
+
+def _digest(facts: Mapping[str, Any]) -> str:
+    rest = canonical_json({name: value for name, value in facts.items() if name != "digest"})
+    return hashlib.sha256(rest.encode()).hexdigest()
 
 
 def _check(facts: Mapping[str, Any], version: int) -> None:
@@ -120,10 +151,10 @@ def _check(facts: Mapping[str, Any], version: int) -> None:
     if version > 1 and not _agrees(identity, spec):
         raise RecordError("spec and identity disagree: the record was edited")
     for name in ("test_accuracy", "val_accuracy"):
-        if not (_is_number(facts.get(name)) and 0 <= facts[name] <= 1):
+        if not (is_number(facts.get(name)) and 0 <= facts[name] <= 1):
             raise RecordError(f"{name}={facts.get(name)!r} is not a number from 0 to 1")
     for name in ("test_queries", "best_step", "steps", "seconds"):
-        if not (_is_number(facts.get(name)) and 0 <= facts[name] <= MOST):
+        if not (is_number(facts.get(name)) and 0 <= facts[name] <= MOST):
             raise RecordError(f"{name}={facts.get(name)!r} is not a number from 0 to {MOST:.0e}")
     if not isinstance(facts.get("history", []), list) or not isinstance(facts.get("environment", {}), dict):
         raise RecordError("history is not a list, or environment not a table")
@@ -141,10 +172,6 @@ def _agrees(identity: Any, spec: Any) -> bool:
     return bool(identity == spec)
 
 
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and value - value == 0  # finite
-
-
 def row_of(facts: Mapping[str, Any] | RunRecord) -> dict[str, Value]:
     """A finished run as one flat row: its name, the words of its spec, its results."""
     if isinstance(facts, RunRecord):
@@ -152,7 +179,8 @@ def row_of(facts: Mapping[str, Any] | RunRecord) -> dict[str, Value]:
     spec = facts.get("spec")
     row: dict[str, Value] = {"run": facts["run"], "status": "done"}
     row |= in_words(spec if isinstance(spec, Mapping) else {})
-    return row | {name: value if _is_number(value := facts.get(name)) else None for name in RESULTS}
+    row |= {name: value if is_number(value := facts.get(name)) else None for name in RESULTS}
+    return row | {"flag": flag_of(facts)}
 
 
 def parse_record(text: str | bytes) -> RunRecord:
@@ -175,7 +203,7 @@ def record_from(facts: Mapping[str, Any]) -> RunRecord:
                 "run": spec.content_hash(),
                 "formerly": [facts["run"]],
             }
-        return RunRecord.model_validate({**facts, "spec": spec})
+        return RunRecord.model_validate({**facts, "spec": spec, "flag": flag_of(facts)})
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"]) or "record"
@@ -207,6 +235,23 @@ def _spec_of(facts: Mapping[str, Any]) -> RunSpec:
 
 def _without_schema(part: Any) -> Any:
     return {name: value for name, value in part.items() if name != "schema"} if isinstance(part, dict) else part
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """The fields in which two identities differ, old value first."""
+    found = []
+    for part in sorted({*old, *new}):
+        a, b = old.get(part), new.get(part)
+        if isinstance(a, dict) and isinstance(b, dict):
+            found += [
+                f"in {part}.{name} ({a.get(name, 'default')} there, {b.get(name, 'default')} here)"
+                for name in sorted({*a, *b})
+                if a.get(name) != b.get(name)
+            ]
+        elif a != b:
+            found.append(f"in {part} ({'default' if a is None else a} there, {'default' if b is None else b} here)")
+    changed = any("model.digest" in text for text in found)
+    return (", ".join(found) or "in what it trains") + (": the model's source file has changed" if changed else "")
 
 
 def todays_name(facts: Mapping[str, Any]) -> str:

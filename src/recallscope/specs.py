@@ -14,11 +14,22 @@ import json
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, WrapValidator, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    SerializeAsAny,
+    ValidationError,
+    WrapValidator,
+    field_validator,
+    model_validator,
+)
 
-from recallscope.registry import Registry, UnknownNameError
+from recallscope.registry import Registry, UnknownNameError, suggestion
 
 if TYPE_CHECKING:
     import torch
@@ -35,6 +46,7 @@ Positive = Annotated[float, Field(gt=0, le=1e9)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Value = int | float | str | bool | None
 HeadPattern = Literal["MHA", "MQA", "MKA", "MVA"]
+_PLAIN = frozenset((int, float, str, bool, type(None), dict))
 
 
 def canonical_json(value: Any) -> str:
@@ -59,6 +71,20 @@ class Spec(Frozen):
 
     schema_number: ClassVar[int] = 1  # raised when a field changes its meaning, so that old and new runs differ
 
+    @model_validator(mode="wrap")
+    @classmethod
+    def _plain_numbers_and_known_names(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """Make plain numbers of numpy's, before any other validator; of an unknown field, say which is meant."""
+        if isinstance(data, dict) and not _PLAIN.issuperset(map(type, data.values())):
+            data = {name: _plain_number(value) for name, value in data.items()}
+        try:
+            return handler(data)
+        except ValidationError as error:
+            unknown = [fault["loc"] for fault in error.errors() if fault["type"] == "extra_forbidden"]
+            if unknown and len(unknown[0]) == 1:
+                raise ValueError(unknown_field(str(unknown[0][0]), cls)) from error
+            raise
+
     def canonical_json(self) -> str:
         """All fields as one text."""
         return canonical_json(self.model_dump(mode="json"))
@@ -78,6 +104,13 @@ class Spec(Frozen):
     def content_hash(self) -> str:
         """The spec's name: a hash of its identity, the same in every process and on every machine."""
         return identity_hash(type(self).__name__, self.identity())
+
+
+def _plain_number(value: Any) -> Any:
+    """Whole numbers and reals of other libraries as Python's own; all else as it is."""
+    if type(value) in _PLAIN or not isinstance(value, Real):
+        return value
+    return int(value) if isinstance(value, Integral) else float(value)
 
 
 class _Kind(Spec):
@@ -167,6 +200,10 @@ class ModelSpec(_Kind):
     def state_entries(self) -> int | None:
         """S of Lem 4.5: numbers that carry the context past a point of the sequence; None if it is not declared."""
         return None
+
+    def state_entries_after(self, tokens: int) -> int | None:
+        """The same after so many tokens, for models whose memory grows."""
+        return self.state_entries
 
     def work_per_token(self) -> float:
         """Multiplications of the mixer per token, roughly: to start long runs first and to guess the time left."""
@@ -260,6 +297,26 @@ class TrainSpec(Spec):
         return self.warmup_steps + self.flat_steps + self.decay_steps
 
 
+def field_owners(name: str) -> dict[str, list[str]]:
+    """Who has a field of this name: kinds of tasks and models, and training, by part of a run."""
+    found = {
+        part: [kind for kind in registry.names() if name in registry.find(kind).model_fields]
+        for part, registry in (("task", TASKS), ("model", ARCHITECTURES))
+    }
+    found["train"] = ["training"] if name in TrainSpec.model_fields else []
+    return {part: kinds for part, kinds in found.items() if kinds and name != "kind"}
+
+
+def unknown_field(name: str, owner: type[Spec]) -> str:
+    """Two sentences about a field that a spec does not have: who has it, or which names are near."""
+    mine = owner.model_fields
+    title = (mine["kind"].default if "kind" in mine else "") or owner.__name__
+    elsewhere = [kind for kinds in field_owners(name).values() for kind in kinds]
+    if elsewhere:
+        return f"{title} has no field {name!r}; {', '.join(elsewhere)} {'have' if len(elsewhere) > 1 else 'has'} it."
+    return f"{title} has no field {name!r}. {suggestion(name, [field for field in mine if field != 'kind'])}"
+
+
 class RunSpec(Spec):
     """One training: everything its result depends on. Equal spec, equal result, bit for bit on one thread."""
 
@@ -270,7 +327,26 @@ class RunSpec(Spec):
 
 
 PARTS = ("task", "model", "train")
-RESULTS = ("test_accuracy", "val_accuracy", "test_queries", "best_step", "steps", "seconds")
+
+
+def run_name(parts: Mapping[str, str], seed: int) -> str:
+    """The name of a run by its parts' identities, as canonical JSON, and its seed: `content_hash` for many runs."""
+    fields = {**parts} if seed == RunSpec.model_fields["seed"].default else {**parts, "seed": str(seed)}
+    text = ",".join(f'"{name}":{fields[name]}' for name in sorted(fields))
+    return hashlib.sha256(f"recallscope/{IDENTITY}/RunSpec/{{{text}}}".encode()).hexdigest()[:24]
+
+
+RESULTS = (
+    "test_accuracy",
+    "val_accuracy",
+    "test_queries",
+    "best_step",
+    "steps",
+    "seconds",
+    "parameters",
+    "state_entries",
+    "flag",
+)
 COLUMNS = frozenset(("run", "status", "schema_version", "needs", "task", "model", "seed", *RESULTS))  # no field's word
 _TRAIN_FIELDS = frozenset(TrainSpec.model_fields)
 
@@ -319,4 +395,9 @@ def path_of(word: str, task: type[TaskSpec], model: type[ModelSpec]) -> tuple[st
     for part, owner in owners.items():
         if prefix in ("", part) and name in owner.model_fields:
             return part, name
-    return ("model", name) if model.model_config.get("extra") == "allow" and prefix in ("", "model") else None
+    return ("model", name) if has_field(model, name) and prefix in ("", "model") else None
+
+
+def has_field(owner: type[Spec], name: str) -> bool:
+    """Whether a spec has a field of this name, or takes any."""
+    return name in owner.model_fields or owner.model_config.get("extra") == "allow"

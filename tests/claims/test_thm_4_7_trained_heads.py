@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recallscope.analysis.rows import best_cells
+from recallscope.analysis.rows import compared_cells
 from recallscope.paper.experiment import Rows
 from recallscope.paper.experiments.heads import PATTERNS
 from recallscope.paper.law_table import counted
@@ -25,7 +25,7 @@ STORE = Path(__file__).resolve().parents[2] / "results" / "paper"
 @pytest.fixture(scope="module")
 def cells() -> dict[str, Rows]:
     runs = PaperRuns(RunStore(STORE), "small")
-    return {name: [cell for cell in best_cells(runs.rows(name)) if cell["num_heads"] > 1] for name in PATTERNS}
+    return {name: [cell for cell in compared_cells(runs.rows(name)) if cell["num_heads"] > 1] for name in PATTERNS}
 
 
 @pytest.mark.parametrize(("pattern", "most"), [("MQA", 0.02), ("MKA", 0.02), ("MVA", 0.01), ("MHA", 0.02)])

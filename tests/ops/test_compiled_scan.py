@@ -14,8 +14,9 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from recallscope.ops import selective_scan, selective_scan_compiled, selective_scan_loop
-from recallscope.ops.compiled import _built, _compiler, _fingerprint, cache_folder, library
+from recallscope.ops.compiled import library
 from recallscope.ops.conv import ConvArguments
+from recallscope.ops.delta_scan_compiled import DeltaArguments
 from recallscope.ops.selective_scan_compiled import ScanArguments
 
 
@@ -54,6 +55,7 @@ def test_c_and_python_mean_the_same_structures() -> None:
     assert kernels is not None
     assert kernels.scan_arguments_size() == ctypes.sizeof(ScanArguments)
     assert kernels.conv_arguments_size() == ctypes.sizeof(ConvArguments)
+    assert kernels.delta_arguments_size() == ctypes.sizeof(DeltaArguments)
 
 
 @pytest.mark.parametrize(("dtype", "ulps"), [(torch.float32, 2.0), (torch.float64, 2.0)])
@@ -252,36 +254,3 @@ def test_forcing_it_without_a_compiler_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(subprocess.CalledProcessError) as caught:
         run_python(code, PATH="", CC="", RECALLSCOPE_CACHE=str(tmp_path))
     assert "Use form='torch', or install gcc or clang" in caught.value.stderr
-
-
-def test_two_processes_may_build_at_once(tmp_path: Path) -> None:
-    """Both find a whole library; nothing half-written is left behind."""
-    options = {"env": {**os.environ, "RECALLSCOPE_CACHE": str(tmp_path)}, "text": True, "stderr": subprocess.PIPE}
-    both = [subprocess.Popen([sys.executable, "-c", REPORT], stdout=subprocess.DEVNULL, **options) for _ in range(2)]
-    for process in both:
-        _, said = process.communicate(timeout=120)
-        assert process.returncode == 0
-        assert "recallscope's C kernel" in said
-    assert [path.suffix for path in (tmp_path / "recallscope").iterdir()] == [".so"]
-
-
-def test_a_library_others_may_write_to_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever stands under the right name in the cache is code we would run: if it is not safe, it is built anew."""
-    monkeypatch.setenv("RECALLSCOPE_CACHE", str(tmp_path))
-    planted = cache_folder() / f"kernels-{_fingerprint(_compiler())}.so"
-    planted.parent.mkdir()
-    planted.write_bytes(b"planted")
-    planted.chmod(0o666)
-    assert _built() == planted
-    assert planted.read_bytes() != b"planted"
-    assert _built() == planted, "and this one is kept"
-
-
-def test_the_cache_has_three_possible_homes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RECALLSCOPE_CACHE", "/a")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/b")
-    assert cache_folder() == Path("/a/recallscope")
-    monkeypatch.delenv("RECALLSCOPE_CACHE")
-    assert cache_folder() == Path("/b/recallscope")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cache_folder() == Path.home() / ".cache" / "recallscope"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from recallscope.paper.experiment import find_experiment
+from recallscope.paper.report import Report, run_facts
 from recallscope.records import RunRecord
 from recallscope.runs import RunStore
 
@@ -35,9 +36,11 @@ def home(tmp_path, monkeypatch):
 @pytest.fixture
 def made(monkeypatch, findings, laws, report):
     """Findings, laws and figures that cost nothing."""
-    monkeypatch.setattr("recallscope.paper.report.all_findings", lambda runs: findings)
-    monkeypatch.setattr("recallscope.paper.report.law_table", lambda runs: laws)
-    monkeypatch.setattr("recallscope.paper.report.draw_pictures", lambda runs: report.pictures)
+
+    def make(runs, *, store, pictures, workers):
+        return Report(findings, laws, run_facts(runs, store), report.pictures)
+
+    monkeypatch.setattr("recallscope.paper.report.make_report", make)
 
 
 def refused(result, *words):

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pytest
 
 from recallscope.analysis.collapse import collapsed
 from recallscope.analysis.compare import dimensions, law_on_cells
-from recallscope.analysis.rows import best_by
 from recallscope.paper import claim
 from recallscope.paper.claims import Finding
 from recallscope.paper.experiment import Rows, Scale, all_findings, experiments, find_experiment, paper_figures
 from recallscope.paper.experiments import curves, dn_grid, heads
-from recallscope.paper.experiments.dn_grid import AXES, equal_products
+from recallscope.paper.experiments.dn_grid import equal_products
 from recallscope.paper.experiments.minimality import rung_of
 from recallscope.paper.full_as_linear import coefficient_ratio
 from recallscope.paper.law_table import law_table
@@ -35,26 +34,28 @@ class AsIf(PaperRuns):
     def __init__(self, folder: Path, answer: Answer, scale: Scale = "small") -> None:
         super().__init__(RunStore(folder / "store", create=True), scale)
         self.answer = answer
+        self.made: dict[str, Rows] = {}
 
     def rows(self, label: str) -> Rows:
-        if label not in self.parts:
-            return []
-        rows: Rows = [in_words(cell.spec) for cell in self.parts[label].cells]
-        return [
-            row | {"test_accuracy": accuracy, "test_queries": 1000}
-            for row, accuracy in zip(rows, self.answer(rows), strict=True)
-        ]
+        if label in self.parts and label not in self.made:
+            rows: Rows = [in_words(cell.spec) for cell in self.parts[label].cells]
+            self.made[label] = [
+                row | {"test_accuracy": accuracy, "test_queries": 1000}
+                for row, accuracy in zip(rows, self.answer(rows), strict=True)
+            ]
+        return self.made.get(label, [])
 
 
 @pytest.fixture(autouse=True)
 def few_resamplings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Intervals of exact runs are narrow however few resamplings are behind them."""
-    for module in (curves, dn_grid, heads):
+    for module in (curves, dn_grid):
         monkeypatch.setattr(module, "BOOTSTRAP", 40)
 
 
 def by_law(name: str) -> Answer:
-    return lambda rows: [float(p) for p in law_on_cells(find_law(name), rows)]
+    """Accuracies by a law; 0 for the tasks it does not speak about, such as repeated keys."""
+    return lambda rows: [float(p) for p in np.nan_to_num(law_on_cells(find_law(name), rows))]
 
 
 def found_by(name: str, runs: PaperRuns) -> list[Finding]:
@@ -98,7 +99,7 @@ def test_a_finished_quick_scale_is_read_without_a_fault(tmp_path: Path) -> None:
 
 def test_every_experiment_has_findings_and_every_finding_a_claim(tmp_path: Path) -> None:
     figures = {*paper_figures(), ""}
-    assert len(experiments()) == 9
+    assert len(experiments()) == 11
     for findings in all_findings(PaperRuns(RunStore(tmp_path / "store", create=True), "small")).values():
         assert findings
         for finding in findings:
@@ -186,20 +187,44 @@ def test_the_ladder_names_its_rungs_and_misses_none(tmp_path: Path) -> None:
 
 
 def test_pairs_of_equal_product_are_all_found() -> None:
-    rows: list[dict[str, Any]] = [
-        {"embed_dim": D, "state_dim": N, "test_accuracy": D / 100}
-        for D, N in ((64, 8), (32, 16), (16, 32), (64, 16), (48, 8))
-    ]
-    pairs = equal_products(best_by(rows, *AXES))
-    assert {(wide, narrow) for wide, narrow, _ in pairs} == {
+    assert set(equal_products([(64, 8), (32, 16), (16, 32), (64, 16), (48, 8)])) == {
         ((64, 8), (32, 16)), ((64, 8), (16, 32)), ((32, 16), (16, 32)),
     }  # fmt: skip
-    assert pairs[0][2] == pytest.approx((pairs[0][0][0] - pairs[0][1][0]) / 100)
+
+
+def test_head_patterns_that_are_one_model_are_not_told_apart(tmp_path: Path) -> None:
+    """One run a cell against four one-head runs: the mean of four is compared, not their best."""
+    generator = np.random.default_rng(1)
+
+    def noisy(rows: Rows) -> list[float]:
+        p = np.array([{2: 0.3, 4: 0.6, 8: 0.9}[row["state_dim"]] for row in rows])
+        return list(p + 0.05 * np.sqrt(p * (1 - p)) * generator.standard_normal(len(rows)))
+
+    cells = heads.head_cells(AsIf(tmp_path, noisy))
+    assert {len(values) for (name, _, _), values in cells.items() if name == heads.SINGLE} == {4}
+    gap = heads.difference(cells, "MVA", heads.SINGLE)
+    assert gap is not None
+    assert gap.interval[0] < 0 < gap.interval[1]  # in 19 of 20 such stores; this one is fixed
+    assert np.ptp(gap.interval) > 2 * 0.05 * 0.4 / 3  # no narrower than noise makes it
+
+
+@pytest.mark.parametrize("share", [0.1, 0.4])
+def test_findings_are_made_of_any_part_of_the_runs(tmp_path: Path, share: float) -> None:
+    class Some(AsIf):
+        def rows(self, label: str) -> Rows:
+            return [row for row in super().rows(label) if crc32(str(row).encode()) % 97 < 97 * share]
+
+    runs = Some(tmp_path, lambda rows: [0.3 + 0.4 * (row["embed_dim"] > 32) for row in rows])
+    for findings in all_findings(runs).values():
+        for finding in findings:
+            assert "nan" not in finding.ours.replace("+- nan", "")  # the error of a line through two points
+            if finding.question.startswith("Theory against"):
+                assert finding.missing
 
 
 def test_the_law_table_gives_a_law_no_error_on_its_own_runs(tmp_path: Path) -> None:
     table = law_table(AsIf(tmp_path, by_law("trained-sharing")))
-    assert table.entries["trained-sharing", dn_grid.ALL_LINEAR].max_error == 0
+    assert table.entries["trained-sharing", dn_grid.ALL_LINEAR].max_error < 1e-15  # the mean of equal seeds rounds
     assert table.entries["trained-sharing", dn_grid.ALL_LINEAR].cells == 132
     assert table.entries["unified", dn_grid.ALL_LINEAR].mean_error > 0.05
     assert table.entries["unified", dn_grid.ALL_LINEAR].bias > 0.05  # the printed law is too low

@@ -14,6 +14,7 @@ from recallscope.paper.experiment import EXPERIMENTS, find_figures, paper_figure
 from recallscope.paper.paper_runs import NoRunsError
 
 FIGURES = paper_figures()
+ZOO = {"zoo", "zoo-parameters", "zoo-age", "zoo-repeated"}
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +44,7 @@ def words(figure):
 
 
 def test_every_figure_of_the_paper_has_a_function_and_an_experiment():
-    assert {row.key for row in CLAIMS if row.kind == "figure"} == set(FIGURES) - {"laws"}
+    assert {row.key for row in CLAIMS if row.kind == "figure"} == set(FIGURES) - {"laws", "corner", *ZOO}
     for name, figure in FIGURES.items():
         assert figure.experiment is None or figure.experiment in EXPERIMENTS
         if name.startswith("fig-") and figure.experiment:
@@ -79,11 +80,11 @@ def test_fig_4_prints_both_levels_and_the_free_fit(small):
     figure = FIGURES["fig-4"].draw(small)
     axes = panels(figure)
     assert [ax.get_xlabel().split("with ")[1] for ax in axes] == ["$a=1$", "$a=5/4$", "$a=5/8$"]
-    assert [text.get_text() for text in axes[2].texts] == ["printed $b=3.72$"]  # three cells: too few to fit
-    for ax in axes[:2]:
+    for ax in axes:
         written = [text.get_text() for text in ax.texts]
         assert written[0] == "printed $b=3.72$"
-        assert written[1].startswith("fitted $b=3.12$")  # the made-up runs follow m_V = 3.12
+        fitted = float(re.search(r"fitted .b=([\d.]+)", written[1])[1])  # the made-up runs follow m_V = 3.12
+        assert fitted == pytest.approx(3.12, abs=0.05 if ax is axes[2] else 0)  # of two seeds the mean is no rule's
         assert "both free" in written[2]
         assert [line.get_label() for line in ax.lines] == ["printed", "fitted"]
     assert "resampled" in words(figure)

@@ -1,6 +1,8 @@
 """The driver's promises, with an engine that does as it is told: tries, failures, leases, stops."""
 
+import errno
 import itertools
+import os
 import threading
 
 import pytest
@@ -9,7 +11,7 @@ from tiny_sweeps import tiny_grid
 from recallscope.records import RunRecord
 from recallscope.runs import Driver, Failure, PlainView, RunStore, View, find_runs, make_plan
 from recallscope.runs import plan as plan_module
-from recallscope.runs.engine import Died, Finished, Job, Moved
+from recallscope.runs.engine import Died, EngineError, Finished, Halted, Job, Moved
 from recallscope.runs.plan import estimated_cost
 from recallscope.runs.views import Tally, clock
 
@@ -257,3 +259,38 @@ def test_the_time_left_follows_the_work_left(store, monkeypatch):
         tally.move(cell, "done")
     assert tally.seconds_left() == 0
     assert [clock(s) for s in (None, 0.4, 12, 75, 7200)] == ["-", "0:00", "0:12", "1:15", "2:00:00"]
+
+
+def test_what_a_killed_worker_left_of_a_finished_run_is_tidied_by_the_next_sweep(tmp_path):
+    store = RunStore(tmp_path / "store", create=True)
+    cells = tiny_grid(seeds=1).cells()
+    for cell in cells:
+        store.put(pretend_record(Job(cell.run, cell.spec)))
+        (store.home(cell.run) / "checkpoint.safetensors").write_bytes(b"")
+        (store.home(cell.run) / "claim.1").write_text("")
+        os.utime(store.home(cell.run) / "claim.1", (1, 1))
+    Driver(store, PuppetEngine(store), make_plan(cells, store), View()).run()
+    assert {name for cell in cells for name in os.listdir(store.home(cell.run))} == {"record.json"}
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO])
+def test_a_disk_that_cannot_be_written_stops_the_sweep_and_fails_no_run(tmp_path, monkeypatch, number):
+    """Whether a worker says so or the driver itself meets it; the same sweep then finishes."""
+    store = RunStore(tmp_path / "store", create=True)
+    cells = tiny_grid(seeds=2).cells()
+
+    def refuse(*_, **__):
+        raise OSError(number, os.strerror(number), "some/file")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("recallscope.runs.leases.os.open", refuse)
+        with pytest.raises(EngineError, match=os.strerror(number) + ".*the same command resumes"):
+            Driver(store, PuppetEngine(store), make_plan(cells, store), View()).run()
+    halting = PuppetEngine(store)
+    halting.wait = lambda seconds: [Halted(run, os.strerror(number)) for run in halting.running]
+    with pytest.raises(EngineError, match="No run is marked failed"):
+        Driver(store, halting, make_plan(cells, store), View()).run()
+    assert halting.closed
+    plan = make_plan(cells, store)
+    assert len(plan.missing) == len(cells)
+    assert Driver(store, PuppetEngine(store), plan, View()).run().done == len(cells)

@@ -1,12 +1,14 @@
 """A grid is what its axes, groups, formulas and rules say; each run once."""
 
 import itertools
+import tracemalloc
 from pathlib import Path
 
 import pytest
 from tiny_sweeps import tiny_grid, tiny_run
 
-from recallscope.runs import Grid, estimated_cost, grid_from_fields, read_grid
+from recallscope.runs import Grid, estimated_cost, grid_from_fields, make_plan, read_grid
+from recallscope.specs import in_words
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -118,7 +120,7 @@ def test_the_documented_example_has_24_runs():
         ({"task": {"vocab_size": 31, "num_facts": 4}}, "odd"),
         ({"train": {"batchsize": 31}}, "batchsize"),
         ({"name": 3}, "name=3"),
-        ({"seed": "x"}, "seed=x"),
+        ({"seed": "x"}, "seed='x': it must be a whole number"),
     ],
 )
 def test_mistakes_are_answered_with_the_way_out(fields, says):
@@ -148,3 +150,30 @@ def test_costs_grow_with_what_makes_runs_long():
 
 def test_the_tests_own_grid_is_as_large_as_they_think():
     assert len(tiny_grid(seeds=4).cells()) == 20
+
+
+def test_cells_share_their_parts_and_have_the_names_of_their_runs():
+    """A cell's name is put together from its parts' identities: the same as the plain way, from the whole run."""
+    grid = Grid.around(
+        tiny_run(),
+        axes={"embed_dim": [8, 12], "learning_rate": [1, 0.01], "seed": [0, 1]},
+        derived={"state_dim": "embed_dim / 2", "num_facts": "embed_dim / 4"},
+    )
+    cells = grid.cells()
+    assert len(cells) == 8
+    for cell in cells:
+        assert cell.run == cell.spec.content_hash()
+        words = in_words(cell.spec)
+        assert cell.words == {name: words[name] for name in grid.varied}
+    assert len({id(part) for cell in cells for part in cell.parts}) == 2 + 2 + 2  # tasks, models, ways to train
+
+
+def test_a_large_grid_needs_little_memory():
+    """Under 1 kB per cell, names and words included; a cell with a spec of its own took 4 kB."""
+    grid = Grid.around(tiny_run(), axes={"embed_dim": [*range(8, 28)], "seed": [*range(100)]})
+    tracemalloc.start()
+    plan = make_plan(grid.cells(), None)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert plan.total == 2000
+    assert held / plan.total < 1000

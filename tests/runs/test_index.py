@@ -72,7 +72,7 @@ def test_runs_the_index_does_not_know_are_found_all_the_same(store):
     late = record(seed=999)
     store.put(late)
     assert names(store) == {found.run for found in [*made, late]}
-    extend_index(store, [late])
+    extend_index(store, [late.run])
     assert names(store) == {found.run for found in [*made, late]}
 
 
@@ -147,7 +147,7 @@ def test_readers_never_see_less_than_was_there_while_the_driver_writes(store):
     for number in range(20):
         late = record(seed=10_000 + number)
         store.put(late)
-        extend_index(store, [late])
+        extend_index(store, [late.run])
     stop.set()
     reader.join()
     assert least == sorted(least)

@@ -130,3 +130,11 @@ def test_leases_of_a_finished_run_leave_nothing_behind(tmp_path):
     assert not lease.renew()
     lease.release()
     assert os.listdir(tmp_path / "run") == []
+
+
+def test_a_lease_dated_in_the_future_ends_after_its_time(tmp_path):
+    path = leave_lease(tmp_path / "run", age=-1e6)
+    assert try_lease(tmp_path / "run") is None  # its holder may live, and renew it
+    assert path.stat().st_mtime <= time.time() + 1
+    os.utime(path, (time.time() - 61, time.time() - 61))  # a minute of silence later
+    assert try_lease(tmp_path / "run") is not None

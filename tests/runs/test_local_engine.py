@@ -72,8 +72,8 @@ def test_a_killed_worker_costs_its_run_only_which_goes_on_from_its_checkpoint(tm
     assert records(store.root)[cell.run] == {n: v for n, v in fields.items() if n not in ("seconds", "environment")}
 
 
-def test_a_run_that_cannot_be_is_given_up_with_its_stderr_and_the_others_are_done(tmp_path):
-    """An embedding of 4e15 bytes is refused by any machine."""
+def test_a_run_too_large_for_the_machine_is_refused_once_and_the_others_are_done(tmp_path):
+    """An embedding of 4e15 bytes is too much for any machine."""
     base = tiny_run().model_dump()
     base["model"] |= {"embed_dim": 10**6}
     grid = Grid(
@@ -83,9 +83,38 @@ def test_a_run_that_cannot_be_is_given_up_with_its_stderr_and_the_others_are_don
     assert (outcome.done, outcome.failed) == (1, 1)
     store = RunStore(tmp_path / "store")
     (failure,) = [found for cell in grid.cells() if (found := store.failure(cell.run))]
+    assert failure.tries == 1
+    assert "GB" in failure.reason
+
+
+BREAKS = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def __init__(self, vocab_size, breaks):
+        super().__init__()
+        self.breaks, self.table = breaks, torch.nn.Embedding(vocab_size, vocab_size)
+
+    def forward(self, tokens):
+        if self.breaks and len(tokens) > 2:
+            raise RuntimeError("broken on purpose")
+        return self.table(tokens)
+"""
+
+
+def test_a_run_that_fails_three_times_is_given_up_with_its_stderr_and_the_others_are_done(tmp_path):
+    (tmp_path / "nets.py").write_text(BREAKS)
+    base = tiny_run().model_dump()
+    base["model"] = {"kind": f"{tmp_path / 'nets.py'}:Model"}
+    grid = Grid(base=base, axes={"breaks": [False, True]})
+    outcome = run_sweep(grid, tmp_path / "store", workers=1)
+    assert (outcome.done, outcome.failed) == (1, 1)
+    store = RunStore(tmp_path / "store")
+    (failure,) = [found for cell in grid.cells() if (found := store.failure(cell.run))]
     assert failure.tries == 3
     assert failure.reason == "ended with exit code 1"
-    assert "Error" in failure.stderr
+    assert "RuntimeError: broken on purpose" in failure.stderr
     assert "Traceback" in failure.stderr
 
 
@@ -183,3 +212,31 @@ def test_a_driver_loads_no_torch():
     code = "import sys, recallscope.runs, recallscope.runs.live, recallscope.analysis\n"
     code += "assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+FULL_DISK = """
+import errno, os, sys
+real = os.fsync
+def fsync(descriptor):
+    if os.path.exists({flag!r}) and {name!r} in os.readlink(f"/proc/self/fd/{{descriptor}}"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    return real(descriptor)
+os.fsync = fsync
+"""
+
+
+def test_a_full_disk_is_not_blamed_on_the_runs(tmp_path, monkeypatch):
+    """Workers get the error from a call of theirs to the system; the sweep stops, and a plain resume finishes."""
+    flag, name, store = tmp_path / "full", "checkpoint.safetensors", RunStore(tmp_path / "store", create=True)
+    flag.touch()
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(FULL_DISK.format(flag=str(flag), name=name))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")]))
+    cells = tiny_grid(seeds=1).cells()
+    with pytest.raises(EngineError, match=f"{name}: No space left on device.*No run is marked failed"):
+        run_sweep(cells, store, workers=1)
+    assert not list(store.runs.glob("*/failure.json"))
+    assert not list(store.runs.glob("*/.*.tmp"))
+    flag.unlink()
+    outcome = run_sweep(cells, store, workers=1)
+    assert (outcome.done, outcome.failed) == (len(cells), 0)

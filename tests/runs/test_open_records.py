@@ -122,7 +122,7 @@ def test_nobody_moves_or_changes_them(store, capsys):
 
 
 def test_a_newer_record_is_not_trained_over(store):
-    cell = Cell(newer()["run"], spec(seed=2), {})
+    cell = Cell.of(spec(seed=2))
     with pytest.raises(NewerRecordError, match="Upgrade"):
         make_plan([cell], store)
     with pytest.raises(NewerRecordError):

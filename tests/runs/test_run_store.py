@@ -148,3 +148,23 @@ def test_failures_and_tries_are_remembered(store):
     (store.folder(name) / "failure.json").write_text("{}")
     assert store.failure(name) is None
     assert len(list(store.root.glob("damaged/*/failure.json"))) == 1
+
+
+def test_a_worker_sets_a_checkpoint_aside_that_it_cannot_resume_and_begins_anew(tmp_path):
+    from tiny_sweeps import tiny_grid
+
+    from recallscope.runs.attempts import read_attempts
+    from recallscope.runs.worker import do_run
+
+    (cell, *_) = tiny_grid(seeds=1).cells()
+    store = RunStore(tmp_path, create=True)
+    checkpoint = store.home(cell.run) / "checkpoint.safetensors"
+    checkpoint.parent.mkdir(parents=True)
+    checkpoint.write_bytes(b"written by nobody")
+    record, _ = do_run(cell.spec, store=store, device="cpu", weights=False)
+    assert record.run == cell.run
+    (aside,) = tmp_path.glob("damaged/*/checkpoint.safetensors")
+    assert aside.read_bytes() == b"written by nobody"
+    (entry,) = read_attempts(checkpoint.parent)
+    assert entry["event"] == "checkpoint set aside"
+    assert "is damaged" in entry["reason"]

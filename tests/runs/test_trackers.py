@@ -57,7 +57,11 @@ def test_wandb_is_only_ever_used_offline(tmp_path, monkeypatch):
     assert began[0]["mode"] == "offline"
     assert began[0]["config"]["embed_dim"] == CELL.spec.model.embed_dim
     assert [step for step, _ in logged] == [10, 20]
-    assert run.summary == {"test_accuracy": 0.5}
+    assert run.summary == {"test_accuracy": 0.5, "flag": ""}
+    lost = RECORD.history[1].model_copy(update={"loss": None})
+    tracked(View(), "wandb", tmp_path).finished(CELL, RECORD.model_copy(update={"history": [lost], "flag": "diverged"}))
+    assert logged[-1] == (20, {"val_accuracy": 0.5})  # a loss that is not a number is not logged
+    assert run.summary["flag"] == "diverged"
 
 
 def test_a_missing_tracker_is_answered_with_its_extra(tmp_path, monkeypatch):

@@ -1,12 +1,14 @@
 """Verify finds every kind of damage and spares what is sound; gc removes only what nobody needs."""
 
+import itertools
 import json
 import os
+import threading
 
 import pytest
 from synthetic_runs import fill, record, spec
 
-from recallscope.runs import Failure, RunStore, collect_garbage, find_runs, rebuild_index, verify
+from recallscope.runs import Cell, Failure, RunStore, collect_garbage, find_runs, make_plan, rebuild_index, verify
 from recallscope.runs.upkeep import safetensors_fault
 
 
@@ -113,6 +115,123 @@ def test_cut_off_tensors_are_told_from_whole_ones(tmp_path, data, fine):
     assert (safetensors_fault(tmp_path / "x") is None) == fine
 
 
+def outside_run(store, tmp_path):
+    """A run's folder that is a link to a folder outside the store."""
+    elsewhere = tmp_path / "elsewhere" / record(seed=5).run
+    elsewhere.mkdir(parents=True)
+    (elsewhere / "record.json").write_text(record(seed=5).model_dump_json())
+    (elsewhere / "checkpoint.safetensors").write_bytes(b"damaged")
+    (elsewhere / "claim.1").write_text("")
+    os.utime(elsewhere / "claim.1", (1, 1))
+    (store.runs / elsewhere.name).symlink_to(elsewhere)
+    return elsewhere
+
+
+def test_upkeep_follows_no_link_out_of_the_store(store, tmp_path):
+    elsewhere = outside_run(store, tmp_path)
+    before = files(elsewhere)
+    health = verify(store)
+    assert health.clean
+    assert health.links == [f"runs/{elsewhere.name}"]
+    assert collect_garbage(store, damaged=True) == []
+    (store.root / "damaged").symlink_to(tmp_path / "elsewhere")
+    assert collect_garbage(store, damaged=True) == []
+    assert files(elsewhere) == before
+
+
+def test_a_look_writes_nothing(store):
+    """Neither a clock beside a lease, nor an index, nor what is damaged: so a store that may only be read will do."""
+    fill(store, 2)
+    rebuild_index(store)
+    (store.root / "index.sqlite").write_bytes(b"nonsense")
+    folder = store.home(spec(seed=9).content_hash())
+    folder.mkdir()
+    (folder / "claim.1").write_text('{"holder": {"machine": "m", "pid": 1, "born": ""}, "lease_seconds": 60.0}')
+    before = {path: path.stat().st_mtime_ns for path in store.root.rglob("*")}
+    health = verify(store, move=False)
+    assert (health.done, health.running, health.index_was_wrong) == (2, 1, True)
+    assert collect_garbage(store, dry_run=True) == []
+    assert {path: path.stat().st_mtime_ns for path in store.root.rglob("*")} == before
+
+
+def test_a_checkpoint_replaced_while_it_is_judged_is_not_moved(store, monkeypatch):
+    """A sweep renames a new one over it between two looks of `verify`: the sound one stays."""
+    from recallscope.runs import upkeep
+
+    run = spec(seed=1).content_hash()
+    store.lease(run)
+    path = store.home(run) / "checkpoint.safetensors"
+    path.write_bytes(safetensors()[:-3])
+    judge, judged = upkeep._tensors_fault, []
+
+    def replaced_meanwhile(file, digest):
+        wrong = judge(file, digest)
+        judged.append(wrong)
+        if len(judged) == 1:
+            (path.parent / "new").write_bytes(safetensors())
+            os.replace(path.parent / "new", path)
+        return wrong
+
+    monkeypatch.setattr(upkeep, "_tensors_fault", replaced_meanwhile)
+    assert verify(store).clean
+    assert [wrong is None for wrong in judged] == [False, True]
+    assert path.read_bytes() == safetensors()
+
+
+def test_verify_beside_a_writer_moves_nothing_that_is_sound(store):
+    """Checkpoints of two lengths replace one another as fast as can be: sizes and contents of two would clash."""
+    run = spec(seed=1).content_hash()
+    lease = store.lease(run)
+    path, stop = store.home(run) / "checkpoint.safetensors", threading.Event()
+    texts = [safetensors(), b"\x02\x00\x00\x00\x00\x00\x00\x00{}"]
+    path.write_bytes(texts[0])
+
+    def write():
+        for number in itertools.count():
+            if stop.is_set():
+                break
+            (path.parent / "new").write_bytes(texts[number % 2])
+            os.replace(path.parent / "new", path)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        faults = [fault for _ in range(300) for fault in verify(store, move=False).faults]
+    finally:
+        stop.set()
+        writer.join()
+    lease.release()
+    assert faults == []
+
+
+@pytest.mark.parametrize("name", ["record.json", "failure.json", "weights.safetensors", "checkpoint.safetensors"])
+def test_a_folder_in_place_of_a_file_is_damage_and_stops_nobody(store, name):
+    found, other = fill(store, 2)
+    (store.folder(found.run) / "record.json").unlink()
+    (store.folder(found.run) / name / "inside").mkdir(parents=True)
+    assert other.run in {row["run"] for row in find_runs(store)}
+    plan = make_plan([Cell.of(found.spec), Cell.of(other.spec)], store, look_only=True)
+    assert [cell.run for cell in plan.missing] == [found.run]
+    (fault,) = verify(store).faults
+    assert fault.path == f"runs/{found.run}/{name}"
+    assert store.lease(found.run)
+
+
+def test_gc_spares_a_finished_run_that_someone_works_on(store):
+    """Weights may be added to a run that has a record."""
+    done = record(seed=1)
+    store.put(done)
+    lease = store.lease(done.run, weights=True)
+    (store.folder(done.run) / "checkpoint.safetensors").write_bytes(safetensors())
+    assert collect_garbage(store) == []
+    store.tidy_leftovers(done.run)
+    assert lease.renew()
+    lease.release()
+    assert len(collect_garbage(store, dry_run=True)) == 3  # the checkpoint, the lease and its clock
+    store.tidy_leftovers(done.run)
+    assert os.listdir(store.folder(done.run)) == ["record.json"]
+
+
 def test_gc_takes_leftovers_of_finished_runs_and_nothing_else(store):
     done, begun = record(seed=1), spec(seed=2).content_hash()
     store.put(done)
@@ -120,6 +239,7 @@ def test_gc_takes_leftovers_of_finished_runs_and_nothing_else(store):
     for folder in (store.folder(done.run), store.folder(begun)):
         (folder / "checkpoint.safetensors").write_bytes(safetensors())
     (store.folder(done.run) / "claim.1").write_text("")
+    os.utime(store.folder(done.run) / "claim.1", (1, 1))
     (store.folder(done.run) / "weights.safetensors").write_bytes(safetensors())
     empty = store.folder(spec(seed=3).content_hash())
     empty.mkdir()

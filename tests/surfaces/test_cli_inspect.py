@@ -1,6 +1,8 @@
 """`recallscope inspect` as a user meets it, and its pictures by what they show."""
 
+import dataclasses
 import json
+import math
 import re
 import shlex
 
@@ -27,11 +29,17 @@ from recallscope.figures import (
 )
 from recallscope.interp import hash_tables, inspect_model, states_at
 from recallscope.interp.attention import MOST_TOKENS, tokens_to_show
+from recallscope.interp.inspection import Inspection
+from recallscope.interp.probes import Behaviour, ShiftScores
 from recallscope.specs import TaskSpec
 from recallscope.tasks import Score, draw_batch
 from recallscope.train.weights import read_weights, write_weights
 
 TASK = TaskSpec.model_validate({"vocab_size": 32, "num_facts": 4, "filler": "values"})
+BEHAVIOUR = Behaviour(
+    accuracy=0.5, standard_error=0.1, queries=16, recall_by_place=(0.5,), wrong_other_value=1.0, wrong_old_value=0.0,
+    wrong_else=0.0, margin=0.0, low_margin=0.0,
+)  # fmt: skip
 PICTURES = ["behaviour", "hash_table", "attention", "copy_and_shift", "operators", "fill"]
 
 
@@ -199,9 +207,47 @@ def test_drawing_leaves_the_callers_style_alone():
 
 def test_the_verdict_speaks_of_what_was_measured():
     found = inspect_model(ideal_circuit(32), TASK, torch.Generator().manual_seed(0), num_sequences=4)
-    lines = verdict(Score(1.0, 0.0, 16), found)
+    lines = verdict(Score(1.0, 0.0, 16), found, TASK)
     assert lines[0] == "recall 1.0000 ± 0.0000"
     assert lines[-1].startswith("verdict: ")
+
+
+@pytest.mark.parametrize(
+    ("shifted", "unshifted", "said"),
+    [
+        (3.8, -0.1, "answer one place later (+3.8 sd), not in place (-0.1 sd);"),
+        (-0.6, 0.6, "answer neither one place later (-0.6 sd) nor in place (+0.6 sd);"),
+        (0.1, 2.5, "answer in place (+2.5 sd), not one place later (+0.1 sd);"),
+        (2.0, 2.0, "answer one place later (+2.0 sd) and in place (+2.0 sd);"),
+        (math.nan, math.nan, "answer neither one place later (+nan sd) nor in place (+nan sd);"),
+    ],
+)
+def test_where_keys_answer_follows_the_numbers_and_the_line_is_stated(shifted, unshifted, said):
+    found = Inspection(behaviour=BEHAVIOUR, shift_test=ShiftScores(shifted, unshifted))
+    (line,) = [line for line in verdict(Score(0.5, 0.0, 16), found, TASK) if line.startswith("shift")]
+    assert said in line
+    assert line.endswith("2 sd above unrelated places are called an answer")
+
+
+def test_an_untrained_full_model_is_not_said_to_answer():
+    model = build_model(FullSpec(embed_dim=8, state_dim=4), 32, torch.Generator().manual_seed(0))
+    found = inspect_model(model, TASK, torch.Generator().manual_seed(0), num_sequences=20)
+    said = "\n".join(verdict(Score(0.03, 0.01, 80), found, TASK))
+    assert "keys answer neither one place later" in said
+    assert "recall 0.0300 ± 0.0100, not above the 0.2500 of guessing any of the 4 values of the context" in said
+    assert "though" not in said
+
+
+def test_the_verdict_names_each_criterion_that_failed_and_by_how_much(ideal):
+    found = inspect_model(read_weights(ideal)[0], TASK, torch.Generator().manual_seed(0), num_sequences=4)
+    worse = dataclasses.replace(found.operators, g_vv_block_mass=0.5, closeness=0.9)
+    last = verdict(Score(1.0, 0.0, 16), dataclasses.replace(found, operators=worse), TASK)[-1]
+    assert last == (
+        "verdict: not the recall circuit, or not yet: share of G_vv in its block 0.500 (0.450 short of 0.95), "
+        "closeness to the circuit 0.900 (0.050 short of 0.95)."
+    )
+    last = verdict(Score(0.8, 0.0, 16), found, TASK)[-1]
+    assert last.endswith("too small or too noisy to recall well: recall 0.800 (0.100 short of 0.9).")
 
 
 NETS = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -10,7 +11,11 @@ from pathlib import Path
 import pytest
 
 from recallscope.paper import CLAIMS
-from recallscope.paper.experiment import experiments
+from recallscope.paper.experiment import experiments, find_experiment
+from recallscope.records import RunRecord
+from recallscope.runs import PlainView, RunStore
+from recallscope.runs.plan import Plan
+from recallscope.runs.views import telling_words
 
 pytest.importorskip("torch")
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,3 +84,49 @@ def test_every_experiment_runs_at_the_quick_scale(name: str, tmp_path: Path) -> 
     answer = reproduce(name, tmp_path)
     assert answer["findings"][name]  # type: ignore[index]
     assert answer["figures"]
+
+
+def test_without_a_name_nothing_is_run(run, tmp_path: Path) -> None:
+    code, out, err = run("reproduce", "--store", tmp_path / "store")
+    assert (code, err) == (0, "")
+    assert "dn-grid" in out
+    assert not (tmp_path / "store").exists()
+
+
+def test_what_is_done_is_counted_at_every_scale_and_damaged_records_are_not(run, tmp_path: Path) -> None:
+    store = RunStore(tmp_path / "store", create=True)
+    cells = list(find_experiment("layers").cells("quick").values())
+    for cell in cells:
+        store.put(
+            RunRecord(
+                run=cell.run, spec=cell.spec, test_accuracy=0.5, val_accuracy=0.5, test_queries=100, best_step=1,
+                steps=1, seconds=1.0,
+            )
+        )  # fmt: skip
+    (store.folder(cells[0].run) / "record.json").write_text("{")
+    _, out, _ = run("reproduce", "--list", "--json", "--store", tmp_path / "store")
+    rows = {row["name"]: row["scales"] for row in json.loads(out)["experiments"]}
+    assert rows["layers"]["quick"]["done"] == len(cells) - 1
+    assert sum(at["done"] for scales in rows.values() for at in scales.values()) == len(cells) - 1
+
+
+@pytest.mark.parametrize("name", ["dn-grid", "layers", "minimality", "repeated-keys", "mechanism"])
+def test_runs_are_found_among_others_without_making_the_grid(name: str) -> None:
+    """The twin: all cells of the grids."""
+    every = find_experiment("seeds").cells("small") | find_experiment(name).cells("small")
+    fields = {run: cell.spec.model_dump(mode="json") for run, cell in every.items()}
+    one = find_experiment(name)
+    assert one.done("small", fields) == set(one.cells("small"))
+    for part in one.parts("small"):
+        assert part.grid.count() == len(part.grid.cells())
+
+
+def test_progress_lines_name_what_differs() -> None:
+    heads = list(find_experiment("heads").cells("small").values())
+    assert telling_words(heads) == ["state_dim", "num_heads", "head_pattern"]
+    assert telling_words(heads[:1]) == []
+    stream = io.StringIO()
+    view = PlainView(stream)
+    view.begin(Plan(missing=heads))
+    view.failed(heads[0], "died")
+    assert "head_pattern=MQA" in stream.getvalue()

@@ -1,10 +1,21 @@
 """`train`, `design` and `evaluate` as a user meets them."""
 
 import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
+from safetensors import safe_open
+from safetensors.torch import save
 
 from recallscope.records import parse_record
+from recallscope.runs import RunStore
+from recallscope.specs import RunSpec
+from recallscope.train.loop import train_run
 
 QUICK = ["--vocab-size", "32", "--num-facts", "3", "--embed-dim", "8", "--state-dim", "4"]
 SHORT = ["--batch-size", "8", "--warmup-steps", "5", "--flat-steps", "10", "--decay-steps", "10", "--eval-size", "20"]
@@ -25,7 +36,8 @@ def test_train_json_is_one_object(model, run):
     code, out, _ = run("train", *QUICK, *SHORT, *model, "--json")
     assert code == 0
     answer = json.loads(out)
-    assert answer.keys() == {"run", "spec", "test_accuracy", "val_accuracy", "steps", "seconds"}
+    results = {"run", "spec", "test_accuracy", "val_accuracy", "steps", "seconds"}
+    assert answer.keys() == results | {"flag", "warning", "already_done"}
     assert answer["steps"] == 25
     assert answer["spec"]["model"]["kind"] == model[1]
     assert 0 <= answer["test_accuracy"] <= 1
@@ -45,6 +57,131 @@ def test_train_keeps_what_evaluate_reads(run, tmp_path):
     assert answer["queries"] == 150
     code, out, _ = run("evaluate", out_dir / "weights.safetensors", "--num-facts", 5, "--num-examples", 10, "--json")
     assert json.loads(out)["task"]["length"] == 20
+
+
+def test_a_finished_run_is_answered_from_its_record_and_another_is_refused(run, tmp_path):
+    out_dir = tmp_path / "one"
+    first = json.loads(run("train", *QUICK, *SHORT, "--out", out_dir, "--json")[1])
+    weights, record = ((out_dir / name).read_bytes() for name in ("weights.safetensors", "record.json"))
+    again = json.loads(run("train", *QUICK, *SHORT, "--out", out_dir, "--json")[1])
+    assert again == first | {"already_done": True}
+    assert "already done" in run("train", *QUICK, *SHORT, "--out", out_dir)[1]
+    code, out, err = run("train", *QUICK, *SHORT, "--seed", 1, "--learning-rate", 0.02, "--out", out_dir)
+    assert (code, out) == (2, "")
+    for words in (
+        first["run"][:8],
+        "in seed (default there, 1 here)",
+        "train.learning_rate",
+        "--overwrite",
+        "another fol",
+    ):
+        assert words in err
+    assert (out_dir / "weights.safetensors").read_bytes() == weights
+    assert (out_dir / "record.json").read_bytes() == record
+    code, out, _ = run("train", *QUICK, *SHORT, "--seed", 1, "--out", out_dir, "--overwrite", "--json")
+    assert (code, json.loads(out)["already_done"]) == (0, False)
+    assert parse_record((out_dir / "record.json").read_bytes()).spec.seed == 1
+    (out_dir / "record.json").unlink()
+    assert "without a record" in run("train", *QUICK, *SHORT, "--out", out_dir)[2]
+
+
+def test_a_folder_that_cannot_take_the_run_is_told_before_training(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("recallscope.cli.training.train_run", lambda *_, **__: pytest.fail("it was trained"))
+    (tmp_path / "file").write_text("text", encoding="utf-8")
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "record.json").write_text("{", encoding="utf-8")
+    RunStore(tmp_path / "store", create=True)
+    for place, words in {
+        tmp_path / "file": "File exists",
+        tmp_path / "file" / "below": "Not a directory",
+        "/proc/here": "a run cannot be kept in /proc/here",
+        tmp_path / "store": "belongs to the store",
+        tmp_path / "store" / "runs" / "one": "belongs to the store",
+        tmp_path / "damaged": "is damaged",
+    }.items():
+        code, out, err = run("train", *QUICK, *SHORT, "--out", place)
+        assert (code, out) == (2, ""), place
+        assert words in err
+
+
+@pytest.mark.parametrize("fault", ["another format", "another shape", "damaged"])
+def test_a_checkpoint_that_cannot_be_resumed_is_set_aside_and_the_run_begins_anew(run, tmp_path, fault):
+    whole = json.loads(run("train", *QUICK, *SHORT, "--eval-every", 10, "--out", tmp_path / "whole", "--json")[1])
+    spec = RunSpec.model_validate(whole["spec"])
+    path = tmp_path / "cut" / "checkpoint.safetensors"
+    train_run(spec, checkpoint=path)
+    with safe_open(path, framework="pt") as file:
+        header, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    if fault == "another format":
+        path.write_bytes(save(tensors, metadata=header | {"format": "recallscope-checkpoint-0"}))
+    elif fault == "another shape":
+        path.write_bytes(save(tensors | {"weights.0": tensors["weights.0"][1:].clone()}, metadata=header))
+    else:
+        path.write_bytes(path.read_bytes()[:500])
+    left = path.read_bytes()
+    code, out, err = run("train", *QUICK, *SHORT, "--eval-every", 10, "--out", path.parent, "--json")
+    assert code == 0, err
+    assert "Set aside as checkpoint-set-aside-" in err
+    (aside,) = path.parent.glob("checkpoint-set-aside-*")
+    assert aside.read_bytes() == left
+    assert json.loads(out) | {"seconds": 0} == whole | {"seconds": 0}
+
+
+def test_the_checkpoint_of_another_run_is_refused_and_only_set_aside_if_asked(run, tmp_path):
+    path = tmp_path / "checkpoint.safetensors"
+    spec = json.loads(run("train", *QUICK, *SHORT, "--eval-every", 10, "--json")[1])["spec"]
+    train_run(RunSpec.model_validate(spec), checkpoint=path)
+    left = path.read_bytes()
+    code, _, err = run("train", *QUICK, *SHORT, "--seed", 5, "--out", tmp_path)
+    assert code == 2
+    assert "in seed (default there, 5 here)" in err
+    assert "--overwrite" in err
+    assert path.read_bytes() == left
+    assert run("train", *QUICK, *SHORT, "--seed", 5, "--out", tmp_path, "--overwrite")[0] == 0
+    (aside,) = tmp_path.glob("checkpoint-set-aside-*")
+    assert aside.read_bytes() == left
+
+
+@pytest.mark.parametrize(("number", "out"), [(signal.SIGINT, True), (signal.SIGTERM, True), (signal.SIGINT, False)])
+def test_a_stopped_run_says_that_the_same_command_resumes(tmp_path, number, out):
+    words = [*QUICK, "--flat-steps", "1000000", "--eval-every", "10", "--eval-size", "10", "--batch-size", "8"]
+    command = [sys.executable, "-m", "recallscope.cli.main", "train", *words, *(["--out", str(tmp_path)] * out)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    path, deadline = tmp_path / "checkpoint.safetensors", time.monotonic() + 60
+    while time.monotonic() < deadline and not (path.exists() if out else _catches(process.pid)):
+        time.sleep(0.05)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "stopped at step" in err
+    if out:
+        kept = int(re.search(r"is of step (\d+): the same command resumes there", err).group(1))
+        with safe_open(path, framework="pt") as file:
+            assert json.loads(file.metadata()["facts"])["step"] == kept > 0
+        assert {found.name for found in tmp_path.iterdir()} == {path.name}
+    else:
+        assert "Nothing was kept: with --out DIR" in err
+
+
+def _catches(pid):
+    """Whether a process handles SIGTERM, which only a run under way does."""
+    (mask,) = re.findall(r"SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(encoding="utf-8"))
+    return bool(int(mask, 16) >> (signal.SIGTERM - 1) & 1)
+
+
+def test_a_diverged_run_stops_where_it_diverged_says_so_and_exits_with_1(run, tmp_path):
+    words = [*QUICK, *SHORT, "--learning-rate", 1e6, "--flat-steps", 1000, "--out", tmp_path]
+    code, out, err = run("train", *words, "--json")
+    answer = json.loads(out)
+    assert (code, answer["flag"]) == (1, "diverged")
+    assert answer["steps"] < 50
+    assert f"this run diverged: at step {answer['steps']}" in err
+    record = parse_record((tmp_path / "record.json").read_bytes())
+    assert record.flag == "diverged"
+    assert record.history[-1].loss is None
+    assert run("train", *words)[0] == 1  # from its record
+    code, out, _ = run("evaluate", tmp_path, "--num-examples", 50, "--json")  # weights from before
+    assert (code, json.loads(out)["accuracy"] >= 0) == (0, True)
 
 
 def test_presets_take_changes(run):

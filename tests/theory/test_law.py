@@ -11,7 +11,7 @@ import pytest
 
 from recallscope import registry
 from recallscope.theory.domain import Domain
-from recallscope.theory.law import LAWS, RECOMMENDED, RECOMMENDED_FOR_HEADS, Law, find_law, law, laws_for
+from recallscope.theory.law import LAWS, RECOMMENDED, Law, find_law, law, laws_for
 from recallscope.theory.problem import FIELDS, Problem
 
 CELL = {"vocab_size": 512, "num_facts": 16, "embed_dim": 32, "state_dim": 8}
@@ -60,9 +60,63 @@ def test_laws_keep_their_order() -> None:
     assert names[22:27] == [
         "full-unified-mv", "full-unified", "trained-sharing-heads", "unified-heads-lower", "unified-heads-upper",
     ]  # fmt: skip
-    for weights, (best, _) in RECOMMENDED.items():
+    for weights, best in RECOMMENDED.items():
         assert laws_for(weights)[0].name == best
-    assert find_law(RECOMMENDED_FOR_HEADS).heads
+
+
+def test_a_law_may_hand_heads_to_another() -> None:
+    sharing = find_law("trained-sharing")
+    assert sharing.for_pattern(None) is sharing
+    assert sharing.for_pattern("MHA") is find_law("trained-sharing-heads")
+    assert sharing.for_pattern("MHA").heads
+    assert find_law("unified").for_pattern("MHA") is find_law("unified")
+
+
+@pytest.mark.parametrize("entry", list(LAWS), ids=lambda entry: entry.name)
+def test_every_law_says_what_it_was_compared_with(entry: Law) -> None:
+    """And that nobody has compared it with eight layers, or with a vocabulary of a million."""
+    assert entry.compared
+    assert entry.support
+    problem = Problem(vocab_size=512, num_facts=16, embed_dim=60, state_dim=8, num_heads=1, head_pattern="MHA")
+    assert not entry.extrapolated(problem)
+    assert entry.limits(problem) == ""
+    assert entry.limits(problem, num_layers=8) == "extrapolated: compared for Lambda = 1 only"
+    assert entry.extrapolated(problem.replace(vocab_size=[512, 10**6])).tolist() == [False, True]
+
+
+def test_a_law_without_a_comparison_extrapolates_everywhere() -> None:
+    plain = Law(name="plain", function=lambda problem: problem.N)
+    assert plain.extrapolated(**CELL)
+    assert plain.limits(**CELL) == "extrapolated: compared with no measurement"
+
+
+def test_the_nearest_comparison_names_what_is_broken() -> None:
+    sharing = find_law("trained-sharing")
+    words = {"vocab_size": 1024, "num_facts": 16}
+    beyond = "extrapolated: compared for 8 <= D <= 64, 4 D <= V only"
+    assert sharing.limits(**words, embed_dim=514, state_dim=2) == beyond
+    assert sharing.limits(**words, embed_dim=64, state_dim=16, task="ar") == ""
+    assert sharing.limits(vocab_size=128, num_facts=8, embed_dim=68, state_dim=3) == ""
+    for V, N_f, D, N in ((256, 8, 256, 3), (512, 16, 256, 5)):  # trained: .08 and .05 below the law
+        assert "4 D <= V" in sharing.limits(vocab_size=V, num_facts=N_f, embed_dim=D, state_dim=N)
+    assert "N >= 3" in sharing.limits(vocab_size=128, num_facts=8, embed_dim=68, state_dim=2, task="ar")
+    assert sharing.limits(vocab_size=512, num_facts=16, embed_dim=64, state_dim=1).endswith("N >= 2 only")
+    assert Domain("N >= 2", task="mqar").broken(Problem(**CELL, task="ar")) == ("MQAR",)
+    assert Domain("N >= 2", task="mqar").sentence == "MQAR: N >= 2"
+
+
+def test_outside_its_domain_a_number_has_no_meaning() -> None:
+    hard = find_law("trained-t4")  # D_v = D - N
+    assert hard.in_domain(**CELL | {"state_dim": [8, 32]}).tolist() == [True, False]
+    assert find_law("unified").in_domain(**CELL)
+
+
+@pytest.mark.parametrize("name", ["designed-exact", "designed-exact-corrected"])
+def test_a_probability_is_at_most_one(name: str) -> None:
+    N = np.arange(1, 513)
+    for embed in (512, 2048):
+        p = find_law(name)(vocab_size=64, num_facts=2, embed_dim=embed, state_dim=N, task="ar")
+        assert np.max(p) <= 1
 
 
 def test_what_holds_in_letters_is_a_domain() -> None:
@@ -76,9 +130,8 @@ def test_what_holds_in_letters_is_a_domain() -> None:
     assert shortest.contains(Problem(**CELL))
     assert not shortest.contains(Problem(**CELL, length=128))
     assert shortest.contains(Problem(**CELL, task="ar"))  # its length is its own
-    layers = find_law("trained-sharing").domain
-    assert layers is not None
-    assert layers.contains(Problem(**CELL, num_layers=[1, 2])).tolist() == [True, False]
+    layers = find_law("trained-sharing").extrapolated(Problem(**CELL, num_layers=[1, 2]))
+    assert layers.tolist() == [False, True]
 
 
 def test_domains_are_sums_of_products() -> None:
@@ -187,7 +240,7 @@ def test_asking_for_one_law_in_a_fresh_process_finds_all() -> None:
 
 def test_the_fields_of_a_law_are_told() -> None:
     """What solve, predict and fit once read out of names."""
-    assert {"needs", "domain", "inverse", "monotone_in_state", "fewest_facts", "vocab_per_fact", "layers"} <= {
+    assert {"needs", "domain", "compared", "inverse", "fewest_facts", "vocab_per_fact", "layers"} <= {
         entry.name for entry in fields(Law)
     }
     inverse = {entry.name for entry in LAWS if entry.inverse is not None}

@@ -12,12 +12,13 @@ from scipy.special import ndtr
 
 from recallscope.theory.laws.sharing import (
     _slot_rule,
+    dead_share,
     pair_counts,
     recall_given_variances,
     sharing_codes,
     sharing_law,
 )
-from recallscope.theory.laws.sharing_step import Noise, win_probability
+from recallscope.theory.laws.sharing_step import Noise, key_repulsion, win_probability
 from recallscope.theory.quadrature import gamma_rule, normal_rule, sphere_coordinate_cdf, uniform_rule
 
 QUADRATURE = 2e-4
@@ -26,17 +27,27 @@ few = settings(max_examples=60, deadline=None)
 
 # N, D, N_f, V, task, L, p
 REFERENCE = [
-    (16, 32, 16, 512, "mqar", 64, 0.8905),
-    (32, 32, 16, 512, "mqar", 64, 0.9585),
-    (4, 64, 16, 512, "mqar", 64, 0.5670),
+    (16, 32, 16, 512, "mqar", 64, 0.8908),
+    (32, 32, 16, 512, "mqar", 64, 0.9586),
+    (4, 64, 16, 512, "mqar", 64, 0.5677),
     (16, 48, 16, 1024, "ar", 33, 0.9878),
-    (16, 48, 16, 1024, "mqar", 64, 0.9664),
+    (16, 48, 16, 1024, "mqar", 64, 0.9665),
     (48, 16, 16, 512, "mqar", 64, 0.3248),
-    (16, 32, 16, 512, "mqar", 128, 0.6420),
-    (8, 64, 32, 512, "mqar", 128, 0.6393),
-    (1, 32, 16, 512, "ar", 33, 0.0619),
-    (8, 8, 2, 64, "ar", 5, 0.9365),
+    (16, 32, 16, 512, "mqar", 128, 0.6423),
+    (8, 64, 32, 512, "mqar", 128, 0.6405),
+    (1, 32, 16, 512, "ar", 33, 0.0620),
+    (8, 8, 2, 64, "ar", 5, 0.9372),
 ]
+# V, N_f, D, N (MQAR): p to three digits, and the accuracy of one trained model (None: not trained)
+CORNER = [
+    (128, 8, 68, 2, 0.565, 0.599), (128, 8, 68, 4, 0.955, 0.946), (64, 8, 48, 4, 0.965, 0.950),
+    (64, 8, 48, 2, 0.807, 0.768), (64, 8, 64, 2, 0.807, 0.785), (64, 8, 34, 2, 0.558, 0.604),
+    (128, 16, 16, 16, 0.591, 0.561), (128, 16, 16, 8, 0.465, 0.453), (128, 16, 32, 8, 0.846, 0.885),
+    (128, 8, 66, 2, 0.559, None), (128, 8, 66, 3, 0.816, 0.839), (128, 8, 66, 4, 0.951, None),
+    (192, 12, 120, 3, 0.769, 0.758), (192, 12, 144, 4, 0.964, 0.931), (128, 8, 72, 6, 0.990, 0.990),
+    (96, 6, 72, 2, 0.741, 0.786), (96, 12, 64, 3, 0.855, 0.817), (96, 6, 56, 5, 0.991, 0.986),
+    (192, 12, 96, 4, 0.886, 0.870),
+]  # fmt: skip
 
 
 def words(N, D, N_f, V, task="mqar", L=None):
@@ -46,7 +57,7 @@ def words(N, D, N_f, V, task="mqar", L=None):
 def refined(word, **nodes):
     """The law with given numbers of nodes."""
     codes = sharing_codes(**word)
-    measured = {name: getattr(codes, name) for name in ("key_variance", "value_variance", "leak")}
+    measured = {name: getattr(codes, name) for name in ("key_variance", "value_variance", "leak", "unshared")}
     return float(recall_given_variances(**word, **measured, **nodes))
 
 
@@ -56,9 +67,17 @@ def test_reference_values(N, D, N_f, V, task, L, p):
     assert float(sharing_law(**words(N, D, N_f, V, task, L))) == pytest.approx(p, abs=1e-4)
 
 
+@pytest.mark.parametrize(("V", "N_f", "D", "N", "p", "trained"), CORNER)
+def test_small_vocabularies_have_no_cliff(V, N_f, D, N, p, trained):
+    """Worked out by an independent program; trained models are within .05, where orthogonal codes promised 1."""
+    found = float(sharing_law(**words(N, D, N_f, V)))
+    assert found == pytest.approx(p, abs=1e-3)
+    assert trained is None or abs(found - trained) < 0.05
+
+
 @pytest.mark.parametrize(
     ("N", "expected"),
-    [(16, (16, 0.05882, 0.02907, 0.00058, 0.38655)), (32, (27.59633, 0.03246, 0.02811, 0.00087, 0.81263))],
+    [(16, (16, 0.05882, 0.02905, 0.00058, 0.38655)), (32, (27.59633, 0.03246, 0.02809, 0.00087, 0.81263))],
 )
 def test_reference_codes(N, expected):
     codes = sharing_codes(**CELL | {"state_dim": N})
@@ -122,9 +141,9 @@ def test_sharing_costs_half_the_state_dimension():
     """SNR² = N (D - N/2) / n with n facts and as many (value, key) pairs, for V, n >> D."""
     D = 64
     N = np.array([4, 16, 32, 64])
-    codes = sharing_codes(vocab_size=4_000_000, num_facts=100_000, embed_dim=D, state_dim=N, task="ar")
+    codes = sharing_codes(vocab_size=20_000, num_facts=5_000, embed_dim=D, state_dim=N, task="ar")
     noise = codes.key_variance * codes.value_variance + codes.leak  # per fact
-    np.testing.assert_allclose(1 / noise, N * (D - N / 2), rtol=2e-3)
+    np.testing.assert_allclose(1 / noise, N * (D - N / 2), rtol=2e-2)
 
 
 def test_the_share_is_the_one_that_minimises_the_noise():
@@ -243,13 +262,54 @@ def test_the_law_is_a_probability_above_guessing_everywhere(half, crowd, D, N, s
     assert 1 / half <= p <= 1
 
 
-def test_recall_is_certain_when_values_fit_beside_the_keys():
-    """D >= N + V_v: all values are orthogonal to each other and to the keys."""
-    word = {"vocab_size": 64, "num_facts": 8, "embed_dim": [39, 40, 100], "state_dim": 8}
-    p = sharing_law(**word)
-    assert p[0] < 1
-    assert np.all(p[1:] == 1)
-    assert np.all(sharing_codes(**word).leak[1:] == 0)
+def test_nothing_jumps_where_values_would_fit_beside_the_keys():
+    """D >= N + V_v: all values could be orthogonal to each other and to the keys, but recall climbs there as before."""
+    p = sharing_law(vocab_size=128, num_facts=8, embed_dim=np.arange(65, 70)[:, None], state_dim=[2, 4])
+    assert np.all(np.diff(p, axis=0) > -1e-3)
+    assert np.all(np.diff(p, axis=0) < 0.01)
+    p = sharing_law(vocab_size=128, num_facts=8, embed_dim=66, state_dim=[1, 2, 3, 4, 5, 6, 8, 12])
+    assert np.all(np.diff(p) > 0)
+
+
+def test_dead_directions_are_counted_by_marchenko_pastur():
+    """Against drawn matrices: 6 of 600 x 600, so the share is known to about 1 / 600 (fixed seed)."""
+    rng = np.random.default_rng(3)
+    for ratio, tau in ((1.0, 0.125), (0.7, 0.1), (1.5, 0.125)):
+        wide = int(600 * ratio)
+        squares = [np.linalg.svd(rng.standard_normal((600, wide)), compute_uv=False) ** 2 / 600 for _ in range(6)]
+        assert float(dead_share(ratio, tau)) == pytest.approx(np.mean(np.array(squares) < tau), abs=3e-3)
+    h = np.sqrt(0.125) / 2
+    assert float(dead_share(1.0, 0.125)) == pytest.approx(2 / np.pi * (np.arcsin(h) + h * np.sqrt(1 - h**2)), abs=1e-10)
+    assert float(dead_share(0.2, 0.125)) == 0  # V >= 4.8 D
+
+
+def test_as_many_values_survive_as_were_measured():
+    """Live directions of trained value codes, N_f = 8: 48-52 of 63, 57-61 of 63, all of 63."""
+    live = sharing_codes(vocab_size=128, num_facts=8, embed_dim=[64, 96, 128], state_dim=4).live
+    assert 48 <= live[0] <= 52
+    assert 57 <= live[1] <= 61
+    assert live[2] == 63
+    free = sharing_codes(**CELL)
+    assert (float(free.live), float(free.unshared)) == (32, 0)
+
+
+def test_keys_that_repel_keep_their_mean_square():
+    """The largest weights are cut at alpha_c, the others grow: a coordinate of a random unit vector, drawn."""
+    reach, stretch = key_repulsion(np.array([8.0, 4.0, 8.0, 1.1]), np.array([1.0, 1, 0, 1]), np.full(4, 64.0))
+    assert np.all(reach[:2] < 1)
+    assert np.all(stretch[:2] > 1)
+    np.testing.assert_array_equal([*reach[2:], *stretch[2:]], 1)
+    rng = np.random.default_rng(0)
+    for N, alpha_c, gamma in ((8, reach[0], stretch[0]), (4, reach[1], stretch[1])):
+        vectors = rng.standard_normal((200_000, N))
+        alpha = np.abs(vectors[:, 0]) / np.linalg.norm(vectors, axis=1)
+        assert np.mean(np.minimum(gamma * alpha, alpha_c) ** 2) == pytest.approx(1 / N, rel=0.01)
+        assert np.mean(alpha > alpha_c) * 63 == pytest.approx(2 * (N - 1), rel=0.1)
+
+
+def test_one_state_dimension_only_guesses_in_mqar():
+    """Training finds no key discrimination at all: .112 and .110 for 8 facts, .223 for 4."""
+    assert np.all(sharing_law(vocab_size=128, num_facts=[4, 8], embed_dim=64, state_dim=1) <= [1 / 4, 1 / 8])
 
 
 def test_one_fact_and_signs_for_keys_work():
@@ -261,7 +321,7 @@ def test_one_fact_and_signs_for_keys_work():
 
 def test_measured_variances_enter_like_predicted_ones():
     codes = sharing_codes(**CELL)
-    seen = {"key_variance": codes.key_variance, "value_variance": codes.value_variance, "leak": codes.leak}
+    seen = {name: getattr(codes, name) for name in ("key_variance", "value_variance", "leak", "unshared")}
     task = {"vocab_size": 512, "num_facts": 16}
     assert recall_given_variances(**seen, **task) == sharing_law(**CELL)
     noisier = recall_given_variances(**seen | {"leak": 2 * codes.leak}, **task)
@@ -302,8 +362,14 @@ def test_slot_rule_is_exact_for_low_powers(G, N_f):
         assert np.sum(weights * (nodes / G) ** power) == pytest.approx(np.mean(g**power), abs=1e-12)
 
 
-def slow_recall(N_star, D_star, n, spread, repeats, once, twice, never):
-    """One query as the law is written: mode of l by iteration, Legendre nodes over the angle of a weight."""
+def slow_recall(N_star, D_star, n, spread, repeats, once, twice, never, reach, stretch):
+    """One query as the law is written: with a repeat of the right value or without."""
+    rest = (N_star, D_star, n, spread, once, twice, never, reach, stretch)
+    return (1 - repeats) * slow_win(0, *rest) + repeats * slow_win(1, *rest)
+
+
+def slow_win(repeats, N_star, D_star, n, spread, once, twice, never, reach, stretch):
+    """Mode of l by iteration, Legendre nodes over the angle of a weight."""
     nu = D_star - 1
     k = nu / (1 - min(0.9, 3 / n))
     R, R_weights = gamma_rule(spread, 8)
@@ -348,7 +414,8 @@ def slow_recall(N_star, D_star, n, spread, repeats, once, twice, never):
     left = s**2 - alpha**2
     log_weights = np.where(left > 0, log_weights + (a - 1) * np.log(np.where(left > 0, left, 1)), -np.inf)
     wins = sphere_coordinate_cdf(x[..., 0], D_star) ** never
-    wins = wins * mean_win(alpha / s, log_weights + beta * alpha**2) ** once
+    weight = np.clip(stretch * alpha, -reach, reach)
+    wins = wins * mean_win(weight / s, log_weights + beta * alpha**2) ** once
     alpha, log_weights = angles(np.maximum(2 * N_star / R, 1.5))
     wins = wins * mean_win(2 * alpha / s, log_weights) ** twice
     return np.einsum("abc,a,b,c->", wins, R_weights, Z_weights, q_weights)
@@ -357,17 +424,18 @@ def slow_recall(N_star, D_star, n, spread, repeats, once, twice, never):
 @pytest.mark.parametrize(
     "noise",
     [
-        (17.0, 34.4, 26.0, 0.06, 0.015, 18.0, 0.22, 237.0),
-        (4.06, 73.0, 16.0, 0.07, 0.0, 15.0, 0.1, 240.0),
-        (30.8, 35.6, 33.0, 0.05, 0.01, 17.0, 0.2, 238.0),
-        (8.3, 9.1, 11.0, 0.12, 0.02, 8.0, 0.3, 55.0),
-        (40.0, 60.0, 9.0, 0.15, 0.01, 8.0, 0.1, 500.0),
+        (17.0, 34.4, 26.0, 0.06, 0.015, 18.0, 0.22, 237.0, 1.0, 1.0),
+        (4.06, 73.0, 16.0, 0.07, 0.0, 15.0, 0.1, 240.0, 1.0, 1.0),
+        (30.8, 35.6, 33.0, 0.05, 0.01, 17.0, 0.2, 238.0, 1.0, 1.0),
+        (8.3, 9.1, 11.0, 0.12, 0.02, 8.0, 0.3, 55.0, 1.0, 1.0),
+        (40.0, 60.0, 9.0, 0.15, 0.01, 8.0, 0.1, 500.0, 1.0, 1.0),
+        (8.0, 60.0, 12.0, 0.1, 0.03, 9.0, 0.3, 54.0, 0.62, 1.1),
     ],
 )
 def test_the_fast_step_agrees_with_its_slow_twin(noise):
-    """The mode in closed form and Gauss-Jacobi weights, against iteration and Legendre angles."""
+    """The mode in closed form and Gauss-Jacobi weights, against iteration and Legendre angles; 1e-3 at the cut."""
     fast = win_probability(Noise(*(np.array([value]) for value in noise)))
-    assert float(fast[0]) == pytest.approx(slow_recall(*noise), abs=1e-4)
+    assert float(fast[0]) == pytest.approx(slow_recall(*noise), abs=1e-4 if noise[-2] == 1 else 1e-3)
 
 
 # --- wrong input
@@ -399,7 +467,7 @@ def test_the_most_facts_a_vocabulary_allows_are_allowed():
 
 
 def test_orthogonal_values_cannot_save_a_state_of_one_dimension():
-    """D >= N + V_v: values do not interfere, so N >= 2 recalls perfectly; N = 1 tells keys by their sign only."""
+    """Values hardly interfere, so N = 4 recalls nearly perfectly; N = 1 tells keys by their sign only."""
     words = {"vocab_size": 64, "num_facts": 4, "embed_dim": 64, "task": "ar"}
-    assert sharing_law(**words, state_dim=2) == 1
-    assert sharing_law(**words, state_dim=1) == pytest.approx(2 * (1 - 2**-4) / 4)
+    assert sharing_law(**words, state_dim=4) > 0.999
+    assert sharing_law(**words, state_dim=1) < 2 * (1 - 2**-4) / 4 + 1e-3

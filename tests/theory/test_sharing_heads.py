@@ -66,7 +66,7 @@ def test_scarce_channels_keep_clear_of_the_keys() -> None:
     """With P <= D - N_e channels values share nothing with the keys: variance about 1/P, no leak."""
     codes = sharing_codes(**TASK, embed_dim=60, state_dim=8, value_rank=20)
     assert float(codes.share) == float(codes.leak) == 0
-    assert float(codes.value_variance) == pytest.approx((1 / 20 - 1 / 256) * 256 / 255)
+    assert float(codes.value_variance) == pytest.approx((1 / 20 - 1 / 255) * 255 / 254)
     some = sharing_codes(**TASK, embed_dim=60, state_dim=8, value_rank=56)  # 4 of the 8 key dimensions are needed
     full = sharing_codes(**TASK, embed_dim=60, state_dim=8)
     assert 0 < float(some.share) < float(full.share)

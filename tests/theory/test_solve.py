@@ -129,3 +129,52 @@ def test_questions_with_too_much_or_too_little_are_refused():
         solve(ask(unknown="embed_dim", state_dim=None), "embed_dim")
     with pytest.raises(ValueError, match="strictly between 0 and 1"):
         solve(ask(target=1.0), "state_dim")
+
+
+def test_a_dip_hides_no_answer():
+    """These laws fall from N = 1 to 2 before they grow: the least N that reaches a target on the first hill is 1."""
+    words = {"vocab_size": 1484, "num_facts": 1, "embed_dim": 4, "state_dim": None}
+    for law in ("designed-exact", "designed-exact-corrected"):
+        p = find_law(law)(**words | {"state_dim": [1, 2, 3, 4]})
+        assert p[1] < p[0] - 0.009
+        assert solve(ask(law, float(p[0] + p[1]) / 2, **words), "state_dim").value == 1
+        between = ask(law, float(p[2:].max()) - 1e-9, **words)
+        expected = 1 + int(np.argmax(p >= between.target))
+        assert solve(between, "state_dim").value == expected
+
+
+def test_defaults_ask_for_trained_models_and_mqar():
+    answer = solve(vocab_size=128, num_facts=8, embed_dim=68)
+    assert (answer.unknown, answer.value) == ("state_dim", 6)
+    assert answer == solve(Question(vocab_size=128, num_facts=8, embed_dim=68), "state_dim")
+    assert answer.extrapolated == ""
+    assert Question().law is find_law("trained-sharing")
+    assert Question(law="unified").law is find_law("unified")
+    assert Question(head_pattern="MQA").law is find_law("trained-sharing-heads")
+    with pytest.raises(ValueError, match="embed_dim, state_dim is left to find: leave out exactly one of embed_dim"):
+        solve(vocab_size=128, num_facts=8)
+    with pytest.raises(ValueError, match="nothing is left to find"):
+        solve(vocab_size=128, num_facts=8, embed_dim=68, state_dim=4)
+
+
+def test_answers_say_where_they_leave_what_was_compared():
+    beyond = solve(vocab_size=4096, num_facts=16, embed_dim=64, target=0.5)
+    assert beyond.extrapolated.startswith("extrapolated: compared for")
+    assert solve(ask(unknown="num_layers", num_layers=None, state_dim=2), "num_layers").extrapolated.endswith(
+        "Lambda = 1 only"
+    )
+    points = frontier(law="unified", vocab_size=1024, num_facts=16)
+    assert points == frontier(Question(law="unified", vocab_size=1024, num_facts=16))
+    inside = [(p.embed_dim, p.state_dim) for p in points if not p.extrapolated]
+    assert inside == [(p.embed_dim, p.state_dim) for p in points if p.embed_dim <= 64 and p.state_dim <= 32]
+    assert 0 < len(inside) < len(points)
+
+
+def test_heads_are_solved_for_dimensions_that_they_can_split():
+    words = {"vocab_size": 512, "num_facts": 16, "num_heads": 6, "head_pattern": "MHA"}
+    wide = solve(**words, state_dim=4)
+    assert wide.value % 6 == 0
+    law = find_law("trained-sharing-heads")
+    assert law(**words, embed_dim=wide.value, state_dim=4) >= 0.99 > law(**words, embed_dim=wide.value - 6, state_dim=4)
+    points = frontier(**words, target=0.8)
+    assert all(point.embed_dim % 6 == 0 and point.parameters is None for point in points)

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -13,13 +14,15 @@ import torch
 
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.mamba import FullSpec
+from recallscope.architectures.model import build_model
 from recallscope.architectures.multihead import MultiHeadSpec
+from recallscope.ops import compiled
 from recallscope.presets import PRESETS, preset_run
 from recallscope.records import parse_record
 from recallscope.specs import RunSpec, TaskSpec, TrainSpec
-from recallscope.train.checkpoint import OtherRunError, read_checkpoint
+from recallscope.train.checkpoint import CheckpointError, OtherRunError, read_checkpoint
 from recallscope.train.loop import stream, train_run
-from recallscope.train.optimizer import learning_rate
+from recallscope.train.optimizer import FlatWeights, learning_rate
 from recallscope.train.weights import read_weights, write_weights
 
 
@@ -65,6 +68,13 @@ def test_equal_spec_gives_bit_equal_results(model):
     before = torch.get_rng_state()
     assert_same(facts(train_run(tiny(model))), facts(train_run(tiny(model))))
     assert torch.equal(before, torch.get_rng_state())  # no global stream was touched
+
+
+def test_a_record_says_which_kernels_ran(monkeypatch):
+    """With other kernels the numbers may differ in their last digits: then so does the environment."""
+    assert re.fullmatch(r"compiled [0-9a-f]{12}", train_run(tiny()).record.environment["kernels"])
+    monkeypatch.setattr(compiled, "_opened", lambda: (None, "torch (no C compiler)"))
+    assert train_run(tiny()).record.environment["kernels"] == "torch (no C compiler)"
 
 
 def test_seeds_and_purposes_have_streams_of_their_own():
@@ -146,18 +156,49 @@ def test_kill_nine_ten_times_then_resume_is_bit_equal(tmp_path):
     assert_same(whole, (again, dict(model.state_dict())))
 
 
-def test_a_damaged_checkpoint_is_not_used_and_that_of_another_run_is_refused(tmp_path):
+def test_a_damaged_checkpoint_and_that_of_another_run_are_refused_and_left_alone(tmp_path):
     path = tmp_path / "checkpoint.safetensors"
-    whole = facts(train_run(tiny()))
-    path.write_bytes(b"\x10\x00\x00 nonsense")
     assert read_checkpoint(path, tiny()) is None
-    assert_same(whole, facts(train_run(tiny(), checkpoint=path)))
+    path.write_bytes(b"\x10\x00\x00 nonsense")
+    with pytest.raises(CheckpointError, match="is damaged"):
+        train_run(tiny(), checkpoint=path)
+    assert path.read_bytes() == b"\x10\x00\x00 nonsense"
+    path.unlink()
+    train_run(tiny(), checkpoint=path)
     with pytest.raises(OtherRunError, match=r"in seed \(default there, 1 here\)"):
         read_checkpoint(path, tiny(seed=1))
     before = path.read_bytes()
     with pytest.raises(OtherRunError, match="another run"):
         train_run(tiny(seed=1), checkpoint=path)
     assert path.read_bytes() == before
+
+
+def test_a_run_whose_weights_are_lost_stops_there_and_keeps_the_best_state_before(monkeypatch):
+    """The gradient of step 25 is spoilt: the steps before are those of the healthy run, bit for bit."""
+    whole = train_run(tiny())
+    step = FlatWeights.step
+
+    def spoilt(self, *args, **options):
+        if self.optimizers[0].steps == 24:
+            self.grads[0][0] = float("nan")
+        return step(self, *args, **options)
+
+    monkeypatch.setattr(FlatWeights, "step", spoilt)
+    cut = train_run(tiny())
+    assert (cut.record.flag, cut.record.steps) == ("diverged", 25)
+    assert cut.record.history[:2] == whole.record.history[:2]
+    assert (cut.record.history[2].step, cut.record.history[2].loss) == (25, None)
+    assert cut.record.best_step in (10, 20)
+    assert all(bool(tensor.isfinite().all()) for tensor in cut.model.state_dict().values())
+
+
+def test_a_norm_that_overflows_is_no_divergence_while_the_weights_are_finite():
+    model = build_model(LinearSpec(embed_dim=8, state_dim=4), 32, torch.Generator().manual_seed(0))
+    weights = FlatWeights(model, TrainSpec())
+    weights.grads[0][0] = 1e30  # its square is more than float32 holds
+    assert weights.step(0.01, 1.5)
+    weights.grads[0][0] = float("nan")
+    assert not weights.step(0.01, 1.5)
 
 
 def test_learning_rate_follows_the_schedule():

@@ -20,6 +20,7 @@ from recallscope.analysis.compare import (
     law_points,
 )
 from recallscope.analysis.rows import Reduce, RunGroup, group_runs
+from recallscope.analysis.seed_noise import MeanGap, SeedNoise, interval, mean_gap, seed_noise
 
 __all__ = [
     "AccuracyGrid",
@@ -28,9 +29,11 @@ __all__ = [
     "Comparison",
     "Fit",
     "LawPoints",
+    "MeanGap",
     "Reduce",
     "RunGroup",
     "SeedBin",
+    "SeedNoise",
     "collapse_curve",
     "collapsed",
     "compare_law",
@@ -41,8 +44,11 @@ __all__ = [
     "fit_collapse",
     "fit_with_draws",
     "group_runs",
+    "interval",
     "law_grid",
     "law_on_cells",
     "law_points",
+    "mean_gap",
     "planned_grid",
+    "seed_noise",
 ]

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from recallscope.analysis.compare import law_on_cells
 from recallscope.analysis.rows import CONVERGED, Reduce, Row, differing, group_cells, reducer, row_of, words_of
+from recallscope.notebook import html_heat_map, html_table
 from recallscope.records import RunRecord
 from recallscope.runs.grid import Grid
-from recallscope.specs import TaskSpec, Value, in_words
+from recallscope.specs import TaskSpec, TrainSpec, Value, in_words
 from recallscope.theory.law import Law
 
 
@@ -109,6 +110,17 @@ class AccuracyGrid:
         """All words of a cell: shared ones, those of the axes, and those that follow."""
         here = {name: values[index] for (name, values), index in zip(self.axes.items(), place, strict=True)}
         return {**self.shared, **{name: array[place] for name, array in self.varying.items()}, **here}
+
+    def _repr_html_(self) -> str:
+        """For notebooks: a heat map of one or two axes; of more, what the axes are."""
+        names, values = list(self.axes), list(self.axes.values())
+        shared = {name: value for name, value in self.shared.items() if name not in TrainSpec.model_fields}
+        title = f"{self.source}: " + ", ".join(f"{name}={value}" for name, value in shared.items())
+        if not 1 <= len(names) <= 2:
+            return html_table(title, dict(self.axes), f"{sum(1 for _ in self.cells())} cells")
+        table = self.accuracy.reshape(len(values[0]), -1)
+        corner, columns = (f"{names[0]} \\ {names[1]}", values[1]) if len(names) == 2 else (names[0], ("",))
+        return html_heat_map(title, corner, columns, list(zip(values[0], table, strict=True)))
 
     def cells(self, *, measured: bool = True) -> Iterator[tuple[tuple[int, ...], float]]:
         """Places and accuracies, row by row; only those with a number unless asked for all."""

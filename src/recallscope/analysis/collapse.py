@@ -13,36 +13,42 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares
 from scipy.special import ndtr
 
 from recallscope.analysis.compare import dimensions
-from recallscope.analysis.rows import CELL_WORDS, Reduce, Row, group_cells, reducer
+from recallscope.analysis.many_fits import many_least_squares
+from recallscope.analysis.rows import CELL_WORDS, COMPARED, Reduce, Row, accuracies, group_cells, reducer
+from recallscope.analysis.seed_noise import Ends, SeedNoise, ends_of, seed_noise
 from recallscope.theory.extremes import max_moments, sqrt_two_log, typical_max
 from recallscope.theory.laws.paper import inv_sigma
 from recallscope.theory.problem import Problem
 
+Array = NDArray[np.float64]
 Form = Literal["phi", "two-moment"]
 
 FEWEST_CELLS = 4  # two numbers are fitted, and something should be left to disagree with
-_LOG_A = (-7.0, 5.0)  # a between a thousandth and 150: beyond, the data say nothing of it
+A_BOUNDS = (float(np.exp(-7)), float(np.exp(5)))  # a thousandth to 150: beyond, the data say nothing of a
 
 
 @dataclass(frozen=True)
 class Fit:
-    """a and b with 95 % intervals, how well they do, and what theory says b should be."""
+    """a and b with 95 % intervals, how well they do, and what theory says b should be.
+
+    An end of an interval that the data do not bound is 0 or infinity.
+    """
 
     form: Form
     a: float
     b: float
-    a_interval: tuple[float, float]
-    b_interval: tuple[float, float]
+    a_interval: Ends
+    b_interval: Ends
     mean_error: float
     max_error: float
     cells: int
     runs: int
     b_printed: float  # sqrt(2 log V)
     b_typical: float  # m_V for the plain form, the exact mean of the maximum of V - 1 for the two-moment one
+    noise: SeedNoise  # in the intervals
 
 
 def fit_collapse(rows: Sequence[Row], generator: np.random.Generator, **options: Any) -> Fit:
@@ -55,15 +61,16 @@ def fit_with_draws(
     generator: np.random.Generator,
     *,
     form: Form = "phi",
-    reduce: Reduce = "best",
+    reduce: Reduce = COMPARED,
     bootstrap: int = 200,
     axes: Sequence[str] = CELL_WORDS,
     noise_coeff: float | None = None,
-) -> tuple[Fit, NDArray[np.float64]]:
+    noise: SeedNoise | None = None,
+) -> tuple[Fit, Array]:
     """Least squares over the cells, and a and b of every resampling (`bootstrap 2`); `noise_coeff` keeps a as given.
 
-    Intervals are from resampling cells and, for the mean of seeds, seeds within each. The form `two-moment` is P2:
-    Phi((x - b) / sqrt(1 + v)), with v the exact variance of the largest of V - 1 normals.
+    Intervals are from resampling cells, each with seed noise added: that of these runs, unless `noise` is given. The
+    form `two-moment` is P2: Phi((x - b) / sqrt(1 + v)), with v the exact variance of the largest of V - 1 normals.
     Departs: the paper takes a = 1 and 5/4 from theory and a / 2 for full Mamba by eye; here both numbers are measured.
     """
     cells = list(group_cells(rows, axes).values())
@@ -74,70 +81,72 @@ def fit_with_draws(
     problem = dimensions([members[0] for members in cells])
     if len(set(problem.V)) > 1:
         raise ValueError("b depends on the vocabulary, and these runs have several. Fit each vocab_size by itself.")
-    seeds = [np.array([row["test_accuracy"] for row in members], float) for members in cells]
+    noise = noise or seed_noise(rows)
     one_number = reducer(reduce)
-    accuracy = np.array([one_number(values) for values in seeds])
-    start = (1.0 if noise_coeff is None else noise_coeff, float(typical_max(problem.V[0])))
-    a, b = _fit(problem, accuracy, form, start=start, wide=True, fixed=noise_coeff is not None)
-    draws = []
-    for _ in range(bootstrap):
-        chosen = generator.integers(len(cells), size=len(cells))
-        again = np.array([one_number(drawn_again(seeds[index], reduce, generator)) for index in chosen])
-        draws.append(_fit(problem.take(chosen), again, form, start=(a, b), fixed=noise_coeff is not None))
-    drawn = np.array(draws).reshape(-1, 2)
-    low, high = np.quantile(drawn, (0.025, 0.975), axis=0) if draws else np.full((2, 2), np.nan)
+    accuracy = np.array([one_number(accuracies(members)) for members in cells])
+    typical = float(typical_max(problem.V[0]))
+    starts = [(a, typical) for a in ((1.0, 0.3, 4.0) if noise_coeff is None else (noise_coeff,))]  # a long, bent valley
+    found, cost = fit_curves(problem, np.tile(accuracy, (len(starts), 1)), starts, form, fixed=noise_coeff is not None)
+    a, b = found[cost.argmin()]
+    chosen = generator.integers(len(cells), size=(bootstrap, len(cells)))
+    deviations = noise.deviations(accuracy, np.array([len(members) for members in cells]), reduce)
+    again = accuracy[chosen] + noise.draws(chosen.shape, generator) * deviations[chosen]
+    drawn, _ = fit_curves(
+        problem.take(chosen), np.clip(again, 0, 1), np.tile((a, b), (bootstrap, 1)), form, fixed=noise_coeff is not None
+    )
     errors = np.abs(collapsed(problem, a, b, form) - accuracy)
     V = problem.V[0]
     fit = Fit(
-        form=form, a=a, b=b,
-        a_interval=(float(low[0]), float(high[0])), b_interval=(float(low[1]), float(high[1])),
+        form=form, a=float(a), b=float(b),
+        a_interval=ends_of(without_bounds(drawn[:, 0])), b_interval=ends_of(drawn[:, 1]),
         mean_error=float(errors.mean()), max_error=float(errors.max()), cells=len(cells), runs=len(rows),
         b_printed=float(sqrt_two_log(V)), b_typical=float(typical_max(V) if form == "phi" else max_moments(V - 1)[0]),
+        noise=noise,
     )  # fmt: skip
     return fit, drawn
 
 
-def drawn_again(seeds: NDArray[np.float64], reduce: Reduce, generator: np.random.Generator) -> NDArray[np.float64]:
-    """A cell's seeds for one resampling: drawn anew for their mean, all of them for their best.
-
-    The best of n seeds drawn with replacement is lower than the best of n seeds: it would shift every interval.
-    """
-    return generator.choice(seeds, len(seeds)) if reduce == "mean" else seeds
-
-
-def collapsed(problem: Problem, a: float, b: float, form: Form) -> NDArray[np.float64]:
+def collapsed(problem: Problem, a: float, b: float, form: Form) -> Array:
     """The fitted curve at some cells."""
-    width = np.sqrt(1 + max_moments(problem.V - 1)[1]) if form == "two-moment" else 1.0
-    return np.asarray(ndtr((inv_sigma(problem, a=a) - b) / width))
+    return np.asarray(ndtr((inv_sigma(problem, a=a) - b) / _width(problem, form)))
 
 
-def _fit(
-    problem: Problem,
-    accuracy: NDArray[np.float64],
-    form: Form,
-    *,
-    start: tuple[float, float],
-    wide: bool = False,
-    fixed: bool = False,
-) -> tuple[float, float]:
-    """Best a and b; from several beginnings if `wide`, as the valley is long and bent. `fixed` keeps a as it starts."""
-    width = np.sqrt(1 + max_moments(problem.V[:1] - 1)[1]) if form == "two-moment" else 1.0
-
-    def residual(values: NDArray[np.float64]) -> NDArray[np.float64]:  # in log a, which keeps a positive
-        a = float(np.exp(np.clip(values[0], *_LOG_A)))
-        return np.asarray(ndtr((inv_sigma(problem, a=a) - values[1]) / width)) - accuracy
-
-    if fixed:
-        x = inv_sigma(problem, a=start[0])
-        level = least_squares(lambda b: ndtr((x - b) / width) - accuracy, start[1:], method="lm")
-        return start[0], float(level.x[0])
-    beginnings = [start, (0.3, start[1]), (4.0, start[1])] if wide else [start]
-    found = [least_squares(residual, (np.log(a), b), method="lm") for a, b in beginnings]
-    best = min(found, key=lambda result: result.cost)
-    return float(np.exp(np.clip(best.x[0], *_LOG_A))), float(best.x[1])
+def _width(problem: Problem, form: Form) -> float:
+    """Of the curve, for one vocabulary."""
+    return float(np.sqrt(1 + max_moments(problem.V.flat[0] - 1)[1])) if form == "two-moment" else 1.0
 
 
-Array = NDArray[np.float64]
+def fit_curves(
+    problem: Problem, accuracy: Array, starts: Any, form: Form = "phi", *, fixed: bool = False
+) -> tuple[Array, Array]:
+    """Best (a, b) for each row of accuracies (fits, cells), from one start each, and the sums of squares.
+
+    `problem` has the cells of every fit, or cells that all share. An a that the data do not bound lies on `A_BOUNDS`.
+    """
+    begin = np.array(starts, float).reshape(-1, 2)
+    if not len(begin):
+        return begin, np.zeros(0)
+    begin[:, 0] = np.log(begin[:, 0])  # which keeps a positive
+    low, high = np.full_like(begin, -np.inf), np.full_like(begin, np.inf)
+    low[:, 0], high[:, 0] = (begin[:, 0], begin[:, 0]) if fixed else np.log(A_BOUNDS)
+    values, cost = many_least_squares(lambda v: curve_misses(problem, v, accuracy, form), begin, low, high)
+    return np.stack((np.exp(values[:, 0]), values[:, 1]), 1), cost
+
+
+def curve_misses(problem: Problem, values: Array, accuracy: Array, form: Form = "phi") -> tuple[Array, Array]:
+    """Predicted minus measured, and the derivatives by log a and b, for rows (log a, b) of `values`."""
+    width = _width(problem, form)
+    x = inv_sigma(problem, a=np.exp(values[:, :1]))
+    z = (x - values[:, 1:]) / width
+    density = np.exp(-0.5 * z**2) / (np.sqrt(2 * np.pi) * width)
+    by_log_a = -0.5 * x * (1 - x**2 / problem.D)  # as a N_f / (a N_f + N) = 1 - x^2 / D
+    return np.asarray(ndtr(z)) - accuracy, np.stack((density * by_log_a, -density), -1)
+
+
+def without_bounds(a: Array) -> Array:
+    """Fitted coefficients, where those that ended at a bound of the fit are 0 or infinity: the data bound them not."""
+    low, high = A_BOUNDS
+    return np.where(a >= high * (1 - 1e-9), np.inf, np.where(a <= low * (1 + 1e-9), 0.0, a))
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,22 +177,25 @@ def collapse_curve(
     axes: Sequence[str] = ("embed_dim", "state_dim"),
     group_word: str = "state_dim",
     bootstrap: int = 200,
+    noise: SeedNoise | None = None,
+    reduce: Reduce = COMPARED,
 ) -> CollapseCurve:
-    """The best of each cell's seeds against x, and Phi(x - b) with b as printed and as fitted.
+    """One number of each cell's seeds against x, and Phi(x - b) with b as printed and as fitted.
 
     Paper: Rem 4.3 (`rem:practical-scaling-law`), Thm 4.6 (`thm:multi-layer-recall-scaling-laws`): N counts all layers.
     """
     cells = list(group_cells(rows, axes).values())
     problem = dimensions([members[0] for members in cells])
-    best = reducer("best")
+    one_number = reducer(reduce)
     x = inv_sigma(problem, a=noise_coeff)
-    accuracy = np.array([best(np.array([row["test_accuracy"] for row in members])) for members in cells])
+    accuracy = np.array([one_number(accuracies(members)) for members in cells])
     line = np.linspace(0, max(6.0, 1.05 * float(x.max())), 200)
     printed_level = float(sqrt_two_log(problem.V[0]))
     level = free = fitted = band = None
     if len(cells) >= FEWEST_CELLS:
-        level, draws = fit_with_draws(rows, generator, axes=axes, bootstrap=bootstrap, noise_coeff=noise_coeff)
-        free = fit_with_draws(rows, generator, axes=axes, bootstrap=bootstrap)[0]
+        options: dict[str, Any] = {"axes": axes, "bootstrap": bootstrap, "noise": noise, "reduce": reduce}
+        level, draws = fit_with_draws(rows, generator, noise_coeff=noise_coeff, **options)
+        free = fit_collapse(rows, generator, **options)
         fitted = np.asarray(ndtr(line - level.b))
         if len(draws):
             low, high = np.quantile(ndtr(line - draws[:, 1:]), (0.025, 0.975), axis=0)

@@ -18,6 +18,9 @@ Row = Mapping[str, Any]  # one measurement: words of its run, and test_accuracy
 
 _NO_FIELDS = frozenset(("run", "status", "needs", *RESULTS))
 CONVERGED = 0.1  # accuracy from which a seed counts as converged
+# The number of a cell wherever cells are compared, with a law or with one another. The best of three seeds lies above
+# the best of one by chance alone; their mean does not.
+COMPARED: Reduce = "mean"
 
 
 def row_of(run: RunRecord | Row) -> dict[str, Any]:
@@ -81,17 +84,24 @@ def cell_words(rows: Sequence[Row]) -> list[str]:
     return [name for name in _CELL if all(name in row for row in rows)]
 
 
-def best_cells(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """The first row of every cell with the best accuracy of its seeds, and how many those are."""
+def compared_cells(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """The first row of every cell with the accuracy it is compared by, and how many seeds are behind it."""
+    one_number = reducer(COMPARED)
     return [
-        {**members[0], "test_accuracy": max(row["test_accuracy"] for row in members), "seeds": len(members)}
+        {**members[0], "test_accuracy": one_number(accuracies(members)), "seeds": len(members)}
         for members in group_cells(rows, cell_words(rows)).values()
     ]
 
 
-def best_by(rows: Sequence[Row], *names: str) -> dict[tuple[Any, ...], float]:
-    """The best accuracy of every cell's seeds, by these words of the cell."""
-    return {tuple(cell[name] for name in names): cell["test_accuracy"] for cell in best_cells(rows)}
+def accuracies(rows: Sequence[Row]) -> NDArray[np.float64]:
+    """The accuracies of some runs."""
+    return np.array([row["test_accuracy"] for row in rows], float)
+
+
+def seeds_by(rows: Sequence[Row], *names: str) -> dict[tuple[Any, ...], NDArray[np.float64]]:
+    """The accuracies of every cell's seeds, by these words of the cell."""
+    cells = group_cells(rows, cell_words(rows)).values()
+    return {tuple(members[0][name] for name in names): accuracies(members) for members in cells}
 
 
 DIMENSIONS = ("embed_dim", "state_dim")

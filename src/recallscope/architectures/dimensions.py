@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from pydantic import Field, model_validator
 
 from recallscope.specs import ModelSpec, Size
+
+
+def with_residual(data: Any) -> Any:
+    """Fields of a model, with a residual where there are several layers, unless they say otherwise."""
+    if isinstance(data, dict) and data.get("residual") is None:
+        layers = data.get("num_layers", 1)
+        return {**data, "residual": isinstance(layers, int) and layers > 1}
+    return data
 
 
 class MambaDimensions(ModelSpec):

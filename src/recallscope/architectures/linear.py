@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from recallscope.architectures.dimensions import MambaDimensions
+from recallscope.architectures.dimensions import MambaDimensions, with_residual
 from recallscope.specs import Size, architecture
 
 
@@ -23,10 +23,7 @@ class LinearSpec(MambaDimensions):
     @model_validator(mode="before")
     @classmethod
     def _deep_models_have_residuals(cls, data: Any) -> Any:
-        if isinstance(data, dict) and data.get("residual") is None:
-            layers = data.get("num_layers", 1)
-            return {**data, "residual": isinstance(layers, int) and layers > 1}
-        return data
+        return with_residual(data)
 
     @property
     def effective_state(self) -> int:

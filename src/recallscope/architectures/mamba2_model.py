@@ -20,12 +20,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import silu, softplus
-from torch.nn.utils import skip_init
 
 from recallscope.architectures.blocks import BlockModel, Mixer, draw_delta_bias, zero_weights
 from recallscope.architectures.layered import OURS, Details
 from recallscope.architectures.mamba2 import Full2Spec
-from recallscope.architectures.model import draw_normal
+from recallscope.architectures.model import draw_normal, skip_init
 from recallscope.architectures.outer_products import OuterProducts
 from recallscope.ops import at_positions, causal_conv, contract, head_counts, split, ssd_scan, ssd_states_loop
 

@@ -21,13 +21,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import linear, silu, softplus
-from torch.nn.utils import skip_init
 
 from recallscope.architectures.blocks import BlockModel, Mixer, draw_delta_bias, zero_weights
 from recallscope.architectures.layered import OURS, Details
 from recallscope.architectures.mamba import FullSpec
 from recallscope.architectures.mamba_step import full_step
-from recallscope.architectures.model import draw_uniform
+from recallscope.architectures.model import draw_uniform, skip_init
 from recallscope.architectures.outer_products import OuterProducts
 from recallscope.ops import (
     at_positions,

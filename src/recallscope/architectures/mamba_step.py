@@ -36,11 +36,12 @@ def full_step(model: "FullMamba", batch: Batch, label_smoothing: float) -> Float
     E, layer, spec = model.E, model.layers[0], model.spec
     mixer = cast("FullMixer", layer.mixer)
     rows, L = batch.tokens.shape
-    asked = (batch.query_positions + L * torch.arange(rows)[:, None]).flatten()  # of rows * L tokens
     tokens = batch.tokens.flatten()
+    starts = L * torch.arange(rows, device=tokens.device)
+    asked = (batch.query_positions + starts[:, None]).flatten()  # of rows * L tokens
     whole_vocab = model.vocab_size < len(tokens)
     source = E.T.contiguous() if whole_vocab else E.T[tokens]
-    ids = batch.tokens if whole_vocab else torch.arange(len(tokens)).view(rows, L)
+    ids = batch.tokens if whole_vocab else torch.arange(len(tokens), device=tokens.device).view(rows, L)
     ids_asked = ids.flatten()[asked]
 
     u, norm_back = norm(layer.norm, source)
@@ -165,7 +166,7 @@ def read_identity(
     W_B, W_C = W.chunk(2)
     x_q = x[asked]
     B, C = (x @ W_B.T).view(*x_hat.shape[:2], -1), (x_q @ W_C.T).view(*at.shape, -1)
-    seen = torch.arange(x_hat.shape[1]) <= at[..., None]
+    seen = torch.arange(x_hat.shape[1], device=at.device) <= at[..., None]
     alpha = (C @ B.mT).mul_(seen)
     y_hat = (alpha @ x_hat).flatten(0, 1)
     if skip is not None:

@@ -10,8 +10,9 @@ on the generator's device, then moved: a CPU generator gives the same weights ev
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import TypeVar, cast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -24,6 +25,7 @@ from recallscope.specs import ModelSpec
 from recallscope.tasks.batch import Batch
 
 P = TypeVar("P")
+M = TypeVar("M", bound=nn.Module)
 TOKENS_AT_ONCE = 2**14  # of a batch on its way through a model: temporaries stay in the cache
 
 
@@ -129,9 +131,45 @@ def build_model(
 
     Paper: App. K.2 names the code bases; initial weights are theirs.
     """
-    model = spec.blank_model(vocab_size).to(device=device, dtype=dtype)
+    with torch.device("cpu"):
+        model = spec.blank_model(vocab_size)
+    model.to(device=torch.get_default_device() if device is None else device, dtype=dtype)
     model.draw_weights(generator, embedding_std=embedding_std)
     return model
+
+
+def load_weights(model: RecallModel, tensors: Mapping[str, Tensor], path: Path | str) -> None:
+    """Fill a blank model with the tensors of a file; ValueError if they are not its own, or are no weights."""
+    check_weights({name: tensor for name, tensor in tensors.items() if _is_float(model.state_dict().get(name))}, path)
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise ValueError(f"{path}: tensors and model disagree. {str(error)[:500]}") from error
+
+
+def check_weights(tensors: Mapping[str, Tensor], path: Path | str) -> None:
+    """Refuse tensors that would be loaded as weights and are not finite floating-point numbers."""
+    for name, tensor in tensors.items():
+        if not _is_float(tensor):
+            raise ValueError(
+                f"{path}: {name} holds numbers of type {str(tensor.dtype).removeprefix('torch.')}, and weights are "
+                f"floating-point numbers. If it was quantised, save it in float32, float16 or bfloat16."
+            )
+        wrong = tensor.numel() - int(tensor.float().isfinite().sum())
+        if wrong:
+            raise ValueError(
+                f"{path}: {wrong:,} of {tensor.numel():,} numbers of {name} are NaN or infinite: the run diverged, or "
+                f"the file is damaged. Train again, with a smaller learning rate if it diverged."
+            )
+
+
+def _is_float(tensor: Tensor | None) -> bool:
+    return tensor is not None and tensor.is_floating_point()
+
+
+def skip_init(make: type[M], *sizes: int, **options: Any) -> M:
+    """A module of torch's without weights drawn, as torch's `skip_init`, and on the device that is torch's default."""
+    return cast(M, torch.nn.utils.skip_init(make, *sizes, device=torch.get_default_device(), **options))
 
 
 @torch.no_grad()
@@ -150,7 +188,7 @@ def draw_uniform(weight: Tensor, fan_in: int, generator: torch.Generator) -> Non
 @torch.no_grad()
 def draw_log_uniform(weight: Tensor, low: float, high: float, generator: torch.Generator) -> None:
     """exp of U(log low, log high)."""
-    log_low, log_high = torch.tensor([low, high], dtype=torch.float64).log().tolist()
+    log_low, log_high = torch.tensor([low, high], dtype=torch.float64, device="cpu").log().tolist()
     weight.copy_(_blank(weight, generator).uniform_(log_low, log_high, generator=generator).exp_())
 
 
@@ -168,7 +206,7 @@ def lent_stream(seed: int, device: torch.device | str = "cpu") -> Iterator[None]
     """Torch's global stream with a given seed, for modules that draw from it; put back as it was afterwards."""
     place = torch.device(device)
     with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
-        torch.set_rng_state(torch.Generator().manual_seed(seed).get_state())
+        torch.set_rng_state(torch.Generator("cpu").manual_seed(seed).get_state())
         if place.type == "cuda":
             torch.cuda.set_rng_state(torch.Generator(place).manual_seed(seed).get_state(), place)
         yield

@@ -25,6 +25,8 @@ from recallscope.architectures.mamba import FullSpec
 from recallscope.architectures.mamba2 import Full2Spec
 from recallscope.architectures.mamba2_model import Full2Mamba
 from recallscope.architectures.mamba_model import FullMamba
+from recallscope.architectures.memory import require_memory
+from recallscope.architectures.model import check_weights, load_weights
 from recallscope.specs import Positive, Size
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -172,7 +174,8 @@ def from_pretrained(path: str | PathLike[str], *, dtype: torch.dtype = torch.flo
             f"save_pretrained; it downloads nothing."
         )
     config = parse_config((folder / "config.json").read_text(encoding="utf-8"), str(folder / "config.json"))
-    tensors = {_our_name(name): tensor.to(dtype) for name, tensor in _read_tensors(folder).items()}
+    tensors = {_our_name(name): tensor for name, tensor in _read_tensors(folder).items()}
+    check_weights(tensors, folder)
     _check_size(config, tensors, folder)
     head = tensors.pop("lm_head.weight", None)
     tensors["E"] = tensors.pop("embeddings.weight").T
@@ -183,11 +186,9 @@ def from_pretrained(path: str | PathLike[str], *, dtype: torch.dtype = torch.flo
                 f"model without a head. Save a ...ForCausalLM instead."
             )
         tensors["W_head"] = head.T
+    _check_shapes(config, tensors, folder)
     model = config.blank_model().to(dtype)
-    try:
-        model.load_state_dict(config.adapted(tensors))
-    except RuntimeError as error:
-        raise ValueError(f"{folder}: tensors and config.json disagree. {str(error)[:500]}") from error
+    load_weights(model, {name: tensor.to(dtype) for name, tensor in config.adapted(tensors).items()}, folder)
     return model
 
 
@@ -219,7 +220,7 @@ def _shards(folder: Path) -> list[str]:
     try:
         index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
         names = set(_WEIGHT_MAP.validate_python(index["weight_map"]).values())
-    except (json.JSONDecodeError, KeyError, TypeError, ValidationError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:  # a ValidationError is a ValueError
         raise ValueError(f"{folder / INDEX} has no map from tensors to files ({type(error).__name__}).") from error
     for name in names:
         if Path(name).name != name or not name.endswith(".safetensors"):
@@ -243,7 +244,22 @@ def _check_size(config: MambaConfig | Mamba2Config, tensors: dict[str, Tensor], 
             f"{folder}: config.json tells of {config.num_hidden_layers} layers and an embedding of {wanted}, the "
             f"tensors of {len(layers)} and {found}."
         )
-    largest = max(size for name, tensor in tensors.items() if name.startswith("layers.0.") for size in tensor.shape)
-    told = (config.expand * config.hidden_size, config.state_size, config.conv_kernel, config.details().delta_rank or 1)
-    if max(told) > largest:
-        raise ValueError(f"{folder}: config.json tells of a size of {max(told)}, no layer is larger than {largest}.")
+
+
+def _check_shapes(config: MambaConfig | Mamba2Config, tensors: dict[str, Tensor], folder: Path) -> None:
+    """The same for every tensor: the model is built without memory, and its weights are compared with the file's."""
+    with torch.device("meta"):
+        wanted = config.blank_model().state_dict()
+    try:
+        found = config.adapted({name: tensor.to("meta") for name, tensor in tensors.items()})
+    except RuntimeError as error:
+        raise ValueError(f"{folder}: tensors and config.json disagree. {str(error)[:500]}") from error
+    for name in sorted({*wanted, *found}):
+        here, there = (tuple(of[name].shape) if name in of else "none" for of in (wanted, found))
+        if here != there:
+            raise ValueError(
+                f"{folder}: tensors and config.json disagree. {name} is of shape {here} by config.json, "
+                f"and {there} in the file."
+            )
+    needed = sum(tensor.numel() * tensor.element_size() for tensor in wanted.values())
+    require_memory(needed, f"the model of {folder}", "Use a machine with more.")

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from recallscope.circuits.circuit import CIRCUITS, Circuit, Sizes
-from recallscope.cli.flags import OptionalInt, OptionalPath, SpecFlags, print_json, typed_value, with_spec_flags
+from recallscope.cli.flags import (
+    OptionalInt,
+    OptionalPath,
+    SpecFlags,
+    names_from,
+    print_json,
+    typed_value,
+    with_spec_flags,
+)
 from recallscope.specs import TASKS, TaskSpec
 
 if TYPE_CHECKING:
@@ -23,9 +31,8 @@ class Design(SpecFlags):
     the codes is one sample: --draws averages over several.
     """
 
-    circuit: str = "compressive"
-    """ideal: D = N = V (Thm 3.1); compressive: random codes (Thm 3.2, App. E.1); selective-soft, selective-hard: keys
-    and values apart (Rem F.3); depth: over layers (Thm G.1); MVA, MQA, MKA, MHA: heads (Lem H.2-H.5)."""
+    circuit: Annotated[str, names_from(CIRCUITS.names)] = "compressive"
+    """Which circuit."""
     embed_dim: OptionalInt = None
     """D (V for the ideal circuit)."""
     state_dim: OptionalInt = None
@@ -34,8 +41,8 @@ class Design(SpecFlags):
     """Lambda (depth)."""
     num_heads: int = 2
     """M (MVA .. MHA)."""
-    task: str = "mqar"
-    """mqar or ar; its fields are flags."""
+    task: Annotated[str, names_from(TASKS.names)] = "mqar"
+    """Task it is measured on; its fields are flags."""
     num_examples: int = 2000
     """Sequences to measure on, over all draws."""
     draws: int = 1

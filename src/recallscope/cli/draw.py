@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +36,7 @@ class Draw:
     scale: Scale = "small"
     """At which scale the runs were made."""
     out: Path = Path("figures")
-    """Folder for the pictures."""
+    """Folder for the pictures; those that would come out the same are left as they are."""
     show: Annotated[bool, tyro.conf.arg(name="list")] = False
     """Say which figures there are, and draw none."""
     json: bool = False
@@ -58,20 +59,20 @@ class Draw:
         if not self.names:
             raise ValueError("which figure? Give a name, such as fig-1, or all; recallscope draw --list has them.")
         chosen = {figure.name: figure for name in self.names for figure in find_figures(name)}
-        from recallscope.figures import save_figure
+        from recallscope.paper.drawing import draw_figures
 
         asked_for = paper_figures().keys() & set(self.names)
         runs = self._runs() if any(figure.experiment for figure in chosen.values()) else None
-        drawn: Answers = []
-        skipped: Answers = []
-        for figure in chosen.values():
-            try:
-                paths = save_figure(figure.draw(runs), self.out / figure.name)
-                drawn.append({"name": figure.name, "title": figure.title, "files": [str(path) for path in paths]})
-            except NoRunsError as error:
-                if figure.name in asked_for or len(chosen) == len(skipped) + 1:
-                    raise
-                skipped.append({"name": figure.name, "why": str(error)})
+        answers = draw_figures(runs, list(chosen.values()), self.out, os.cpu_count() or 1)
+        skipped: Answers = [{"name": name, "why": why} for name, why in answers.items() if isinstance(why, str)]
+        for answer in skipped:
+            if answer["name"] in asked_for or len(skipped) == len(chosen):
+                raise NoRunsError(answer["why"])
+        drawn: Answers = [
+            {"name": name, "title": chosen[name].title, "files": [str(path) for path in paths]}
+            for name, paths in answers.items()
+            if not isinstance(paths, str)
+        ]
         self._print(drawn, skipped)
         return 0
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
+from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from recallscope.cli.flags import print_json
+from recallscope.cli.flags import OptionalInt, OptionalPath, Unset, print_json
+from recallscope.health import Flag
 
 if TYPE_CHECKING:
     from recallscope.analysis import AccuracyGrid, Comparison, Fit, RunGroup
@@ -19,24 +22,28 @@ class FitStore:
     """recallscope fit STORE
 
     Fit a and b of Phi(x - b), x = sqrt(N D / (a N_f + N)), to the runs of a store, task by task and model by model,
-    with 95 % intervals from resampling cells (and seeds, for their mean); also with the two-moment form. Then compare
-    all laws.
+    with 95 % intervals from resampling cells, seed noise included where cells have several seeds; also with the
+    two-moment form. Then compare all laws.
     """
 
     store: Annotated[Path, tyro.conf.Positional]
     """Folder of the runs."""
-    where: tuple[str, ...] = ()
+    where: Annotated[tuple[str, ...], Unset] = ()
     """Only runs that satisfy these, such as model=linear or batch_size=128."""
-    reduce: Literal["best", "mean", "seed"] = "best"
-    """Of the seeds of a cell: the best, their mean, or the one of --seed."""
-    seed: int | None = None
+    leave_out: Annotated[tuple[Flag, ...], Unset] = ()
+    """Leave out runs with these flags: diverged, still-improving, at-chance."""
+    reduce: Literal["mean", "best", "seed"] = "mean"
+    """Of the seeds of a cell: their mean, the best, or the one of --seed."""
+    seed: OptionalInt = None
     """Which seed (with --reduce seed)."""
     bootstrap: int = 200
     """Resamplings behind the intervals; 0 for none."""
     cells: bool = False
     """Print the comparison cell by cell, for the closest law and those of --law."""
-    law: tuple[str, ...] = ()
+    law: Annotated[tuple[str, ...], Unset] = ()
     """Only these laws (see: recallscope laws)."""
+    figure: OptionalPath = None
+    """Also draw the fit and the closest law, .png or .svg."""
     json: bool = False
     """Print one JSON object."""
 
@@ -50,15 +57,22 @@ class FitStore:
         from recallscope.runs import RunStore, find_runs, parse_conditions
         from recallscope.theory.law import LAWS, find_law
 
+        if self.figure:
+            from recallscope.figures import check_picture
+
+            check_picture(self.figure)
         laws = [find_law(name) for name in self.law] or list(LAWS)
         conditions = parse_conditions(
             [*self.where, "status=done", *([f"seed={self.seed}"] if self.reduce == "seed" else [])]
         )
-        rows = [row for row in find_runs(RunStore(self.store), conditions) if row["test_accuracy"] is not None]
+        found = [row for row in find_runs(RunStore(self.store), conditions) if row["test_accuracy"] is not None]
+        rows = [row for row in found if row["flag"] not in self.leave_out]
+        flags = Counter(row["flag"] for row in rows if row["flag"])
+        left_out = Counter(row["flag"] for row in found if row["flag"] in self.leave_out)
         if not rows:
             raise ValueError(
-                f"{self.store} has no finished run that satisfies this. "
-                f"recallscope store list {self.store} shows what it has."
+                f"{self.store} has no finished run that satisfies this ({left_out.total()} left out by their flags). "
+                f"recallscope store list {shlex.quote(str(self.store))} shows what it has."
             )
         answers = []
         for group in group_runs(rows):
@@ -67,11 +81,23 @@ class FitStore:
             bins = convergence_by_best(group.rows, group.axes)
             converged = {"seeds": sum(b.seeds for b in bins), "converged": sum(b.converged for b in bins)}
             answers.append((group, grid, fits, why_not, compare_laws(grid, laws), converged))
+        if self.figure:
+            from recallscope.cli.fit_figure import write_fit_figure
+
+            drawn = [(group, fits, compared) for group, _, fits, _, compared, _ in answers]
+            rows_drawn = write_fit_figure(drawn, self.figure, reduce=self.reduce, bootstrap=self.bootstrap)
         if self.json:
-            print_json({"experiments": [self._as_json(*answer) for answer in answers]})
+            counts = {"flags": flags, "left_out": left_out}
+            print_json(counts | {"experiments": [self._as_json(*answer) for answer in answers]})
         else:
+            if left_out:
+                print(f"left out {left_out.total()} of {len(found)} runs: {_counted(left_out)}")
+            if flags:
+                print(f"flagged {flags.total()} of {len(rows)} runs: {_counted(flags)} (--leave-out fits without them)")
             for answer in answers:
                 self._print(*answer)
+            if self.figure:
+                print(f"{rows_drawn} of {len(answers)} groups drawn in {self.figure}")
         return 0
 
     def _fits(self, group: RunGroup) -> tuple[list[Fit], str]:
@@ -135,6 +161,8 @@ class FitStore:
         from rich.console import Console
         from rich.table import Table
 
+        from recallscope.analysis import interval
+
         console = Console()
         measured = sum(1 for _ in grid.cells())
         console.print(
@@ -148,15 +176,16 @@ class FitStore:
         for fit in fits:
             width = " / sqrt(1 + v)" if fit.form == "two-moment" else ""
             console.print(
-                f"Phi((x - b){width}):  a = {fit.a:.3f} {_interval(fit.a_interval)}"
-                f"  b = {fit.b:.3f} {_interval(fit.b_interval)}\n"
+                f"Phi((x - b){width}):  a = {fit.a:.3f} {interval(*fit.a_interval, 3)}"
+                f"  b = {fit.b:.3f} {interval(*fit.b_interval, 3)}\n"
                 f"    mean error {fit.mean_error:.4f}, max {fit.max_error:.4f}"
                 f"   (theory: b = {fit.b_typical:.3f}, printed {fit.b_printed:.3f})",
-                highlight=False,
-            )
+                highlight=False, markup=False,
+            )  # fmt: skip
         if why_not:
             console.print(f"no fit: {why_not}", highlight=False)
-        table = Table(box=None, pad_edge=False, header_style="dim")
+        table = Table(box=None, pad_edge=False, header_style="dim", caption_justify="left")
+        table.caption = "errors are |measured - predicted|; bias is the mean of measured minus predicted"
         for name in ("law", "mean error", "max", "bias", "cells"):
             table.add_column(name, justify="left" if name == "law" else "right")
         for c in laws:
@@ -183,8 +212,8 @@ class FitStore:
         console.print(table, highlight=False)
 
 
-def _interval(ends: tuple[float, float]) -> str:
-    return f"[{ends[0]:.3f}, {ends[1]:.3f}]" if ends[0] == ends[0] else ""
+def _counted(flags: Counter[str]) -> str:
+    return ", ".join(f"{count} {flag}" for flag, count in flags.most_common())
 
 
 def _number(value: float) -> str:

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import sys
 import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -20,8 +20,26 @@ OptionalInt = Annotated[int | None, arg(metavar="INT", help_behavior_hint="")]
 OptionalText = Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")]
 OptionalPath = Annotated[Path | None, arg(metavar="PATH", help_behavior_hint="")]
 Unset = arg(help_behavior_hint="")
+Quiet = Annotated[bool, arg(aliases=["-q"])]
 _METAVARS = {int: "INT", float: "FLOAT"}
 _WORDS = {"yes": True, "no": False}
+
+
+class Names:
+    """The names that a flag takes, from a registry: they end its help, and complete it in a shell."""
+
+    def __init__(self, names: Callable[[], Iterable[str]]) -> None:
+        self.names = names
+
+    def __call__(self, default: str) -> str:
+        """The end of the flag's help."""
+        chosen = "" if default in ("None", "") else f"; default: {default}"
+        return f"({', '.join(self.names())}{chosen})"
+
+
+def names_from(names: Callable[[], Iterable[str]]) -> Any:
+    """Of a flag that takes such names, or others: `names` gives what is known now."""
+    return arg(metavar="NAME", help_behavior_hint=Names(names))
 
 
 def make_task(**fields: Any) -> TaskSpec:
@@ -30,12 +48,17 @@ def make_task(**fields: Any) -> TaskSpec:
 
 
 def with_spec_flags(
-    base: type, specs: Mapping[str, type[Frozen]], *, only: Iterable[str] | None = None, show_defaults: bool = True
+    base: type,
+    specs: Mapping[str, type[Frozen]],
+    *,
+    only: Iterable[str] | None = None,
+    show_defaults: bool = True,
+    start: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> type:
     """A verb with one more flag for every field of the specs, all of which may be left out.
 
     `specs` is a mapping from part to spec class. Names that the verb or an earlier part has are prefixed with the part.
-    The verb's `given(part)` tells what was typed.
+    The verb's `given(part)` tells what was typed. Help shows the defaults: those of `start`, if it has them.
     """
     taken = {field.name for field in dataclasses.fields(base)}
     places: dict[str, tuple[str, str]] = {}
@@ -47,7 +70,10 @@ def with_spec_flags(
             flag = f"{part}_{name}" if name in taken else name
             taken.add(flag)
             places[flag] = (part, name)
-            fields.append((flag, _flag_type(info, show_defaults), dataclasses.field(default=None)))
+            text = (info.description or "").strip()
+            if show_defaults:
+                text += _default_in_words(info, (start or {}).get(part, {}).get(name))
+            fields.append((flag, _flag_type(info, text), dataclasses.field(default=None)))
     verb = dataclasses.make_dataclass(base.__name__, fields, bases=(base,), kw_only=True)
     verb.__doc__ = base.__doc__
     verb.__module__ = base.__module__
@@ -70,14 +96,17 @@ class SpecFlags:
         return found
 
 
-def _flag_type(info: FieldInfo, show_defaults: bool) -> Any:
+def _default_in_words(info: FieldInfo, given: Any) -> str:
+    """What a field is if its flag is left out; empty if it is needed, or follows from other fields."""
+    default = info.get_default(call_default_factory=True) if given is None and not info.is_required() else given
+    if default is None:
+        return ""
+    return f" (default: {({True: 'yes', False: 'no'}[default]) if isinstance(default, bool) else default})"
+
+
+def _flag_type(info: FieldInfo, text: str) -> Any:
     """An optional flag of the field's type; yes or no for a switch."""
     kind = _plain_type(info.annotation)
-    text = (info.description or "").strip()
-    if show_defaults and not info.is_required():
-        default = info.get_default(call_default_factory=True)
-        shown = {True: "yes", False: "no"}[default] if isinstance(default, bool) else default
-        text = f"{text} (default {shown})".strip()
     options: dict[str, Any] = {"help": text or " ", "help_behavior_hint": ""}
     if kind is bool:
         kind = Literal["yes", "no"]
@@ -116,8 +145,10 @@ def json_table(text: str | None, flag: str) -> dict[str, Any]:
         return {}
     try:
         table = json.loads(text)
-    except ValueError as error:
-        raise ValueError(f"{flag} {text!r} is not JSON ({error}). Write such as {flag} '{{\"width\": 64}}'.") from error
+    except (ValueError, RecursionError) as error:
+        raise ValueError(
+            f"{flag} {text[:200]!r} is not JSON ({error}). Write such as {flag} '{{\"width\": 64}}'."
+        ) from error
     if not isinstance(table, dict):
         raise ValueError(f"{flag} {text!r} is a {type(table).__name__}. Write a table such as '{{\"width\": 64}}'.")
     return table

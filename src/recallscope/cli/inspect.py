@@ -10,19 +10,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from recallscope.cli.evaluate import weights_file
-from recallscope.cli.flags import print_json
+from recallscope.cli.evaluate import is_pretrained, load_model, what_is_measured
+from recallscope.cli.flags import OptionalPath, Quiet, Unset, print_json
 from recallscope.cli.run_flags import RunFlags, with_run_flags
+from recallscope.health import best_guess, noise
 
 if TYPE_CHECKING:
     from recallscope.architectures.model import RecallModel
     from recallscope.interp.inspection import Inspection, OperatorScores
+    from recallscope.interp.probes import ShiftScores
     from recallscope.interp.surgery import OverwriteScores
     from recallscope.specs import TaskSpec
     from recallscope.tasks import Score
 
 NEAR = 0.95  # block masses and closeness from here on are called the circuit's
 WORKS = 0.9  # recall and overwriting from here on are called working
+ANSWERS = 2.0  # standard deviations above unrelated places from which a key is said to answer
 
 
 @dataclass(kw_only=True)
@@ -39,12 +42,15 @@ class Inspect(RunFlags):
     run, --preset and below, are for a model to be trained first; --seed is also that of the sequences.
     """
 
-    weights: Annotated[Path | None, tyro.conf.Positional] = None
-    """A .safetensors file, or the folder that train --out wrote."""
-    out: Path | None = None
+    weights: Annotated[Path | None, tyro.conf.Positional, Unset] = None
+    """A .safetensors file, the folder that train --out wrote, or a Hugging Face folder of a Mamba or Mamba-2 (its
+    task is given by --num-facts, --vocab-size and the other flags of the task)."""
+    out: OptionalPath = None
     """Folder for scores.json and pictures."""
     num_examples: int = 2000
     """Sequences to measure accuracy on; the other scores take a tenth of them."""
+    quiet: Quiet = False
+    """Show no progress while training."""
     json: bool = False
     """Print one JSON object."""
 
@@ -53,12 +59,13 @@ class Inspect(RunFlags):
         if not 20 <= self.num_examples <= 10**6:
             raise ValueError(f"num_examples={self.num_examples} is outside 20..10^6.")
         model, task = self._model()
+        seed = self.seed or 0
         import torch
 
         from recallscope.interp.inspection import inspect_model
         from recallscope.train.evaluate import evaluate
 
-        generator = torch.Generator().manual_seed(self.seed)
+        generator = torch.Generator().manual_seed(seed)
         accuracy = evaluate(model, task, self.num_examples, generator)
         found = inspect_model(model, task, generator, num_sequences=self.num_examples // 10)
         scores: dict[str, Any] = {"accuracy": accuracy.accuracy, "standard_error": accuracy.standard_error}
@@ -67,42 +74,47 @@ class Inspect(RunFlags):
         if self.out:
             from recallscope.cli.pictures import draw_pictures
 
-            scores["pictures"] = [path.name for path in draw_pictures(model, task, found, self.out, self.seed)]
+            scores["pictures"] = [path.name for path in draw_pictures(model, task, found, self.out, seed)]
             text = json.dumps(scores, indent=1, allow_nan=False)
             (self.out / "scores.json").write_text(text + "\n", encoding="utf-8")
         if self.json:
             print_json(scores)
         else:
-            print("\n".join(verdict(accuracy, found)))
+            print("\n".join(verdict(accuracy, found, task)))
+            if self.weights and is_pretrained(self.weights):
+                print(what_is_measured(model, task))
             if self.out:
                 print(f"{len(scores['pictures'])} pictures and scores.json in {self.out}")
         return 0
 
     def _model(self) -> tuple[RecallModel, TaskSpec]:
         if self.weights is not None:
-            names = ("preset", "model", "model_args", "task", *self.SPEC_FLAGS)
+            pretrained = is_pretrained(self.weights)
+            of_task = ("task", *(flag for flag, (part, _) in self.SPEC_FLAGS.items() if part == "task"))
+            names = ("config", "preset", "model", "model_args", "task", *self.SPEC_FLAGS)
+            names = tuple(name for name in names if not (pretrained and name in of_task))
             flags = ", ".join("--" + name.replace("_", "-") for name in names if getattr(self, name) is not None)
             if flags:
                 raise ValueError(
                     f"{flags}: for a model to be trained, and {self.weights} is trained already. "
                     f"Give either WEIGHTS or --preset."
                 )
-            from recallscope.train.weights import read_weights
-
-            return read_weights(weights_file(self.weights))
-        if self.preset is None and self.model is None:
+            return load_model(self.weights, self.given("task"), self.task)
+        if self.preset is None and self.model is None and self.config is None:
             raise ValueError("nothing to inspect: give WEIGHTS, or --preset mechanism to train a model first.")
         run = self.run_spec()
         import torch
 
-        from recallscope.cli.training import keep, train_with_bar
+        from recallscope.cli.run_folder import checkpoint_in, finished_run, keep, warn_of
+        from recallscope.cli.training import train_resumable
 
-        if self.out:
-            self.out.mkdir(parents=True, exist_ok=True)
-        checkpoint = self.out / "checkpoint.safetensors" if self.out else None
-        trained = train_with_bar(run, device=torch.device("cpu"), checkpoint=checkpoint)
+        if self.out and finished_run(self.out, run):
+            return load_model(self.out, {}, None)
+        checkpoint = checkpoint_in(self.out) if self.out else None
+        trained = train_resumable(run, device=torch.device("cpu"), checkpoint=checkpoint, quiet=self.quiet)
         if self.out:
             keep(trained, self.out)
+        warn_of(trained.record)
         return trained.model, run.task
 
 
@@ -111,9 +123,12 @@ def verb_for(arguments: Sequence[str]) -> type:
     return with_run_flags(Inspect, arguments)
 
 
-def verdict(score: Score, found: Inspection) -> list[str]:
+def verdict(score: Score, found: Inspection, task: TaskSpec) -> list[str]:
     """One line per finding; with operators, the conclusion last; without, what is left out and why."""
-    lines = [f"recall {score.accuracy:.4f} ± {score.standard_error:.4f}", *_of_behaviour(found)]
+    guess = best_guess(task.model_dump())
+    by_luck = guess is not None and score.accuracy <= guess.accuracy + noise(guess.accuracy, score.queries)
+    chance = f", not above the {guess.accuracy:.4f} of guessing {guess.how}" if guess and by_luck else ""
+    lines = [f"recall {score.accuracy:.4f} ± {score.standard_error:.4f}{chance}", *_of_behaviour(found)]
     if found.operators is None:
         return [*lines, *_without_operators(found)]
     return [*lines, *_with_operators(found, found.operators), *_conclusion(score, found.operators, found.overwrite)]
@@ -150,7 +165,7 @@ def _with_operators(found: Inspection, ops: OperatorScores) -> list[str]:
         )
     if overwrite := found.overwrite:
         lines.append(
-            f"surgery: overwriting one fact changes its answer in {overwrite.success:.1%} of {overwrite.trials} "
+            f"surgery: overwriting one fact gives its new answer in {overwrite.success:.1%} of {overwrite.trials} "
             f"trials; of the others {overwrite.others_changed:.2%} change, {overwrite.others_changed_control:.2%} if "
             f"the sequence is rewritten instead"
         )
@@ -166,11 +181,25 @@ def _with_operators(found: Inspection, ops: OperatorScores) -> list[str]:
 def _conclusion(score: Score, ops: OperatorScores, overwrite: OverwriteScores | None) -> list[str]:
     if overwrite is None:
         return []
-    if min(ops.g_vv_block_mass, ops.g_kq_block_mass, ops.closeness) < NEAR:
-        return ["verdict: not the recall circuit, or not yet."]
-    if min(score.accuracy, overwrite.success) < WORKS:
-        return ["verdict: the structure is the circuit's, but it is too small or too noisy to recall well."]
+    structure = {
+        "share of G_vv in its block": ops.g_vv_block_mass,
+        "share of G_kq in its block": ops.g_kq_block_mass,
+        "closeness to the circuit": ops.closeness,
+    }
+    if missed := _missed(structure, NEAR):
+        return [f"verdict: not the recall circuit, or not yet: {missed}."]
+    if missed := _missed({"recall": score.accuracy, "overwriting": overwrite.success}, WORKS):
+        return [f"verdict: the structure is the circuit's, but it is too small or too noisy to recall well: {missed}."]
     return ["verdict: this is the recall circuit; its state is a hash table."]
+
+
+def _missed(scores: dict[str, float], least: float) -> str:
+    """The scores that miss what is needed, and by how much; one that could not be measured misses it."""
+    failed = {name: score for name, score in scores.items() if not score >= least}
+    return ", ".join(
+        f"{name} {score:.3f} ({least - score:.3f} short of {least:g})" if score == score else f"{name} is not a number"
+        for name, score in failed.items()
+    )
 
 
 def _without_operators(found: Inspection) -> list[str]:
@@ -186,19 +215,27 @@ def _without_operators(found: Inspection) -> list[str]:
             f"state: a linear probe reads {probe.accuracy:.1%} of the facts ({probe.control:.1%} with keys shuffled)"
         )
     if shift := found.shift_test:
-        lines.append(
-            f"shift: keys answer one place later ({shift.shifted:+.1f} standard deviations), not in place "
-            f"({shift.unshifted:+.1f})"
-        )
+        lines.append(_of_shift(shift))
     if overwrite := found.overwrite:
         energy = overwrite.factored_energy
-        though = "" if energy is None else f", though it is only {energy:.0%} of what the model writes"
+        part = "" if energy is None else f", {energy:.0%} of what the model writes,"
         lines.append(
-            f"surgery: exchanging v' k'ᵀ for one fact changes its answer in {overwrite.success:.1%} of "
-            f"{overwrite.trials} trials{though}; {overwrite.others_changed:.2%} of the others change"
+            f"surgery: exchanging v' k'ᵀ{part} for one fact gives its new answer in {overwrite.success:.1%} of "
+            f"{overwrite.trials} trials; {overwrite.others_changed:.2%} of the others change"
         )
     reasons: dict[str, list[str]] = {}
     for item in found.left_out:
         reasons.setdefault(item.why, []).append(item.section)
     left = [f"left out: {', '.join(sections)}. {why}" for why, sections in reasons.items()]
     return [*lines, *left]
+
+
+def _of_shift(shift: ShiftScores) -> str:
+    """Where keys answer, by the scores: one place later, in place, both or neither."""
+    places = {"one place later": shift.shifted, "in place": shift.unshifted}
+    texts = {True: list[str](), False: list[str]()}
+    for place, score in places.items():
+        texts[score >= ANSWERS].append(f"{place} ({score:+.1f} sd)")
+    yes, no = " and ".join(texts[True]), " nor ".join(texts[False])
+    answer = f"{yes}, not {no}" if yes and no else yes or f"neither {no}"
+    return f"shift: keys answer {answer}; {ANSWERS:g} sd above unrelated places are called an answer"

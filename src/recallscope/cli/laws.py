@@ -11,7 +11,7 @@ from recallscope.cli.flags import print_json
 class Laws:
     """recallscope laws
 
-    List every law: its name, where it comes from, what it says, where it holds.
+    List every law: its name, where it comes from, what it says, where it holds, what it was compared with.
     """
 
     json: bool = False
@@ -22,25 +22,30 @@ class Laws:
         from recallscope.theory.law import LAWS, RECOMMENDED
 
         if self.json:
-            shown = ("name", "weights", "summary", "reference", "holds", "status", "needs")
+            shown = ("name", "weights", "summary", "reference", "holds", "support", "status", "needs")
             rows = [
                 {field: getattr(law, field) for field in shown}
                 | {"domain": None if law.domain is None else list(law.domain.conditions)}
+                | {"compared": [{"task": one.task, "conditions": list(one.conditions)} for one in law.compared]}
                 for law in LAWS
             ]
-            print_json({"laws": rows, "recommended": {kind: name for kind, (name, _) in RECOMMENDED.items()}})
+            print_json({"laws": rows, "recommended": RECOMMENDED})
             return 0
         from rich.console import Console
         from rich.table import Table
 
         table = Table(box=None, pad_edge=False, header_style="dim")
-        for column in ("law", "weights", "source", "says", "holds for", "status"):
+        for column in ("law", "weights", "source", "says", "holds for", "status", "compared for"):
             table.add_column(column, overflow="fold")
-        best = {name for name, _ in RECOMMENDED.values()}
+        compared: dict[str, str] = {}  # what was compared, to its number
         for law in LAWS:
-            name = f"[bold]{law.name}[/bold] *" if law.name in best else law.name
-            table.add_row(name, law.weights, law.reference, law.summary, law.holds, law.status)
+            name = f"[bold]{law.name}[/bold] *" if law.name in RECOMMENDED.values() else law.name
+            text = "; or ".join(domain.sentence for domain in law.compared)
+            number = compared.setdefault(text, f"({len(compared) + 1})") if text else "nothing"
+            table.add_row(name, law.weights, law.reference, law.summary, law.holds, law.status, number)
         console = Console(highlight=False)
         console.print(table)
-        console.print("\n* recommended for its kind of weights")
+        console.print("\n* recommended for its kind of weights. Compared for, and extrapolated elsewhere:")
+        for text, number in compared.items():
+            console.print(f"{number} {text}")
         return 0

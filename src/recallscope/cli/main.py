@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from typing import Any
 
 from recallscope import __version__
 from recallscope.registry import suggestion
@@ -16,15 +17,19 @@ VERBS = {
     "design": ("design:Design", "write a recall circuit down as weights, and measure it"),
     "train": ("train:Train", "train one model, published or your own"),
     "evaluate": ("evaluate:Evaluate", "accuracy of weights on disk"),
+    "measure": ("measure:Measure", "any model, yours too: recall, state, bits, and its place among others"),
+    "capacity": ("capacity:FindCapacity", "how many facts does a trained model hold? few trainings"),
     "inspect": ("inspect:Inspect", "look inside: operators, hash table, attention, surgery"),
     "sweep": ("sweep:Sweep", "run a grid; stop and resume at any time"),
     "store": ("store:Store", "list, show, export, verify what sweeps left behind"),
     "fit": ("fit:FitStore", "fit the law to measured runs, and compare all laws"),
+    "plot": ("plot:Plot", "any two columns of a store against each other"),
     "reproduce": ("reproduce:Reproduce", "run an experiment of the paper, draw it, say what came out"),
     "draw": ("draw:Draw", "the paper's figures, from a store of runs"),
     "report": ("report:WriteReport", "what the runs say about the paper, as one page"),
     "laws": ("laws:Laws", "the catalogue of laws"),
     "claims": ("claims:Claims", "the paper's statements, and how each is held up"),
+    "completion": ("completion:Completion", "a script that completes these words in your shell"),
 }
 
 OVERVIEW = f"""usage: recallscope VERB ...
@@ -33,19 +38,23 @@ How much can a recurrent sequence model remember, and why? Try:
 
 recallscope predict --task mqar --vocab-size 1024 --num-facts 16 --embed-dim 64 --state-dim 16
 
-{chr(10).join(f"  {verb:10}{says}" for verb, (_, says) in VERBS.items())}
+{chr(10).join(f"  {verb:12}{says}" for verb, (_, says) in VERBS.items())}
 
-recallscope VERB --help opens with a line to paste. Every verb takes --json and then prints one JSON object."""
+recallscope help VERB (or VERB --help) opens with a line to paste; recallscope --version (-V) says which one this is.
+A verb with an answer takes --json and then prints one JSON object. Mistakes are answered in a sentence;
+RECALLSCOPE_TRACEBACK=1 in the environment shows where in the code it was raised."""
 
 
 def main(argv: list[str] | None = None) -> int:
     """Parse, run, and turn every foreseeable mistake into exit code 2 and a paragraph on stderr."""
     arguments = sys.argv[1:] if argv is None else argv
+    if arguments[:1] == ["help"]:  # help VERB is VERB --help
+        arguments = [*arguments[1:], "--help"]
     first = arguments[0] if arguments else "--help"
     if first in ("-h", "--help"):
         print(OVERVIEW)
         return 0
-    if first == "--version":
+    if first in ("-V", "--version"):
         print(f"recallscope {__version__}")
         return 0
     if first not in VERBS:
@@ -56,8 +65,8 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our pipe has left; nothing to say, and nobody to say it to
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except KeyboardInterrupt:
-        print("recallscope: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        print(f"recallscope: {str(stop) or 'interrupted'}", file=sys.stderr)
         return 130
     except Exception as error:
         if os.environ.get("RECALLSCOPE_TRACEBACK"):
@@ -72,12 +81,17 @@ def main(argv: list[str] | None = None) -> int:
 def _run(name: str, arguments: list[str]) -> int:
     import tyro
 
+    config = (tyro.conf.FlagCreatePairsOff, tyro.conf.DisallowNone)
+    verb = tyro.cli(verb_class(name, arguments), prog=f"recallscope {name}", args=arguments, config=config)
+    return int(verb.run())
+
+
+def verb_class(name: str, arguments: list[str]) -> type[Any]:
+    """The class of a verb; one whose flags follow from a spec says which class it has for these arguments."""
     module_name, kind = VERBS[name][0].split(":")
     module = import_module(f"recallscope.cli.{module_name}")
-    # a verb whose flags follow from a spec says which class it has for these arguments
-    chosen = module.verb_for(arguments) if hasattr(module, "verb_for") else getattr(module, kind)
-    verb = tyro.cli(chosen, prog=f"recallscope {name}", args=arguments, config=(tyro.conf.FlagCreatePairsOff,))
-    return int(verb.run())
+    chosen: type[Any] = module.verb_for(arguments) if hasattr(module, "verb_for") else getattr(module, kind)
+    return chosen
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,8 +30,8 @@ class Reproduce:
     recallscope reproduce --list
     """
 
-    name: Annotated[str, tyro.conf.Positional] = "all"
-    """Experiment (see --list), or all of them."""
+    name: Annotated[str, tyro.conf.Positional] = ""
+    """Experiment, or all of them; without a name they are listed, and nothing is run."""
     scale: Scale = "small"
     """quick: seconds to two minutes each; small: an evening of two cores for all; paper: the paper's own axes."""
     store: Path = Path("runs/paper")
@@ -49,8 +51,8 @@ class Reproduce:
         """List, or run experiment by experiment, then draw and compare."""
         from recallscope.paper.experiment import experiments, find_experiment
 
-        chosen = experiments() if self.name == "all" else [find_experiment(self.name)]
-        if self.show:
+        chosen = experiments() if self.name in ("", "all") else [find_experiment(self.name)]
+        if self.show or not (self.name or self.dry_run):
             return self._list(chosen)
         if self.dry_run:
             return self._say_plan(chosen)
@@ -105,7 +107,7 @@ class Reproduce:
 
         runs = PaperRuns(store, self.scale)
         found = {experiment.name: experiment.find(runs) for experiment in chosen}
-        figures = [path for experiment in chosen for path in self._draw(experiment, runs)]
+        figures = self._draw(chosen, runs)
         if self.json:
             rows = {name: [asdict(finding) for finding in findings] for name, findings in found.items()}
             print_json({"scale": self.scale, "findings": rows, "figures": [str(path) for path in figures]})
@@ -124,24 +126,22 @@ class Reproduce:
             print(path)
         return 0
 
-    def _draw(self, experiment: Experiment, runs: PaperRuns) -> list[Path]:
-        """The experiment's figures that can be drawn; without matplotlib, none."""
+    def _draw(self, chosen: list[Experiment], runs: PaperRuns) -> list[Path]:
+        """The experiments' figures that can be drawn; without matplotlib, none."""
         import importlib.util
 
         if importlib.util.find_spec("matplotlib") is None:
             self._say("matplotlib is not installed, so nothing is drawn: pip install 'recallscope[figures]'")
             return []
-        from recallscope.figures import save_figure
+        from recallscope.paper.drawing import draw_figures
         from recallscope.paper.experiment import find_figures
-        from recallscope.paper.paper_runs import NoRunsError
 
-        out, paths = self.out or self.store / "figures", []
-        for figure in find_figures(experiment.name):
-            try:
-                paths += save_figure(figure.draw(runs), out / figure.name)
-            except NoRunsError as error:
-                self._say(str(error))
-        return paths
+        figures = [figure for experiment in chosen for figure in find_figures(experiment.name)]
+        answers = draw_figures(runs, figures, self.out or self.store / "figures", os.cpu_count() or 1)
+        for why in answers.values():
+            if isinstance(why, str):
+                self._say(why)
+        return [path for paths in answers.values() if not isinstance(paths, str) for path in paths]
 
     def _say_plan(self, chosen: list[Experiment]) -> int:
         facts = [{"name": row["name"], **row["scales"][self.scale]} for row in self._rows(chosen)]
@@ -171,7 +171,7 @@ class Reproduce:
                 *(f"{at['runs']}: {_time(at['core_seconds'], at['measured'])}" for at in scales.values()),
                 f"{scales['small']['done']} of {scales['small']['runs']}",
             )
-        for row in _without_runs() if self.name == "all" else ():
+        for row in _without_runs() if self.name in ("", "all") else ():
             table.add_row(row["name"], ", ".join(row["shows"]), "-", "-", "-", row["command"])
         console = Console()
         console.print(table, highlight=False)
@@ -185,16 +185,22 @@ class Reproduce:
     def _rows(self, chosen: list[Experiment]) -> list[dict[str, Any]]:
         from recallscope.paper.claims import claim
         from recallscope.paper.costs import measured_cost
+        from recallscope.records import RecordError
         from recallscope.runs import RunStore
 
-        there = set(RunStore(self.store).finished_names()) if (self.store / "store.json").exists() else set()
+        there: dict[str, Any] = {}
+        if (self.store / "store.json").exists():
+            store = RunStore(self.store)
+            for run in store.finished_names():
+                with suppress(RecordError):  # a damaged record is not done
+                    there[run] = (store.facts(run) or {}).get("spec", {})
         rows = []
         for experiment in chosen:
             scales: dict[str, Any] = {}
             for scale in SCALES:
                 scales[scale] = {
                     "runs": sum(part.grid.count() for part in experiment.parts(scale)),
-                    "done": len(experiment.cells(scale).keys() & there) if there else 0,
+                    "done": len(experiment.done(scale, there)),
                     **measured_cost(experiment.name, scale),
                     "cuts": [part.cut for part in experiment.parts(scale) if part.cut],
                 }

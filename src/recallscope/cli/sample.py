@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from recallscope.cli.flags import OptionalInt, OptionalText, SpecFlags, print_json, typed_value, with_spec_flags
+from recallscope.cli.flags import OptionalInt, SpecFlags, names_from, print_json, typed_value, with_spec_flags
 from recallscope.specs import TASKS, TaskSpec
 
 if TYPE_CHECKING:
@@ -24,9 +24,8 @@ class Sample(SpecFlags):
     recallscope sample --vocab-size 128 --num-facts 16 --length 64 --power-a 0.01 --stream zoology --filler zero --json
     """
 
-    task: OptionalText = None
-    """mqar: every fact is asked; ar: one is; repeated: keys are written several times; or one of a plugin. Its fields
-    are flags: --task repeated --help lists them."""
+    task: Annotated[str, names_from(TASKS.names)] = "mqar"
+    """mqar asks for every fact, ar for one, repeated writes keys several times. Its fields are flags."""
     num_examples: int = 1
     """Sequences to draw."""
     seed: int = 0
@@ -40,7 +39,7 @@ class Sample(SpecFlags):
 
     def run(self) -> int:
         """Draw and print."""
-        task = TaskSpec.model_validate({"kind": self.task or "mqar"} | self.given("task"))
+        task = TaskSpec.model_validate({"kind": self.task} | self.given("task"))
         if self.num_examples < 1:
             raise ValueError(f"num_examples={self.num_examples}: at least one sequence is drawn.")
         for name, value in (("seed", self.seed), ("filler_seed", self.filler_seed)):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from recallscope.architectures.linear import LinearSpec
-from recallscope.cli.flags import OptionalInt, OptionalText, make_task, print_json
+from recallscope.cli.flags import OptionalInt, OptionalText, Unset, make_task, print_json
+from recallscope.cli.predict import check_heads
+from recallscope.specs import HeadPattern
 
 if TYPE_CHECKING:
     from recallscope.theory.solve import FrontierPoint, Question, Unknown
@@ -21,6 +23,8 @@ class Size:
     listed:
 
     recallscope size --target 0.99 --vocab-size 1024 --num-facts 16
+
+    An answer outside of what the law was compared with is marked as extrapolated.
     """
 
     target: float
@@ -35,6 +39,10 @@ class Size:
     """N; leave out to find the least."""
     num_layers: int = 1
     """Lambda."""
+    num_heads: int = 1
+    """M, heads of Mamba-2 (with --head-pattern)."""
+    head_pattern: Annotated[HeadPattern | None, Unset] = None
+    """What the heads share."""
     solve_for: Literal["auto", "num_layers"] = "auto"
     """num_layers: find the least number of layers instead."""
     task: Literal["ar", "mqar"] = "mqar"
@@ -56,7 +64,7 @@ class Size:
         from recallscope.theory.solve import Question, solve
 
         probability("target", self.target)
-        law = find_law(self.law) if self.law else recommended_law(self.model)[0]
+        law = find_law(self.law) if self.law else recommended_law(self.model)[0].for_pattern(self.head_pattern)
         unknown = self._unknown()
         self._check()
         known = {field.name: getattr(self, field.name) for field in fields(Question)} | {"law": law}
@@ -72,7 +80,8 @@ class Size:
             reason = found.reason
             if found.value is not None:
                 answer = {"embed_dim": self.embed_dim, "state_dim": self.state_dim, unknown: found.value}
-                answer |= {"probability": found.probability} | ({} if found.real is None else {"real": found.real})
+                answer |= {"probability": found.probability, "extrapolated": found.extrapolated}
+                answer |= {} if found.real is None else {"real": found.real}
         if self.json:
             shown = {"target": self.target, "law": law.name, "answer": answer, "reason": reason}
             print_json(shown | {"frontier": [asdict(point) for point in points]})
@@ -107,6 +116,7 @@ class Size:
         V = 2 * max(N_f, 1) + 8 if self.vocab_size is None else self.vocab_size
         make_task(kind=self.task, vocab_size=V, num_facts=N_f, length=self.length)
         LinearSpec(embed_dim=D, state_dim=N, num_layers=self.num_layers)  # type: ignore[call-arg]
+        check_heads(self.num_heads, self.head_pattern, self.num_heads if self.embed_dim is None else D)
 
     def _print(
         self, law: str, unknown: str, answer: dict[str, Any] | None, reason: str, points: list[FrontierPoint]
@@ -124,20 +134,26 @@ class Size:
                 f"[bold]{unknown} = {answer[unknown]}[/bold]   p_recall {answer['probability']:.6f} by {law}{real}"
             )
             console.print(reason)
+            if answer["extrapolated"]:
+                console.print(f"[bold]{answer['extrapolated']}[/bold]")
             return
         console.print(
-            f"[bold]{len(points)} minimal pairs[/bold] reach p >= {self.target:g} by {law}; smallest state: "
+            f"[bold]{len(points)} minimal pairs[/bold] reach p >= {self.target:g} by {law}; {reason}: "
             f"embed_dim={answer['embed_dim']}, state_dim={answer['state_dim']}"
         )
         table = Table(box=None, pad_edge=False, header_style="dim")
         for column in ("embed_dim", "state_dim", "p_recall", "state entries", "parameters", "state bytes"):
             table.add_column(column, justify="right")
         for point in points:
+            star = "*" if point.extrapolated else " "
             table.add_row(
-                str(point.embed_dim), str(point.state_dim), f"{point.probability:.5f}", f"{point.state_entries:,}",
-                f"{point.parameters:,}", f"{point.state_bytes:,}",
+                f"{point.embed_dim}{star}", str(point.state_dim), f"{point.probability:.5f}",
+                f"{point.state_entries:,}", "-" if point.parameters is None else f"{point.parameters:,}",
+                f"{point.state_bytes:,}",
             )  # fmt: skip
         console.print(table)
+        for sentence in dict.fromkeys(point.extrapolated for point in points if point.extrapolated):
+            console.print(f"* {sentence}")
 
 
 def _frontier(question: Question) -> tuple[list[FrontierPoint], dict[str, Any] | None, str]:
@@ -146,7 +162,9 @@ def _frontier(question: Question) -> tuple[list[FrontierPoint], dict[str, Any] |
 
     points = frontier(question)
     if points:
-        best = min(points, key=lambda point: (point.state_entries, point.parameters))
-        return points, asdict(best), "the minimal pair with the smallest state; all minimal pairs are in the frontier"
+        best = min(points, key=lambda point: (point.extrapolated != "", point.state_entries, point.embed_dim))
+        starred = any(point.extrapolated for point in points)
+        which = "smallest state" + (" (all are extrapolated)" if best.extrapolated else " without *" if starred else "")
+        return points, asdict(best), which
     p = float(question.evaluate(embed_dim=LARGEST_EMBED, state_dim=LARGEST_EMBED))
     return [], None, f"unreachable: even embed_dim=state_dim={LARGEST_EMBED} gives p={p:.6f}: the task sets a ceiling."

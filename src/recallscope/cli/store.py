@@ -10,12 +10,12 @@ from typing import Annotated, Any
 
 import tyro
 
-from recallscope.cli.flags import print_json
-from recallscope.cli.store_upkeep import Gc, Migrate, Rebuild, Verify
+from recallscope.cli.flags import Unset, print_json
+from recallscope.cli.store_upkeep import Gc, Migrate, Rebuild, Restore, Verify
 
 Folder = Annotated[Path, tyro.conf.Positional]
 SHOWN = ("run", "task", "vocab_size", "num_facts", "length", "model", "embed_dim", "state_dim", "num_layers", "seed")
-MOST_SHOWN = 6  # further columns that are shown because they vary
+MOST_VARYING = 12  # columns that are shown because the runs differ in them
 
 
 @dataclass(kw_only=True)
@@ -27,12 +27,12 @@ class List:
 
     store: Folder
     """Folder of the runs."""
-    where: tuple[str, ...] = ()
+    where: Annotated[tuple[str, ...], Unset] = ()
     """Conditions, such as state_dim<=16 or status=failed; quote them, as < means something to a shell."""
-    sort: tuple[str, ...] = ()
+    sort: Annotated[tuple[str, ...], Unset] = ()
     """Columns to sort by; a leading - reverses the order: --sort=-test_accuracy."""
-    columns: tuple[str, ...] = ()
-    """Columns to print; unless given, the usual ones and some that vary."""
+    columns: Annotated[tuple[str, ...], Unset] = ()
+    """Columns to print; unless given, those in which the runs differ."""
     limit: int = 50
     """Rows to print; 0 for all."""
     json: bool = False
@@ -56,7 +56,10 @@ class List:
         if self.json:
             print_json({"runs": rows, "more": more})
             return 0
-        _print_table(rows, self.columns or _usual_columns(rows))
+        columns, alike = (self.columns, {}) if self.columns else _telling_columns(rows)
+        _print_table(rows, columns)
+        if alike:
+            print("all: " + " ".join(f"{name}={value}" for name, value in alike.items()))
         print(
             f"{len(rows)} runs"
             + (
@@ -65,6 +68,9 @@ class List:
                 else ""
             )
         )
+        damaged = sum(row.get("status") == "damaged" for row in rows)
+        if damaged:
+            print(f"{damaged} damaged: recallscope store verify {self.store} --dry-run says what is wrong with them")
         return 0
 
 
@@ -84,6 +90,7 @@ class Show:
 
     def run(self) -> int:
         """Find the one run, print what is known."""
+        from recallscope.health import examine
         from recallscope.records import RecordError, row_of
         from recallscope.runs import RunStore, find_name, read_attempts
         from recallscope.runs.table import needs_of
@@ -106,6 +113,8 @@ class Show:
                     "run": name,
                     "record": record,
                     "needs": needs,
+                    "flag": row.get("flag"),
+                    "warning": examine(record).sentence if record else "",
                     "failure": failure.model_dump(mode="json") if failure else None,
                     "attempts": attempts,
                     "files": sorted(path.name for path in store.folder(name).iterdir()),
@@ -133,7 +142,7 @@ class Export:
     """Folder of the runs."""
     out: Annotated[Path, tyro.conf.Positional]
     """File to write, .csv or .parquet."""
-    where: tuple[str, ...] = ()
+    where: Annotated[tuple[str, ...], Unset] = ()
     """Conditions, as for list."""
     json: bool = False
     """Print one JSON object."""
@@ -156,7 +165,7 @@ class Export:
 class Store:
     """recallscope store list STORE
 
-    The runs of a folder: list, show, export, verify, rebuild, gc, migrate. Each has its own --help.
+    The runs of a folder: list, show, export, verify, restore, rebuild, gc, migrate. Each has its own --help.
     """
 
     action: tyro.conf.OmitSubcommandPrefixes[
@@ -164,6 +173,7 @@ class Store:
         | Annotated[Show, tyro.conf.subcommand("show")]
         | Annotated[Export, tyro.conf.subcommand("export")]
         | Annotated[Verify, tyro.conf.subcommand("verify")]
+        | Annotated[Restore, tyro.conf.subcommand("restore")]
         | Annotated[Rebuild, tyro.conf.subcommand("rebuild")]
         | Annotated[Gc, tyro.conf.subcommand("gc")]
         | Annotated[Migrate, tyro.conf.subcommand("migrate")]
@@ -174,20 +184,28 @@ class Store:
         return self.action.run()
 
 
-def _usual_columns(rows: list[dict[str, Any]]) -> list[str]:
-    """The usual columns that these runs have, fields that vary among them, and what they need if they need anything."""
-    from recallscope.specs import COLUMNS, TrainSpec
+def _telling_columns(rows: list[dict[str, Any]]) -> tuple[list[str], dict[str, Any]]:
+    """The columns in which these runs differ, and their results; and the usual ones that are alike in all.
+
+    A single run differs from none: it gets the usual columns.
+    """
+    from recallscope.specs import RESULTS
 
     names = list(rows[0]) if rows else []
-    known = {*SHOWN, *COLUMNS, *TrainSpec.model_fields}
-    varying = [name for name in names if name not in known and len({str(row[name]) for row in rows}) > 1]
-    usual = [name for name in SHOWN if name in names] + varying[:MOST_SHOWN]
-    needs = ["needs"] if any(row["needs"] for row in rows) else []
-    return usual + [name for name in ("test_accuracy", "seconds") if name in names] + needs
+    fields = [name for name in names if name not in ("run", "status", "flag", "needs", *RESULTS)]
+    fields.sort(key=lambda name: SHOWN.index(name) if name in SHOWN else len(SHOWN))  # the usual ones first
+    varying = [name for name in fields if len({str(row[name]) for row in rows}) > 1][:MOST_VARYING]
+    usual = [name for name in fields if name in SHOWN]
+    alike = {name: rows[0][name] for name in usual if varying and name not in varying and rows[0][name] is not None}
+    status = ["status"] if any(row["status"] != "done" for row in rows) else []
+    said = [name for name in ("flag", "needs") if any(row[name] for row in rows)]
+    ends = [name for name in ("test_accuracy", "seconds") if name in names]
+    return ["run", *(varying or usual), *status, *ends, *said], alike
 
 
 def _print_record(record: dict[str, Any], row: dict[str, Any], needs: str | None) -> None:
     """A record as plain data, of any version: numbers that are not there are shown as a dash."""
+    from recallscope.health import examine
     from recallscope.specs import RESULTS
 
     facts = {name: "-" if value is None else value for name, value in row.items()}
@@ -195,6 +213,8 @@ def _print_record(record: dict[str, Any], row: dict[str, Any], needs: str | None
     seconds = f"{facts['seconds']:.1f}" if row["seconds"] is not None else "-"
     print(f"  test accuracy {_four(row['test_accuracy'])} over {queries} queries, {facts['steps']} steps, {seconds} s")
     print("  " + " ".join(f"{word}={value}" for word, value in row.items() if word not in ("run", "status", *RESULTS)))
+    if sentence := examine(record).sentence:
+        print(f"  {sentence}")
     if record.get("formerly"):
         print(f"  formerly {', '.join(map(str, record['formerly']))}")
     if needs:
@@ -224,7 +244,7 @@ def _print_table(rows: list[dict[str, Any]], columns: Sequence[str]) -> None:
 
 
 def _text(name: str, value: Any) -> str:
-    if value is None:
+    if value is None or value == "":
         return "-"
     if name == "run":
         return str(value)[:8]

@@ -1,4 +1,4 @@
-"""`recallscope store verify | rebuild | gc | migrate`: look after a store."""
+"""`recallscope store verify | restore | rebuild | gc | migrate`: look after a store."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ Folder = Annotated[Path, tyro.conf.Positional]
 class Verify:
     """recallscope store verify STORE
 
-    Read every file. What is damaged or half written is named and moved to STORE/damaged, never deleted; a sweep then
-    runs those cells again. Exit code 1 if anything was. Records that need another version, or code that is not
-    installed, are counted apart and left as they are.
+    Read every file. What is damaged, half written or edited since it was written is named and moved to STORE/damaged,
+    never deleted; a sweep then runs those cells again, and recallscope store restore brings it back. Exit code 1 if
+    anything was. Records that need another version, or code that is not installed, are counted apart and left as they
+    are, as are links, which are not followed.
     """
 
     store: Folder
     """Folder of the runs."""
     dry_run: bool = False
-    """Only name it."""
+    """Only name it: nothing is written, so a store that may only be read will do."""
     json: bool = False
     """Print one JSON object."""
 
@@ -44,6 +45,8 @@ class Verify:
             )
         for reason in health.newer:
             print(f"not read: {reason}")
+        for name in health.links:
+            print(f"not followed: {name} is a link")
         if health.index_was_wrong:
             print("the index did not agree with the files" + (" and was made anew" if not self.dry_run else ""))
         counts = f"{health.done} done, {health.failed} failed, {health.running} running, {health.begun} begun"
@@ -53,9 +56,57 @@ class Verify:
             print(
                 f"{health.former} have names of the first schema; recallscope store migrate {self.store} renames them"
             )
+        if health.without_digest:
+            print(f"{health.without_digest} of an earlier version have no digest: whether they were edited is unknown")
         if health.set_aside_before:
-            print(f"{health.set_aside_before} files set aside earlier lie in {self.store / 'damaged'}")
+            print(
+                f"{health.set_aside_before} files set aside earlier lie in {self.store / 'damaged'}; "
+                f"recallscope store restore {self.store} lists them"
+            )
         return 0 if health.clean else 1
+
+
+@dataclass(kw_only=True)
+class Restore:
+    """recallscope store restore STORE
+
+    List what was set aside in STORE/damaged, and why. With names, or --all, move it back to where it was. A file that
+    is there is never replaced. Exit code 1 if something could not be moved back.
+    """
+
+    store: Folder
+    """Folder of the runs."""
+    names: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    """What to bring back: names as listed, or how they begin; a run's name for all of its files."""
+    all: bool = False
+    """Bring back everything."""
+    dry_run: bool = False
+    """Only say what would be moved."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def run(self) -> int:
+        """List, or move back and report."""
+        from recallscope.runs import RunStore, list_set_aside, restore
+
+        store, asked = RunStore(self.store), bool(self.names or self.all)
+        if self.names and self.all:
+            raise ValueError("--all brings everything back, and names only some of it. Give one or the other.")
+        names = None if self.all else list(self.names)
+        items = restore(store, names, dry_run=self.dry_run) if asked else list_set_aside(store)
+        refused = [item for item in items if item.why_not]
+        if self.json:
+            print_json({"files": [asdict(item) for item in items], "moved": sum(item.restored for item in items)})
+            return 1 if refused else 0
+        for item in items:
+            told = f"left there: {item.why_not}" if item.why_not else "restored" if item.restored else item.reason
+            print(f"{item.name}  {item.file}: {told}")
+        if not asked:
+            print(f"{len(items)} set aside" + ("; name what to bring back, or --all" if items else ""))
+        else:
+            done = "would be restored" if self.dry_run else "restored"
+            print(f"{len(items) - len(refused)} {done}, {len(refused)} left")
+        return 1 if refused else 0
 
 
 @dataclass(kw_only=True)

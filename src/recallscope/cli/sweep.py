@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from recallscope.cli.flags import print_json
+from recallscope.cli.flags import OptionalInt, OptionalPath, Quiet, Unset, print_json
 
 if TYPE_CHECKING:
     from recallscope.runs import Cell, Grid, Outcome, Plan, RunStore
@@ -33,28 +33,31 @@ class Sweep:
 
     grid: Annotated[Path, tyro.conf.Positional]
     """A TOML file: base run, axes, derived fields, skip rules; examples/tiny_grid.toml explains them all."""
-    store: Path | None = None
+    store: OptionalPath = None
     """Folder of the runs, made if it does not exist; runs/NAME for a grid NAME.toml unless given."""
     engine: Literal["local", "ray"] = "local"
     """local: processes of this machine; ray: an existing Ray cluster."""
-    workers: int | None = None
+    workers: OptionalInt = None
     """Runs at once; one per core (local) or as many as the cluster has CPUs (ray) unless given."""
-    slots_per_gpu: int | None = None
+    slots_per_gpu: OptionalInt = None
     """Runs at once on each GPU; fractions of a GPU with ray."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """auto: the GPUs if there are any (local)."""
     address: str = "auto"
-    """Where the Ray cluster is."""
+    """Where the Ray cluster is, such as 127.0.0.1:6379 after ray start --head --node-ip-address=127.0.0.1. Ray asks for
+    no password and listens on all interfaces even then: use trusted networks only, or a firewall."""
     weights: bool = False
     """Keep each run's weights beside its record."""
     retry_failed: bool = False
     """Try runs again that failed three times in an earlier sweep."""
     lease_seconds: float = 60.0
     """A run whose lease was not renewed for so long is taken over."""
-    tracker: Literal["tensorboard", "wandb"] | None = None
+    tracker: Annotated[Literal["tensorboard", "wandb"] | None, Unset] = None
     """Also write each finished run's curve for this tracker, in a folder of the store."""
     dry_run: Annotated[bool, tyro.conf.arg(aliases=["--plan"])] = False
     """Only print what is missing."""
+    quiet: Quiet = False
+    """Show no progress."""
     json: bool = False
     """Print one JSON object on stdout at the end; progress goes to stderr."""
 
@@ -73,10 +76,11 @@ class Sweep:
             )
         store = RunStore(self.folder, create=True)
         title = f"{grid.name}: {len(cells)} runs in {self.folder}"
+        stream = sys.stderr if self.json else sys.stdout
         outcome = run_sweep(
             cells,
             store,
-            view=progress_view(cells, title, stream=sys.stderr if self.json else sys.stdout, live=not self.json),
+            view=None if self.quiet else progress_view(cells, title, stream=stream, live=not self.json),
             **{name: getattr(self, name) for name in (*VALUES, *SWITCHES)},
         )
         return self._report(outcome, store, cells)
@@ -112,12 +116,21 @@ class Sweep:
                 f"--retry-failed tries again",
                 file=sys.stderr,
             )
+        diverged = _diverged(store, cells)
+        if diverged:
+            some = ", ".join(run[:8] for run in diverged[:4]) + " ..." * (len(diverged) > 4)
+            print(
+                f"recallscope: {len(diverged)} of the finished runs diverged: {some}. "
+                f"recallscope fit {self.folder} --leave-out diverged fits without them",
+                file=sys.stderr,
+            )
         if outcome.interrupted:
             print(f"recallscope: stopped, nothing is lost. Resume with: {self.command()}", file=sys.stderr)
         facts = {
             "done": outcome.done,
             "skipped": outcome.skipped,
             "failed": outcome.failed,
+            "diverged": len(diverged),
             "seconds": round(outcome.seconds, 3),
         }
         if self.json:
@@ -132,6 +145,15 @@ class Sweep:
         for name in VALUES:
             if getattr(self, name) != getattr(type(self), name):
                 words += [f"--{name.replace('_', '-')}", str(getattr(self, name))]
-        for name in (*SWITCHES, "json"):
+        for name in (*SWITCHES, "quiet", "json"):
             words += [f"--{name.replace('_', '-')}"] if getattr(self, name) else []
         return shlex.join(words)
+
+
+def _diverged(store: RunStore, cells: list[Cell]) -> list[str]:
+    """Names of the cells' runs that are flagged so."""
+    from recallscope.runs import find_runs, parse_conditions
+
+    ours = {cell.run for cell in cells}
+    rows = find_runs(store, parse_conditions(["flag=diverged"]), columns=["run"])
+    return [row["run"] for row in rows if row["run"] in ours]

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from recallscope.cli.flags import OptionalPath, print_json
+from recallscope.cli.flags import OptionalPath, Quiet, print_json
 from recallscope.cli.run_flags import RunFlags, with_run_flags
 
 if TYPE_CHECKING:
     from recallscope.records import RunRecord
+    from recallscope.specs import RunSpec
 
 
 @dataclass(kw_only=True)
@@ -25,7 +26,13 @@ class Train(RunFlags):
 
     recallscope train --model examples/gru.py:Model --vocab-size 64 --num-facts 4 --flat-steps 50 --decay-steps 50
 
-    With --out the run is checkpointed, can be killed at any time, and resumes when the same command is given again.
+    A run can be written down in a file, with tables task, model and train as in a grid; flags change it:
+
+    recallscope train --config examples/run.toml --embed-dim 24
+
+    With --out the run is checkpointed, can be killed at any time, and resumes when the same command is given again; a
+    finished run is answered from its record, and a folder with another run is refused. Exit code 1 if the run diverged,
+    130 if it was stopped. A run that stayed at chance or was still improving is told on stderr.
     """
 
     device: str = "auto"
@@ -34,30 +41,43 @@ class Train(RunFlags):
     """Threads on a CPU: one is fastest for small models, and the only number with bit-equal results."""
     out: OptionalPath = None
     """Folder for record.json, weights.safetensors and the checkpoint."""
+    overwrite: bool = False
+    """Train even if --out holds a finished run, which is then replaced, or the checkpoint of another."""
+    quiet: Quiet = False
+    """Show no progress."""
     json: bool = False
     """Print one JSON object at the end."""
 
     def run(self) -> int:
-        """Build the spec, train, keep, report."""
+        """Build the spec, train unless it is done, keep, report."""
         run = self.run_spec()
-        from recallscope.cli.training import keep, keep_freed_memory, pick_device, train_with_bar, use_threads
+        from recallscope.cli.run_folder import finished_run, warn_of
+
+        done = finished_run(self.out, run, overwrite=self.overwrite) if self.out else None
+        record = done or self._train(run)
+        warning = warn_of(record)
+        if self.json:
+            shown = {"run", "spec", "test_accuracy", "val_accuracy", "steps", "seconds", "flag"}
+            facts = record.model_dump(mode="json", include=shown)
+            print_json(facts | {"warning": warning, "already_done": done is not None})
+        else:
+            self._print(record, "already done: --overwrite trains it again" if done else "")
+        return 1 if record.flag == "diverged" else 0
+
+    def _train(self, run: RunSpec) -> RunRecord:
+        from recallscope.cli.run_folder import checkpoint_in, keep
+        from recallscope.cli.training import keep_freed_memory, pick_device, train_resumable, use_threads
 
         use_threads(self.threads)
         keep_freed_memory()
         device = pick_device(self.device)
-        checkpoint = self.out / "checkpoint.safetensors" if self.out else None
-        trained = train_with_bar(run, device=device, checkpoint=checkpoint)
+        checkpoint = checkpoint_in(self.out) if self.out else None
+        trained = train_resumable(run, device=device, checkpoint=checkpoint, overwrite=self.overwrite, quiet=self.quiet)
         if self.out:
             keep(trained, self.out)
-        record = trained.record
-        if self.json:
-            shown = {"run", "spec", "test_accuracy", "val_accuracy", "steps", "seconds"}
-            print_json(record.model_dump(mode="json", include=shown))
-        else:
-            self._print(record)
-        return 0
+        return trained.record
 
-    def _print(self, record: RunRecord) -> None:
+    def _print(self, record: RunRecord, note: str) -> None:
         from rich.console import Console
 
         from recallscope.cli.predict import predictions
@@ -70,7 +90,7 @@ class Train(RunFlags):
         for law, p in predictions(record.spec):
             console.print(f"predicted     {p:.4f}  by {law}")
         if self.out:
-            console.print(f"kept in {self.out}")
+            console.print(f"kept in {self.out}" + (f", {note}" if note else ""))
 
 
 def verb_for(arguments: Sequence[str]) -> type:

@@ -1,19 +1,21 @@
-"""What the training verbs share: choosing a device, the progress bar, and keeping a finished run."""
+"""What the training verbs share: choosing a device, and a run that can be stopped and resumed."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import sys
+import threading
 from pathlib import Path
 
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from recallscope.cli.run_folder import set_checkpoint_aside
+from recallscope.runs.driver import stop_on_signals
 from recallscope.specs import RunSpec
-from recallscope.train.loop import Tick, Trained, train_run
-from recallscope.train.weights import write_record, write_weights
+from recallscope.train.checkpoint import CheckpointError, OtherRunError, read_checkpoint
+from recallscope.train.loop import Trained, train_run
+from recallscope.train.progress import Tick, progress_bar, somebody_watches
 
 
 def use_threads(count: int) -> None:
@@ -49,34 +51,60 @@ def pick_device(name: str) -> torch.device:
     return device
 
 
-def train_with_bar(run: RunSpec, *, device: torch.device, checkpoint: Path | None = None) -> Trained:
-    """Train with a bar on stderr: steps, steps per second, loss, accuracy, time left."""
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]:>7} loss {task.fields[loss]:>6} accuracy {task.fields[accuracy]:>6}"),
-        TimeRemainingColumn(),
-        console=Console(file=sys.stderr),
-        disable=not sys.stderr.isatty(),
-    )
-    with bar:
-        row = bar.add_task("training", total=run.train.total_steps, rate="", loss="", accuracy="")
+def train_resumable(
+    run: RunSpec,
+    *,
+    device: torch.device,
+    checkpoint: Path | None = None,
+    overwrite: bool = False,
+    quiet: bool = False,
+) -> Trained:
+    """Train with a bar on stderr unless `quiet`.
 
-        def show(tick: Tick) -> None:
-            bar.update(
-                row,
-                completed=tick.step,
-                rate=f"{tick.step / max(tick.seconds, 1e-9):.0f}/s",
-                loss=f"{tick.loss:.3f}",
-                accuracy="" if tick.accuracy is None else f"{tick.accuracy:.4f}",
-            )
+    Ctrl-C and SIGTERM stop the run between two steps, and KeyboardInterrupt says how to resume. A checkpoint that
+    cannot be resumed is renamed, and the run begins anew; that of another run only with `overwrite`.
+    """
+    try:
+        return _train_until_stopped(run, device, checkpoint, quiet)
+    except CheckpointError as error:
+        assert checkpoint is not None
+        if isinstance(error, OtherRunError) and not overwrite:
+            raise
+        print(
+            f"recallscope: {error} Set aside as {set_checkpoint_aside(checkpoint).name}; begins anew.", file=sys.stderr
+        )
+        return _train_until_stopped(run, device, checkpoint, quiet)
 
-        return train_run(run, device=device, checkpoint=checkpoint, on_progress=show)
+
+def _train_until_stopped(run: RunSpec, device: torch.device, checkpoint: Path | None, quiet: bool) -> Trained:
+    stop, reached = threading.Event(), 0
+    watched = somebody_watches() and not quiet
+    with (
+        stop_on_signals(stop),
+        progress_bar(run.train.total_steps) if watched else contextlib.nullcontext() as show,
+    ):
+
+        def on_progress(tick: Tick) -> None:
+            nonlocal reached
+            reached = tick.step
+            if stop.is_set():
+                raise KeyboardInterrupt
+            if show:
+                show(tick)
+
+        try:
+            return train_run(run, device=device, checkpoint=checkpoint, on_progress=on_progress)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"stopped at step {reached}. {_what_is_kept(run, checkpoint)}") from None
 
 
-def keep(trained: Trained, folder: Path) -> None:
-    """record.json and weights.safetensors; the checkpoint has done its duty and goes."""
-    write_weights(folder / "weights.safetensors", trained.model, trained.record.spec.task)
-    write_record(folder / "record.json", trained.record)
-    (folder / "checkpoint.safetensors").unlink(missing_ok=True)
+def _what_is_kept(run: RunSpec, checkpoint: Path | None) -> str:
+    """What a run that was stopped can be resumed from, and how."""
+    if checkpoint is None:
+        return "Nothing was kept: with --out DIR a run is checkpointed, and the same command resumes it."
+    kept = None
+    with contextlib.suppress(CheckpointError):  # stopped before it was looked at
+        kept = read_checkpoint(checkpoint, run)
+    if kept is None:
+        return f"The first checkpoint is written at step {run.train.eval_every}: the same command begins anew."
+    return f"{checkpoint} is of step {kept.step}: the same command resumes there."

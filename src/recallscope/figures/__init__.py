@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from recallscope.figures.accuracy_panels import *  # noqa: F403
+    from recallscope.figures.columns import *  # noqa: F403
+    from recallscope.figures.forms import *  # noqa: F403
+    from recallscope.figures.measured import *  # noqa: F403
     from recallscope.figures.mechanism import *  # noqa: F403
     from recallscope.figures.style import *  # noqa: F403
 else:
 
     def __getattr__(name: str) -> Any:
         if not name.startswith("_"):
-            for module in ("style", "accuracy_panels", "mechanism"):
+            for module in ("style", "accuracy_panels", "columns", "forms", "measured", "mechanism"):
                 names = vars(import_module(f"{__name__}.{module}"))
                 if name in names:
                     return names[name]

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from recallscope.analysis.accuracy_grid import AccuracyGrid, SeedBin
 from recallscope.analysis.collapse import CollapseCurve, Fit
 from recallscope.analysis.compare import LawPoints
+from recallscope.analysis.seed_noise import interval
 from recallscope.figures.style import AMOUNT, BLACK, BLUE, GUESS, VERMILION
 
 LETTERS = {
@@ -157,8 +158,8 @@ def _size_norm(low: float, high: float) -> LogNorm:
 
 
 def _with_interval(letter: str, fit: Fit, between: str = "\n") -> str:
-    value, (low, high) = getattr(fit, letter), getattr(fit, f"{letter}_interval")
-    return f"${letter}={value:.2f}${between}[{low:.2f}, {high:.2f}]" if low == low else f"${letter}={value:.2f}$"
+    value, ends = getattr(fit, letter), getattr(fit, f"{letter}_interval")
+    return f"${letter}={value:.2f}${between}{interval(*ends)}" if ends[0] == ends[0] else f"${letter}={value:.2f}$"
 
 
 def draw_law_points(

@@ -61,10 +61,31 @@ def new_figure(width: float, height: float) -> Figure:
 def save_figure(figure: Figure, stem: Path) -> list[Path]:
     """PNG and SVG beside each other; the same figure gives the same bytes."""
     stem.parent.mkdir(parents=True, exist_ok=True)
-    paths = [stem.with_name(f"{stem.name}.{kind}") for kind in ("png", "svg")]
-    for path in paths:
-        path.write_bytes(_saved(figure, path.suffix[1:]))
+    paths = []
+    for suffix, data in figure_files(figure).items():
+        paths.append(stem.with_name(stem.name + suffix))
+        paths[-1].write_bytes(data)
     return paths
+
+
+def figure_files(figure: Figure) -> dict[str, bytes]:
+    """PNG and SVG, by suffix."""
+    return {f".{kind}": _saved(figure, kind) for kind in ("png", "svg")}
+
+
+def write_figure(figure: Figure, path: Path) -> None:
+    """PNG or SVG, by the ending of the name."""
+    check_picture(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(_saved(figure, path.suffix[1:].lower()))
+
+
+def check_picture(path: Path) -> None:
+    """Check before any work is done that a picture can be written under this name."""
+    if path.suffix.lower() not in (".png", ".svg"):
+        raise ValueError(f"{path.name!r}: the ending says the format, .png or .svg. Try {path.stem}.png.")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder. Name a file, such as {path}/plot.png.")
 
 
 def small_picture(figure: Figure, most_bytes: int = 300_000) -> bytes:

@@ -12,9 +12,11 @@ from recallscope.architectures.model import RecallModel
 from recallscope.interp.operators import effective_operators
 from recallscope.interp.probes import PREVIOUS_TOKENS
 from recallscope.interp.selectivity import measure_codes
+from recallscope.notebook import html_rows, html_table
 
 FOUND = 0.5  # a stored fact reads 1, an absent one 0
 FULL_AT = 0.01  # predicted error at which the table counts as full
+MOST_SHOWN = 20  # facts in a notebook
 QUESTIONS = 4096  # about as many are averaged over for the unit of a fact
 
 
@@ -165,6 +167,15 @@ class HashMemory:
     def __len__(self) -> int:
         """How many facts the state tells."""
         return len(self.facts())
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the facts in the state and how full it is, if the model has operators to read them by."""
+        title = f"HashMemory, state of {self.state.numel():,} numbers, {self.vocab_size} tokens"
+        if self._model.capability(HasOperators) is None:
+            return html_table(title, {"keys": f"1 .. {self.vocab_size // 2 - 1}"})
+        load, facts = self.load, self.facts()
+        about = {"facts": load.num_facts, "capacity": load.capacity, "predicted error of the next": load.next_error}
+        return html_table(title, about) + html_rows(Fact._fields, facts[:MOST_SHOWN])
 
     @torch.no_grad()
     def _ask(self, states: Float[Tensor, "n heads P N"], keys: Int[Tensor, " n"]) -> Float[Tensor, "n V"]:

@@ -236,8 +236,8 @@ def ablate_blocks(model: RecallModel, batch: Batch) -> AblationScores:
             "conv_width=1: no window holds a key and its value, so G_kq has no predicted block (Tab. 8, rung E). "
             "Use conv_width >= 2."
         )
-    value = torch.zeros(W, dtype=torch.bool)
-    match = torch.zeros(W, W, dtype=torch.bool)
+    value = torch.zeros(W, dtype=torch.bool, device=batch.tokens.device)
+    match = torch.zeros(W, W, dtype=torch.bool, device=batch.tokens.device)
     value[-1 - ops.delay] = match[-2 - ops.delay, -1] = True
 
     def accuracy(value_blocks: Tensor, match_blocks: Tensor) -> float:

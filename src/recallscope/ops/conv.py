@@ -59,6 +59,15 @@ def causal_conv(
     return x_hat if bias is None else x_hat + bias
 
 
+def add_taps(by_tap: Float[Tensor, "batch L D_conv R"]) -> Float[Tensor, "batch L R"]:
+    """A convolution whose taps are matrices, from what every token adds tap by tap, oldest first."""
+    L, D_conv = by_tap.shape[1:3]
+    summed = by_tap[:, :, -1]
+    for ago in range(1, min(D_conv, L)):
+        summed = summed + pad(by_tap[:, : L - ago, -1 - ago], (0, 0, ago, 0))
+    return summed
+
+
 class ConvArguments(ctypes.Structure):
     """`conv_arguments` of csrc/arguments.h."""
 

@@ -10,6 +10,7 @@ digits once Ā decays.
 import importlib.util
 import logging
 import os
+from collections.abc import Callable
 from functools import cache
 from typing import Literal, get_args
 
@@ -19,13 +20,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from recallscope.ops.compiled import fits, library
+from recallscope.ops.compiled import FORM_VARIABLE, fits, library
 from recallscope.ops.linear_scan import at_positions
 from recallscope.ops.selective_scan_compiled import selective_scan_compiled
 from recallscope.ops.selective_scan_torch import selective_scan_torch
 
 ScanForm = Literal["auto", "loop", "torch", "compiled"]
-FORM_VARIABLE = "RECALLSCOPE_SCAN"
 KERNEL_STATE_LIMIT = 256  # mamba-ssm's CUDA kernel holds no larger state
 
 WHO = {
@@ -119,15 +119,28 @@ def selective_read_at(
     if pick_form(x_hat, A.shape[1], form) == "compiled":
         return selective_scan_compiled(x_hat, delta, A, B, C_q, skip, delta_bias=delta_bias, positions=positions)
     steps = softplus(delta + delta_bias)
+
+    def scan(C: Tensor) -> Tensor:
+        return selective_scan(x_hat, steps, A, B, C, skip, form=form)
+
+    return in_turns(scan, C_q, positions, *x_hat.shape[1:])
+
+
+def in_turns(
+    scan: Callable[[Tensor], Tensor], C_q: Float[Tensor, "batch Q N"], positions: Int[Tensor, "batch Q"], L: int, P: int
+) -> Float[Tensor, "batch Q P"]:
+    """Read at positions by a scan that reads everywhere, `batch L N` to `batch L P`.
+
+    C is 0 where nobody asks; there is one more scan for every second question about a token.
+    """
     same = positions[:, :, None] == positions[:, None, :]
     rank = same.tril(-1).sum(dim=-1)  # how many questions before this one ask about the same token
     rows = torch.arange(len(positions), device=positions.device)[:, None].expand_as(positions)
-    y_q = torch.zeros_like(at_positions(x_hat, positions))
+    y_q = C_q.new_zeros(*positions.shape, P)
     for turn in range(int(rank.max()) + 1 if rank.numel() else 0):
         now = rank == turn
-        C = C_q.new_zeros(*x_hat.shape[:2], C_q.shape[-1]).index_put((rows[now], positions[now]), C_q[now])
-        y_hat = selective_scan(x_hat, steps, A, B, C, skip, form=form)
-        y_q = torch.where(now[..., None], at_positions(y_hat, positions), y_q)
+        C = C_q.new_zeros(len(C_q), L, C_q.shape[-1]).index_put((rows[now], positions[now]), C_q[now])
+        y_q = torch.where(now[..., None], at_positions(scan(C), positions), y_q)
     return y_q
 
 

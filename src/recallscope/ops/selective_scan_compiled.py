@@ -99,7 +99,7 @@ def scan_forward(
     """ŷ and, if it is to be kept for the way back, the state before every chunk but the first."""
     (batch, L, D_in), N, Q = scan.x_hat.shape, scan.A.shape[1], scan.C.shape[1]
     y = scan.x_hat.new_empty(batch, Q, D_in)
-    states = scan.x_hat.new_empty(batch, max(L - 1, 0) // _chunk(N), N, _padded(D_in)) if keep else None
+    states = scan.x_hat.new_empty(batch, max(L - 1, 0) // kept_every(N), N, _padded(D_in)) if keep else None
     arguments, _alive = _arguments(scan)
     arguments.y, arguments.states = address(y), address(states)
     if y.numel():
@@ -133,7 +133,7 @@ def _arguments(scan: ScanInputs) -> tuple[ScanArguments, list[Tensor]]:
     """Sizes, strides and addresses; and the tensors that must live as long as they are used."""
     (batch, L, D_in), N, Q = scan.x_hat.shape, scan.A.shape[1], scan.C.shape[1]
     arguments = ScanArguments(
-        batch=batch, length=L, channels=D_in, state=N, asked=Q, chunk=_chunk(N), softplus=scan.softplus,
+        batch=batch, length=L, channels=D_in, state=N, asked=Q, chunk=kept_every(N), softplus=scan.softplus,
         threads=threads_for(batch * L * D_in * N),
     )  # fmt: skip
     alive = []
@@ -156,7 +156,7 @@ def _even(tensor: Float[Tensor, "batch T width"]) -> tuple[Float[Tensor, "batch 
     return tensor.contiguous(), width
 
 
-def _chunk(N: int) -> int:
+def kept_every(N: int) -> int:
     """Tokens between two kept states: short, so that those of a chunk fit the cache, but kept memory stays near x̂'s."""
     return max(SHORTEST_CHUNK, N // 4)
 

@@ -16,9 +16,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import embedding, pad
+from torch.nn.functional import embedding
 
 from recallscope.ops.compiled import address, call, fields, fits, hand_over, library, threads_for
+from recallscope.ops.conv import add_taps
 from recallscope.ops.head_patterns import HeadCounts, multi_head_read_at, multi_head_scan
 from recallscope.ops.linear_scan import at_positions
 
@@ -61,10 +62,7 @@ def table_scan_torch(table: Float[Tensor, "rows D_conv R"], reading: Reading) ->
     (_, D_conv, R), N, heads, positions = table.shape, reading.state_dim, reading.heads, reading.positions
     flat = table.flatten(1)
     taps = flat.unflatten(0, (reading.batch, -1)) if reading.ids is None else embedding(reading.ids, flat)
-    by_tap, L = taps.unflatten(-1, (D_conv, R)), taps.shape[1]
-    hashed = by_tap[:, :, -1]
-    for ago in range(1, min(D_conv, L)):
-        hashed = hashed + pad(by_tap[:, : L - ago, -1 - ago], (0, 0, ago, 0))
+    hashed = add_taps(taps.unflatten(-1, (D_conv, R)))
     values = R - (heads.B + heads.C) * N
     B, u, C = hashed.split((heads.B * N, values, heads.C * N), dim=-1)
     B, u = B.unflatten(-1, (heads.B, N)), u.unflatten(-1, (heads.x, -1))

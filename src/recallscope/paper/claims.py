@@ -117,11 +117,6 @@ def verdict_of(distance: float, holds: float, roughly: float) -> Verdict:
     return "holds approximately" if distance <= roughly else "does not hold"
 
 
-def interval(low: float, high: float, digits: int = 2) -> str:
-    """[low, high] as text."""
-    return f"[{low:.{digits}f}, {high:.{digits}f}]"
-
-
 def within(value: float, ends: tuple[float, float]) -> bool:
     """Whether a published value lies in our interval."""
     return ends[0] <= value <= ends[1]

@@ -134,6 +134,10 @@ class Experiment:
         """Every run of a scale once, by its hash."""
         return {cell.run: cell for one in self.parts(scale) for cell in one.cells}
 
+    def done(self, scale: Scale, runs: Mapping[str, Any]) -> set[str]:
+        """Which runs of a scale are among these, by name with the fields of their specs."""
+        return {run for one in self.parts(scale) for run in one.grid.among(runs)}
+
     # Decorators: each adds the function below it to the experiment, and returns it unchanged.
 
     findings = _decorator("findings")  # (runs): questions put to the runs

@@ -10,19 +10,18 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares, minimize_scalar
-from scipy.special import ndtr
+from scipy.optimize import minimize_scalar
 
-from recallscope.analysis.collapse import FEWEST_CELLS
+from recallscope.analysis.collapse import A_BOUNDS, FEWEST_CELLS, curve_misses, fit_curves, without_bounds
 from recallscope.analysis.compare import dimensions
-from recallscope.analysis.rows import Row, group_cells
+from recallscope.analysis.many_fits import many_least_squares
+from recallscope.analysis.rows import COMPARED, Row, accuracies, group_cells, reducer
+from recallscope.analysis.seed_noise import Ends, SeedNoise, ends_of, seed_noise
 from recallscope.theory.extremes import typical_max
-from recallscope.theory.laws.paper import inv_sigma
 from recallscope.theory.laws.sharing import sharing_law
 from recallscope.theory.problem import Problem
 
 Array = NDArray[np.float64]
-Ends = tuple[float, float]
 RULES = {  # what one factor c may do to (D, N)
     "(c D, N)": (1.0, 0.0),
     "(D, c N)": (0.0, 1.0),
@@ -44,41 +43,62 @@ class Ratio:
 
 
 def coefficient_ratio(
-    first: Sequence[Row], second: Sequence[Row], generator: np.random.Generator, *, bootstrap: int = 400
+    first: Sequence[Row],
+    second: Sequence[Row],
+    generator: np.random.Generator,
+    *,
+    bootstrap: int = 400,
+    noises: tuple[SeedNoise, SeedNoise] | None = None,
 ) -> Ratio:
-    """Fit Phi(x - b) to both kinds on the cells they share, best of seeds; intervals from resampling cells."""
-    ours, theirs = group_cells(first, _CELL), group_cells(second, _CELL)
-    shared = [cell for cell in ours if cell in theirs]
+    """Fit Phi(x - b) to both kinds on the cells they share, mean of seeds against mean of seeds.
+
+    Intervals are from resampling cells, the same for both, with the seed noise of each added.
+    """
+    groups = group_cells(first, _CELL), group_cells(second, _CELL)
+    shared = [cell for cell in groups[0] if cell in groups[1]]
     if len(shared) < FEWEST_CELLS:
         raise ValueError(f"{len(shared)} cells in common: at least {FEWEST_CELLS} are needed.")
-    problem = dimensions([ours[cell][0] for cell in shared])
-    best = [
-        np.array([max(row["test_accuracy"] for row in group[cell]) for cell in shared], float)
-        for group in (ours, theirs)
-    ]
-    value, one_b = _ratios(problem, best)
-    draws = []
-    for _ in range(bootstrap):
-        chosen = generator.integers(len(shared), size=len(shared))
-        draws.append(_ratios(problem.take(chosen), [accuracy[chosen] for accuracy in best]))
-    low, high = np.quantile(np.array(draws), (0.025, 0.975), axis=0)
-    return Ratio(value, (float(low[0]), float(high[0])), one_b, (float(low[1]), float(high[1])), len(shared))
+    problem = dimensions([groups[0][cell][0] for cell in shared])
+    one_number = reducer(COMPARED)
+    chosen = generator.integers(len(shared), size=(bootstrap, len(shared)))
+    chosen = np.concatenate((np.arange(len(shared))[None], chosen))  # first the cells themselves
+    both = []
+    for group, noise in zip(groups, noises or (seed_noise(first), seed_noise(second)), strict=True):
+        members = [accuracies(group[cell]) for cell in shared]
+        measured = np.array([one_number(values) for values in members])
+        deviations = noise.deviations(measured, np.array([len(values) for values in members]))
+        moved = noise.draws(chosen.shape, generator) * deviations[chosen]
+        moved[0] = 0
+        both.append(np.clip(measured[chosen] + moved, 0, 1))
+    apart, together = _ratios(problem.take(chosen), *both)
+    return Ratio(float(apart[0]), ends_of(apart[1:]), float(together[0]), ends_of(together[1:]), len(shared))
 
 
-def _ratios(problem: Problem, accuracies: Sequence[Array]) -> tuple[float, float]:
-    """Ratio of the a's with a b each, and with one b."""
-    b = float(typical_max(problem.V[0]))
+def _ratios(problem: Problem, first: Array, second: Array) -> tuple[Array, Array]:
+    """Ratios of the a's with a b each, and with one b, for rows of accuracies (fits, cells)."""
+    b, (low, high) = float(typical_max(problem.V.flat[0])), np.log(A_BOUNDS)
+    starts = np.tile((1.0, b), (len(first), 1))
+    apart = [fit_curves(problem, measured, starts)[0][:, 0] for measured in (first, second)]
 
-    def miss(log_a: float, level: float, measured: Array) -> Array:
-        return np.asarray(ndtr(inv_sigma(problem, a=float(np.exp(np.clip(log_a, -7, 5)))) - level)) - measured
+    def misses(values: Array) -> tuple[Array, Array]:
+        """Of both, for rows (log a, log a, b)."""
+        parts = [curve_misses(problem, values[:, (i, 2)], y) for i, y in enumerate((first, second))]
+        slopes = np.zeros((len(first), 2, first.shape[1], 3))
+        for i, (_, slope) in enumerate(parts):
+            slopes[:, i, :, i], slopes[:, i, :, 2] = slope[..., 0], slope[..., 1]
+        return np.concatenate([miss for miss, _ in parts], 1), slopes.reshape(len(first), -1, 3)
 
-    apart = [least_squares(lambda v, y=y: miss(v[0], v[1], y), (0.0, b), method="lm").x[0] for y in accuracies]
-    first, second = accuracies
-    together = least_squares(
-        lambda v: np.concatenate((miss(v[0], v[2], first), miss(v[1], v[2], second))), (0.0, 0.0, b), method="lm"
-    ).x
-    clip = lambda difference: float(np.exp(np.clip(difference, -12, 12)))  # noqa: E731
-    return clip(apart[0] - apart[1]), clip(together[0] - together[1])
+    found, _ = many_least_squares(
+        misses, np.tile((0.0, 0.0, b), (len(first), 1)), np.array([low, low, -np.inf]), np.array([high, high, np.inf])
+    )
+    return _quotient(*apart), _quotient(*np.exp(found[:, :2].T))
+
+
+def _quotient(first: Array, second: Array) -> Array:
+    """Infinity or 0 where one of the two is not bounded by the data."""
+    above, below = without_bounds(first), without_bounds(second)
+    known = np.isfinite(above) & np.isfinite(below) & (above > 0) & (below > 0)
+    return np.where(known, first / second, np.where(first >= second, np.inf, 0.0))
 
 
 @dataclass(frozen=True)

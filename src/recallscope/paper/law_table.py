@@ -13,7 +13,7 @@ from scipy.optimize import minimize_scalar
 
 from recallscope.analysis.collapse import collapsed, fit_collapse
 from recallscope.analysis.compare import dimensions, law_on_cells
-from recallscope.analysis.rows import Row, best_cells, cell_words
+from recallscope.analysis.rows import Row, cell_words, compared_cells
 from recallscope.paper.experiment import Misses, experiments
 from recallscope.paper.paper_runs import PaperRuns
 from recallscope.theory.law import find_law
@@ -72,12 +72,12 @@ class LawTable:
 
 
 def law_table(runs: PaperRuns) -> LawTable:
-    """All laws for trained models on all groups of cells that have runs; best of seeds."""
+    """All laws for trained models on all groups of cells that have runs; mean of seeds."""
     groups = {group: rows for one in experiments() for group, rows in one.cells_for_laws(runs).items() if rows}
     entries: dict[tuple[str, str], LawEntry] = {}
     misses: Misses = {}
     for group, rows in groups.items():
-        cells = best_cells(rows)
+        cells = compared_cells(rows)
         measured = np.array([cell["test_accuracy"] for cell in cells])
         predicted: dict[str, Array | None] = {name: law_on_cells(find_law(name), cells) for name in SHOWN_LAWS}
         predicted |= {COUNTED: counted(cells), FITTED_CURVE: _fitted_curve(cells), FITTED_FAMILY: _fitted_family(cells)}

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from recallscope import figures
 from recallscope.analysis.accuracy_grid import planned_grid
 from recallscope.analysis.rows import row_of
+from recallscope.analysis.seed_noise import SeedNoise, seed_noise
 from recallscope.paper.designed import DesignedPart
 from recallscope.paper.experiment import Part, Rows, Scale, experiments
 from recallscope.records import RunRecord
@@ -35,6 +36,7 @@ class PaperRuns:
     def __init__(self, store: RunStore, scale: Scale) -> None:
         self.store = store
         self.scale = scale
+        self._noises: dict[str, SeedNoise] = {}
 
     @cached_property
     def parts(self) -> dict[str, Part]:
@@ -58,6 +60,21 @@ class PaperRuns:
     def rows(self, label: str) -> Rows:
         """The same as measurements, for grids and fits."""
         return [row_of(record) for record in self.records(label)]
+
+    def missing(self, *labels: str) -> int:
+        """Runs that these parts ask for and the store lacks."""
+        return sum(len(self.parts[label].cells) - len(self.rows(label)) for label in labels if label in self.parts)
+
+    def noise(self, rows: Rows) -> SeedNoise:
+        """Seed noise of some runs; if none of them differ in the seed alone, that of all runs of the same model."""
+        own = seed_noise(rows)
+        return own if own.degrees or not rows else self._noise_of(rows[0]["model"])
+
+    def _noise_of(self, model: str) -> SeedNoise:
+        if model not in self._noises:
+            every = (row for label in self.parts for row in self.rows(label) if row["model"] == model)
+            self._noises[model] = seed_noise({str(row): row for row in every}.values())  # parts may share runs
+        return self._noises[model]
 
     def designed(self, label: str) -> Rows:
         """Measured circuits of a part; none if they were not measured."""

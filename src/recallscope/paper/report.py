@@ -11,9 +11,10 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from math import isfinite
+from pathlib import Path
 from shlex import quote as shell_quote
 from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import quote
@@ -21,9 +22,10 @@ from urllib.parse import quote
 from recallscope import __version__
 from recallscope.paper.claims import CLAIMS, Claim, Finding, Verdict, claim
 from recallscope.paper.designed import DesignedPart
-from recallscope.paper.experiment import Part, Scale, all_findings, counting_order, experiments, paper_figures
+from recallscope.paper.drawing import KeptPictures, do_jobs, figure_job, kept_files
+from recallscope.paper.experiment import Part, Scale, counting_order, experiments, find_experiment, paper_figures
 from recallscope.paper.law_table import LawTable, law_table
-from recallscope.paper.paper_runs import NoRunsError, PaperRuns
+from recallscope.paper.paper_runs import PaperRuns
 from recallscope.records import RunRecord
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 FURTHER = "further"
+_SMALL = ".small"  # how the file of a kept picture ends
 
 
 @dataclass(frozen=True)
@@ -233,10 +236,32 @@ def _duration(seconds: float) -> str:
 # Making a report
 
 
-def make_report(runs: PaperRuns, *, store: str = "", pictures: bool = True) -> Report:
-    """Read a store and put all it says into a report; drawing takes half the time and may be left out."""
-    drawn = draw_pictures(runs) if pictures else []
-    return Report(all_findings(runs), law_table(runs), run_facts(runs, store), drawn)
+def make_report(runs: PaperRuns, *, store: str = "", pictures: Path | None = None, workers: int = 1) -> Report:
+    """Read a store and put all it says into a report.
+
+    `pictures` is a folder that keeps them, so that only those that would differ are drawn; without it none are.
+    """
+    figures = paper_figures() if pictures else {}
+    kept = KeptPictures(pictures or Path(), runs)
+    digests = {name: kept.digest(figure) for name, figure in figures.items()}
+    files = {name: kept_files(kept, figure, (_SMALL,)) for name, figure in figures.items()}
+    jobs: dict[str, Any] = {f"findings: {one.name}": partial(_find, one.name) for one in experiments()}
+    jobs |= {"law table": law_table} | {name: figure_job(name, "small") for name, found in files.items() if not found}
+    done = do_jobs(runs, jobs, workers)
+    drawn = []
+    for name, figure in figures.items():
+        found = files[name] or done[name]
+        why_not = found if isinstance(found, str) else ""
+        data = b"" if why_not else found[_SMALL]
+        if data and not files[name]:
+            kept.put(name + _SMALL, digests[name], data)
+        drawn.append(Picture(name, figure.title, figure.experiment or "", data, why_not))
+    findings = {one.name: done[f"findings: {one.name}"] for one in experiments()}
+    return Report(findings, done["law table"], run_facts(runs, store), drawn)
+
+
+def _find(experiment: str, runs: PaperRuns) -> list[Finding]:
+    return find_experiment(experiment).find(runs)
 
 
 def run_facts(runs: PaperRuns, store: str = "") -> RunFacts:
@@ -268,20 +293,6 @@ def _core_seconds(record: RunRecord) -> float:
     """Wall time times threads."""
     threads = record.environment.get("threads", "1")
     return record.seconds * (int(threads) if threads.isdecimal() else 1)
-
-
-def draw_pictures(runs: PaperRuns) -> list[Picture]:
-    """Every figure these runs allow; for the others, why not."""
-    from recallscope.figures import small_picture
-
-    pictures = []
-    for name, figure in paper_figures().items():
-        try:
-            data, why_not = small_picture(figure.draw(runs)), ""
-        except NoRunsError as error:  # the message says how to get them
-            data, why_not = b"", str(error)
-        pictures.append(Picture(name, figure.title, figure.experiment or "", data, why_not))
-    return pictures
 
 
 # Showing it

@@ -40,6 +40,8 @@ def read_failure(path: Path) -> Failure:
     """The note of a file; ValueError if it is none."""
     try:
         return Failure.model_validate_json(path.read_bytes())
+    except IsADirectoryError as error:
+        raise ValueError("a folder, where a failure note should be a file") from error
     except ValidationError as error:
         raise ValueError(f"not a failure note: {error.errors(include_url=False)[0]['msg']}") from error
 
@@ -61,7 +63,7 @@ def read_attempts(folder: Path) -> list[dict[str, Any]]:
     for line in lines:
         try:
             entry = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(entry, dict):
             found.append(entry)

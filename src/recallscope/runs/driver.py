@@ -15,9 +15,9 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from recallscope.records import RunRecord
+from recallscope.atomic import is_storage_fault
 from recallscope.runs.attempts import Failure
-from recallscope.runs.engine import Died, Engine, EngineError, Event, Job, Moved, Refused
+from recallscope.runs.engine import Died, Engine, EngineError, Event, Halted, Job, Moved, Refused
 from recallscope.runs.grid import Cell
 from recallscope.runs.index import extend_index
 from recallscope.runs.leases import LEASE_SECONDS, Lease
@@ -69,7 +69,7 @@ class Driver:
     _tries: Counter[str] = field(default_factory=Counter)
     _refused: dict[str, str] = field(default_factory=dict)  # why, until any run has begun
     _any_begun: bool = False
-    _unpublished: list[RunRecord] = field(default_factory=list)
+    _unpublished: list[str] = field(default_factory=list)
     _counts: Counter[str] = field(default_factory=Counter)
 
     def run(self) -> Outcome:
@@ -79,8 +79,10 @@ class Driver:
         self._counts.update(skipped=len(self.plan.done), failed=len(self.plan.failed))
         renew, check, publish = (self._began + wait for wait in (self.lease_seconds / 6, CHECK, PUBLISH))
         try:
-            with _stop_on_signals(self.stop):
+            with stop_on_signals(self.stop):
                 self.view.begin(self.plan)
+                for cell in self.plan.done:
+                    self.store.tidy_leftovers(cell.run)
                 while (self._queue or self._running or self._elsewhere) and not self.stop.is_set():
                     self._fill()
                     for event in self.engine.wait(POLL):
@@ -97,6 +99,10 @@ class Driver:
                         spent = time.monotonic() - now  # the index of a large store must not take all our time
                         publish = now + max(PUBLISH, 20 * spent)
                     self.view.tick()
+        except OSError as error:
+            if not is_storage_fault(error):
+                raise
+            raise _stopped(f"{error.filename or self.store.root}: {error.strerror}") from error
         finally:
             self.engine.close()
             for running in self._running.values():
@@ -131,7 +137,8 @@ class Driver:
             record = self.store.get(cell.run)
             assert record is not None
             self._counts["skipped"] += 1
-            self._unpublished.append(record)
+            self.store.tidy_leftovers(cell.run)
+            self._unpublished.append(cell.run)
             self.view.finished(cell, record, by_another=True)
             return True
         failure = self.store.failure(cell.run)
@@ -145,6 +152,8 @@ class Driver:
         running = self._running.get(event.run)
         if running is None:
             return
+        if isinstance(event, Halted):
+            raise _stopped(event.reason)
         if isinstance(event, Refused):
             self._refuse(running, event.reason)
             return
@@ -162,7 +171,7 @@ class Driver:
         del self._running[running.cell.run]
         self.store.tidy(running.cell.run)
         self._counts["done"] += 1
-        self._unpublished.append(record)
+        self._unpublished.append(record.run)
         self.view.finished(running.cell, record)
 
     def _retry_or_fail(self, running: _Running, death: Died) -> None:
@@ -233,9 +242,16 @@ class Driver:
             return 0
 
 
+def _stopped(reason: str) -> EngineError:
+    return EngineError(
+        f"the disk cannot be written, and the sweep is stopped: {reason}. No run is marked failed, and what was "
+        f"finished is kept. Make room, or mend the disk, and the same command resumes."
+    )
+
+
 @contextlib.contextmanager
-def _stop_on_signals(stop: threading.Event) -> Iterator[None]:
-    """Ctrl-C and SIGTERM ask the driver to stop; a second Ctrl-C interrupts on the spot."""
+def stop_on_signals(stop: threading.Event) -> Iterator[None]:
+    """Ctrl-C and SIGTERM ask for a stop between two steps of work; a second Ctrl-C interrupts on the spot."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -78,7 +78,15 @@ class Refused:
     reason: str
 
 
-Event = Moved | Finished | Died | Refused
+@dataclass(frozen=True)
+class Halted:
+    """A run could not write: the disk is full, over quota, read-only or failing. No run is to blame."""
+
+    run: str
+    reason: str
+
+
+Event = Moved | Finished | Died | Refused | Halted
 
 
 class EngineError(ValueError):

@@ -10,17 +10,32 @@ import itertools
 import math
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from recallscope.faults import in_sentences
 from recallscope.presets import PRESETS, merged
 from recallscope.registry import suggestion
 from recallscope.runs.arithmetic import calculate, names_in
-from recallscope.specs import PARTS, TASKS, ModelSpec, RunSpec, Spec, TaskSpec, TrainSpec, find_architecture, path_of
+from recallscope.specs import (
+    PARTS,
+    TASKS,
+    ModelSpec,
+    RunSpec,
+    Spec,
+    TaskSpec,
+    TrainSpec,
+    canonical_json,
+    find_architecture,
+    has_field,
+    path_of,
+    run_name,
+    unknown_field,
+)
 
 MOST_CELLS = 1_000_000
 KEYS = ("name", "preset", "seed", "skip", "task", "model", "train", "axes", "zip", "derived")
@@ -29,13 +44,54 @@ Fields = dict[str, Any]  # of a RunSpec, by part: {"task": {...}, "model": {...}
 Kinds = tuple[type[TaskSpec], type[ModelSpec]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Cell:
-    """One run of a grid, and the words that tell it from the others."""
+    """One run of a grid, and the words that tell it from the others.
+
+    A grid may have a million cells: they share the parts they have in common, and the rest is made when asked for.
+    """
 
     run: str
-    spec: RunSpec
-    words: Mapping[str, Any]
+    parts: tuple[Spec, ...]  # task, model, train
+    seed: int
+    names: tuple[str, ...] = ()
+    values: tuple[Any, ...] = ()
+
+    @classmethod
+    def of(cls, spec: RunSpec) -> Cell:
+        """The cell of a run that is in no grid."""
+        return cls(spec.content_hash(), (spec.task, spec.model, spec.train), spec.seed)
+
+    @property
+    def spec(self) -> RunSpec:
+        """The run."""
+        return RunSpec.model_validate(dict(zip(PARTS, self.parts, strict=True)) | {"seed": self.seed})
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """The words that vary in the grid, and their values here."""
+        return dict(zip(self.names, self.values, strict=True))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A part of a run, checked once for all cells that have it; its identity as text, and its fields as plain data."""
+
+    spec: Spec
+    identity: str
+    fields: Fields
+
+    @classmethod
+    def of(cls, spec: Spec) -> _Part:
+        return cls(spec, canonical_json(spec.identity()), spec.model_dump(mode="json"))
+
+
+class GridFieldError(ValueError):
+    """A field of a table that no run has; `part` and `name` say where it stands."""
+
+    def __init__(self, part: str, name: str, text: str) -> None:
+        super().__init__(text)
+        self.part, self.name = part, name
 
 
 @dataclass(frozen=True)
@@ -79,6 +135,7 @@ class Grid:
             raise ValueError(
                 f"{self.size:,} cells: at most {MOST_CELLS:,} are taken. Shorten an axis, or make several grids."
             )
+        self._check_base()
         for name, place in taken.items():
             self._check_word(name, f"{place}: ")
         for text in (*self.derived.values(), *self.skip):
@@ -100,14 +157,33 @@ class Grid:
     def cells(self) -> list[Cell]:
         """Every run of the grid that no rule skips, each once."""
         found: dict[str, Cell] = {}
+        known: dict[tuple[str, Kinds, str], _Part] = {}  # by what a point says about a part
+        seeds: set[str] = set()  # those checked
+        names = self.varied
         for point in self._points():
-            spec = self._spec(point)
-            if spec is not None:
-                run = spec.content_hash()
-                if run not in found:
-                    fields, kinds = spec.model_dump(mode="json"), _classes(spec.task.kind, spec.model.kind)
-                    found[run] = Cell(run, spec, {name: _value(fields, name, kinds) for name in self.varied})
+            kinds = self._kinds_at(point)
+            if not self._kept(point, kinds):
+                continue
+            kinds = self._kinds_at(point) if self.derived else kinds
+            paths = self._paths(kinds)
+            seed: Any = point.get("seed", self.base.get("seed", 0))
+            keys = [(part, kinds, repr([point[name] for name in names if paths[name][0] == part])) for part in PARTS]
+            if repr(seed) not in seeds or any(key not in known for key in keys):
+                spec = self._spec(point, kinds)
+                known |= {key: _Part.of(getattr(spec, key[0])) for key in keys if key not in known}
+                seeds.add(repr(seed))
+            parts = {key[0]: known[key] for key in keys}
+            run = run_name({name: part.identity for name, part in parts.items()}, seed)
+            if run not in found:
+                told = (paths[name] for name in names)
+                values = tuple(parts[part].fields.get(field) if part else seed for part, field in told)
+                found[run] = Cell(run, tuple(part.spec for part in parts.values()), seed, names, values)
         return list(found.values())
+
+    @cached_property
+    def _paths(self) -> Callable[[Kinds], dict[str, tuple[str, str]]]:
+        """Where the words that vary belong, by the kinds of task and model; nowhere is ("?", "")."""
+        return lru_cache(lambda kinds: {name: path_of(name, *kinds) or ("?", "") for name in self.varied})
 
     @cached_property
     def _kinds(self) -> list[Kinds]:
@@ -115,6 +191,16 @@ class Grid:
         values = dict(itertools.chain(self.axes.items(), *(group.items() for group in self.zipped)))
         kinds = [values.get(part, [self.base.get(part, {}).get("kind")]) for part in ("task", "model")]
         return [_classes(task, model) for task, model in itertools.product(*kinds)]
+
+    def _check_base(self) -> None:
+        """Refuse a field of the base that no cell can have."""
+        if {"task", "model"} & set(self.derived):
+            return  # which kinds there are is not known yet
+        owners = [_owners(kinds) for kinds in self._kinds]
+        for part in PARTS:
+            for name in self.base.get(part, {}):
+                if not any(has_field(owner[part], name) for owner in owners):
+                    raise GridFieldError(part, name, f"[{part}] {unknown_field(name, owners[0][part])}")
 
     def _check_word(self, name: str, place: str) -> None:
         """Refuse a word that no cell can have."""
@@ -132,24 +218,55 @@ class Grid:
             yield {name: value for part in choice for name, value in part.items()}
 
     def count(self) -> int:
-        """How many cells no rule skips; found without making their specs."""
-        return sum(self._kept(point) for point in self._points()) if self.skip else self.size
+        """How many cells no rule skips; found without making their specs, over the axes that rules speak of."""
+        if not self.skip:
+            return self.size
+        spoken = {name.rpartition(".")[2] for text in (*self.derived.values(), *self.skip) for name in names_in(text)}
+        named = {name: values for name, values in self.axes.items() if name.rpartition(".")[2] in spoken | {*PARTS}}
+        few = replace(self, axes=named)
+        return self.size // few.size * sum(few._kept(point, few._kinds_at(point)) for point in few._points())
 
-    def _kept(self, point: dict[str, Any]) -> bool:
+    def among(self, runs: Mapping[str, Fields]) -> set[str]:
+        """Which of these runs, by name with the fields of their specs, are cells; found without making the others."""
+        varied = set(self.varied)
+        fixed = [
+            (part, name, value)
+            for part in PARTS
+            for name, value in self.base.get(part, {}).items()
+            if not {name, f"{part}.{name}", part if name == "kind" else name} & varied
+        ]
+        found = set()
+        for run, fields in runs.items():
+            if all(fields.get(part, {}).get(name, value) == value for part, name, value in fixed):
+                kinds = _classes(fields["task"].get("kind"), fields["model"].get("kind"))
+                point = {
+                    name: _value(fields, path) for name, path in self._paths(kinds).items() if name not in self.derived
+                }
+                kept = self._is_point(point) and self._kept(point, kinds)
+                if kept and self._spec(point, kinds).content_hash() == run:
+                    found.add(run)
+        return found
+
+    def _is_point(self, point: Mapping[str, Any]) -> bool:
+        """Whether the axes have these values, zipped ones together."""
+        return all(point[name] in values for name, values in self.axes.items()) and all(
+            tuple(point[name] for name in group) in set(zip(*group.values(), strict=True)) for group in self.zipped
+        )
+
+    def _kept(self, point: dict[str, Any], kinds: Kinds) -> bool:
         """Calculate the derived fields of a point, and say whether no rule skips it."""
-        words = self._base_words(*self._kinds_at(point)) | point
+        if not self.derived and not self.skip:
+            return True
+        words = self._base_words(*kinds) | point
         for name in self._order:
             words[name] = point[name] = _whole(calculate(self.derived[name], words))
         return not any(calculate(rule, words) for rule in self.skip)
 
-    def _spec(self, point: dict[str, Any]) -> RunSpec | None:
-        """The run at a point; None if a rule skips it."""
-        if not self._kept(point):
-            return None
+    def _spec(self, point: dict[str, Any], kinds: Kinds) -> RunSpec:
+        """The run at a point."""
         fields: Fields = {part: dict(self.base.get(part, {})) for part in PARTS}
         fields["seed"] = self.base.get("seed", 0)
         where = ", ".join(f"{name}={value!r}" for name, value in point.items()) or "of the grid"
-        kinds = self._kinds_at(point)
         for name, value in point.items():
             path = path_of(name, *kinds)
             if path is None:
@@ -160,11 +277,15 @@ class Grid:
         try:
             return RunSpec.model_validate(fields)
         except ValidationError as error:
-            raise ValueError(f"the cell {where} is no run: {_sentence(error)}") from error
+            raise ValueError(f"the cell {where} is no run: {in_sentences(error)}") from error
 
     def _kinds_at(self, point: Mapping[str, Any]) -> Kinds:
-        kinds = {part: self.base.get(part, {}).get("kind") for part in ("task", "model")} | dict(point)
-        return _classes(kinds["task"], kinds["model"])
+        task, model = (point.get(part, self.base.get(part, {}).get("kind")) for part in ("task", "model"))
+        return self._classes(task, model)
+
+    @cached_property
+    def _classes(self) -> Callable[..., Kinds]:
+        return lru_cache(_classes)
 
     @cached_property
     def _order(self) -> list[str]:
@@ -203,9 +324,10 @@ def _words(kinds: Kinds) -> list[str]:
     return ["task", "model", *words, "seed"]
 
 
-def _value(fields: Fields, word: str, kinds: Kinds) -> Any:
-    part, name = path_of(word, *kinds) or ("", "")
-    return (fields[part] if part else fields).get(name)
+def _value(fields: Fields, path: tuple[str, str]) -> Any:
+    """A field of a run, by its part and name; None if there is none."""
+    part, name = path
+    return (fields.get(part, {}) if part else fields).get(name)
 
 
 def _in_order(derived: Mapping[str, str]) -> list[str]:
@@ -229,25 +351,29 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _sentence(error: ValidationError) -> str:
-    first = error.errors(include_url=False)[0]
-    if first["type"] == "value_error":
-        return str(first["ctx"]["error"])
-    place = ".".join(str(part) for part in first["loc"])
-    came = "" if first["type"] == "missing" else f"={str(first['input'])[:60]}"
-    return f"{place}{came}: {first['msg'].lower()}."
-
-
 def read_grid(path: Path) -> Grid:
     """Parse the grid of a TOML file; ValueError says what is wrong with it and where."""
     try:
-        fields = tomllib.loads(path.read_bytes().decode("utf-8"))
+        text = path.read_bytes().decode("utf-8")
+        fields = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not a TOML file: {error}. examples/tiny_grid.toml is one.") from error
     try:
         return grid_from_fields(fields, name=path.stem)
+    except GridFieldError as error:
+        raise ValueError(f"{path}{line_of(text, error.part, error.name)}: {error}") from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+
+
+def line_of(text: str, table: str, name: str) -> str:
+    """ ", line 12": where a field of a table stands in a TOML text; empty if it is written in another way."""
+    here = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        here = line.strip().strip("[]").strip() if line.lstrip().startswith("[") else here
+        if here == table and line.partition("=")[0].strip() == name:
+            return f", line {number}"
+    return ""
 
 
 def grid_from_fields(fields: dict[str, Any], *, name: str = "grid") -> Grid:

@@ -4,6 +4,11 @@ It is never changed in place. Whoever drives a sweep writes a whole new file now
 so readers see one state or the other and need no lock, on any file system. What the file does not know yet, readers
 find by comparing names: the answer is complete even while a sweep runs, or after the index was lost.
 
+Nor is it believed. A row keeps size and time of the record it was read from, and a checksum of itself. Whenever the
+index is opened every row is compared with its checksum and with the record's size and time (one look at each file,
+without reading it); where any differs, the record is read instead. So a record that was edited, cut off or deleted is
+noticed, and so is a row that was changed by hand. An edit that kept both is found by `store verify`, which reads all.
+
 Runs have whatever fields they have: a row is a JSON list, and the index keeps the word of each place in it.
 """
 
@@ -15,9 +20,9 @@ import os
 import shutil
 import sqlite3
 import uuid
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -25,14 +30,16 @@ from urllib.parse import quote
 from pydantic_core import to_json
 
 from recallscope.atomic import TEMPORARY, flush_folder
-from recallscope.records import RecordError, RunRecord, is_run_name, row_of, todays_name
+from recallscope.records import RecordError, is_run_name, row_of, todays_name
 from recallscope.runs.attempts import read_failure
-from recallscope.runs.store import FAILURE, RECORD, RunStore, read_record, set_aside
+from recallscope.runs.store import FAILURE, NO_STAMP, RECORD, RunStore, Stamp, read_stamped, set_aside, stamp_of
 from recallscope.specs import Value
 
 INDEX = "index.sqlite"
-INDEX_VERSION = 2  # of the tables; a file of another version is made anew
-CREATE = "CREATE {} (folder TEXT PRIMARY KEY, run TEXT, formerly TEXT, row TEXT)"
+INDEX_VERSION = 3  # of the tables; a file of another version is made anew
+CREATE = "CREATE {} (folder TEXT PRIMARY KEY, run TEXT, formerly TEXT, row TEXT, size INT, time INT, checksum INT)"
+TOLD = "folder || ' ' || run || ' ' || formerly || ' ' || row || ' ' || size || ' ' || time"  # what a checksum is of
+MOST_WRONG = 100  # rows that are read from their records; if more are wrong, the index is made anew
 
 
 @dataclass(frozen=True)
@@ -43,25 +50,31 @@ class Entry:
     run: str
     formerly: tuple[str, ...]
     row: dict[str, Value]
+    stamp: Stamp = NO_STAMP  # of the record
 
 
-def entry_of(facts: Mapping[str, Any]) -> Entry:
+def entry_of(facts: Mapping[str, Any], stamp: Stamp = NO_STAMP) -> Entry:
     """The entry of a finished run."""
     run, earlier = todays_name(facts), facts.get("formerly")
     formerly = [name for name in earlier if isinstance(name, str)] if isinstance(earlier, list) else []
     row = row_of(facts) | {"run": run, "schema_version": facts["schema_version"]}
-    return Entry(facts["run"], run, (*formerly, *([facts["run"]] if run != facts["run"] else [])), row)
+    return Entry(facts["run"], run, (*formerly, *([facts["run"]] if run != facts["run"] else [])), row, stamp)
 
 
 def read_entry(store: RunStore, folder: str) -> Entry | None:
-    """The entry of a folder; None if it has neither a sound record nor a sound failure note."""
+    """The entry of a folder; None if it has neither a record nor a sound failure note.
+
+    A damaged record has an entry, with no more than its name and `status` "damaged": `store verify` says what is wrong.
+    """
     try:
-        facts = read_record(store.runs / folder)
+        facts, stamp = read_stamped(store.runs / folder)
         if facts is not None:
-            return entry_of(facts)
+            return entry_of(facts, stamp)
         failure = read_failure(store.runs / folder / FAILURE)
-    except (RecordError, OSError, ValueError):
-        return None  # nothing there, or damaged: `store verify` names it
+    except RecordError:
+        return Entry(folder, folder, (), {"run": folder, "status": "damaged"})
+    except (OSError, ValueError):
+        return None  # nothing there
     run = todays_name({"schema_version": 1, "run": folder, "spec": failure.spec})
     return Entry(folder, run, (folder,) if run != folder else (), failure.row() | {"run": run})
 
@@ -77,7 +90,7 @@ class Table:
         """Insert or replace entries; words that are new get a place at the end."""
         places = {word: place for place, word in enumerate(self.words)}
 
-        def encoded() -> Iterator[tuple[str, str, str, str]]:
+        def encoded() -> Iterator[tuple[str, str, str, str, int, int, int]]:
             for entry in entries:
                 for word in entry.row:
                     if word not in places:
@@ -86,9 +99,10 @@ class Table:
                 values: list[Value] = [None] * len(places)
                 for word, value in entry.row.items():
                     values[places[word]] = value
-                yield entry.folder, entry.run, " ".join(entry.formerly), to_json(values).decode()
+                told = (entry.folder, entry.run, " ".join(entry.formerly), to_json(values).decode(), *entry.stamp)
+                yield *told, _checksum(" ".join(map(str, told)))
 
-        self.connection.executemany(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?, ?)", encoded())  # noqa: S608
+        self.connection.executemany(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?, ?, ?, ?, ?)", encoded())  # noqa: S608
 
     def decode(self, row: str) -> dict[str, Value]:
         """The row of its JSON text; words it does not have are left out."""
@@ -105,9 +119,10 @@ def rebuild_index(store: RunStore) -> int:
     return int(count)
 
 
-def extend_index(store: RunStore, records: Iterable[RunRecord]) -> None:
-    """Write a new index file with these runs added; for the driver of a sweep."""
-    entries = [entry_of(record.model_dump(mode="json")) for record in records]
+def extend_index(store: RunStore, runs: Iterable[str]) -> None:
+    """Write a new index file with these finished runs added; for the driver of a sweep."""
+    found = [read_entry(store, store.folder(run).name) for run in runs]
+    entries = [entry for entry in found if entry is not None and entry.row["status"] == "done"]
     try:
         with _new_file(store) as path:
             shutil.copyfile(store.root / INDEX, path)
@@ -142,7 +157,12 @@ def set_index_aside(store: RunStore, error: Exception) -> None:
 
 
 def _complete(store: RunStore, table: Table | None) -> Table:
-    """Add what the index file does not know, and hide what is gone."""
+    """Add what the index file does not know, and hide what is gone. An index that is mostly wrong is made anew."""
+    there = set(os.listdir(store.runs))
+    known, wrong = _compared(store, table, there) if table else (set(), set())
+    if table and len(wrong) > MOST_WRONG:  # such as that of a copied store, whose files have other times
+        table.connection.close()
+        table = None
     if table is None:
         try:
             rebuild_index(store)
@@ -150,10 +170,10 @@ def _complete(store: RunStore, table: Table | None) -> Table:
         except (OSError, sqlite3.OperationalError):  # a store we may only read: an index in memory answers as well
             table = Table(sqlite3.connect(":memory:"))
             _fill(table, store)
-    connection = table.connection
-    known, there = set(map(itemgetter(0), connection.execute("SELECT folder FROM runs"))), set(os.listdir(store.runs))
-    late = [entry for folder in filter(is_run_name, sorted(there - known)) if (entry := read_entry(store, folder))]
-    gone = known - there
+        known, wrong = _compared(store, table, there)
+    connection, gone = table.connection, (known - there) | wrong
+    unread = filter(is_run_name, sorted((there - known) | (wrong & there)))
+    late = [entry for folder in unread if (entry := read_entry(store, folder))]
     if store.marker["version"] == 1:  # folders with former names, of runs that are also there under today's
         moved = [
             row for row in connection.execute("SELECT folder, run FROM runs WHERE folder != run") if row[1] in there
@@ -168,6 +188,51 @@ def _complete(store: RunStore, table: Table | None) -> Table:
     view = f"SELECT * FROM main.runs {hidden} UNION ALL SELECT * FROM late"  # noqa: S608
     connection.execute(f"CREATE TEMP VIEW now AS {view}")
     return table
+
+
+def index_contradicts(store: RunStore, entries: Iterable[Entry]) -> bool:
+    """Whether the index file says anything else than these entries, just read from the files. Nothing is written.
+
+    An index that is not there, is of another version, or does not know some runs yet contradicts nothing.
+    """
+    if not (store.root / INDEX).exists():
+        return False
+    files = {entry.folder: {word: v for word, v in entry.row.items() if v is not None} for entry in entries}
+    try:
+        table = _open(store)
+        with contextlib.closing(table.connection):
+            if _compared(store, table, set(os.listdir(store.runs)))[1]:
+                return True
+            rows = table.connection.execute("SELECT folder, row FROM runs")
+            return any(folder in files and table.decode(row) != files[folder] for folder, row in rows)
+    except _OtherVersionError:
+        return False
+    except (sqlite3.DatabaseError, ValueError):
+        return True
+
+
+def _compared(store: RunStore, table: Table, there: set[str]) -> tuple[set[str], set[str]]:
+    """The folders that a table knows, and those whose row or record is not as it was when the row was made."""
+    known: set[str] = set()
+    wrong: set[str] = set()
+    runs = f"{store.runs}{os.sep}"
+    query = f"SELECT folder, size, time, checksum, {TOLD} FROM runs"  # noqa: S608
+    for folder, size, time, checksum, told in table.connection.execute(query):
+        known.add(folder)
+        if told is None or checksum != _checksum(told):
+            wrong.add(folder)
+        elif folder in there:
+            try:
+                stamp = stamp_of(os.stat(f"{runs}{folder}{os.sep}{RECORD}"))
+            except OSError:
+                stamp = NO_STAMP
+            if stamp != (size, time):
+                wrong.add(folder)
+    return known, wrong
+
+
+def _checksum(told: str) -> int:
+    return zlib.crc32(told.encode())
 
 
 def _has_result(store: RunStore, run: str) -> bool:
@@ -199,9 +264,9 @@ def _load(connection: sqlite3.Connection) -> Table:
     if version != INDEX_VERSION:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # raises here if it is no SQLite file
         raise _OtherVersionError(f"index version {version}")
-    row = connection.execute("SELECT words FROM words").fetchone()
-    if row is None:
-        raise sqlite3.DatabaseError("it has no words")
+    row = connection.execute("SELECT words, checksum FROM words").fetchone()
+    if row is None or row[1] != _checksum(str(row[0])):
+        raise sqlite3.DatabaseError("its words are damaged")
     try:
         return Table(connection, [str(word) for word in json.loads(row[0])])
     except (ValueError, TypeError) as error:
@@ -210,8 +275,9 @@ def _load(connection: sqlite3.Connection) -> Table:
 
 def _save(table: Table) -> None:
     table.connection.execute("DROP TABLE IF EXISTS words")
-    table.connection.execute("CREATE TABLE words (words TEXT)")
-    table.connection.execute("INSERT INTO words VALUES (?)", [json.dumps(table.words)])
+    words = json.dumps(table.words)
+    table.connection.execute("CREATE TABLE words (words TEXT, checksum INT)")
+    table.connection.execute("INSERT INTO words VALUES (?, ?)", [words, _checksum(words)])
     table.connection.execute(f"PRAGMA user_version = {INDEX_VERSION}")
     table.connection.commit()
 

@@ -4,7 +4,8 @@ The leases of a run are numbered files, `claim.1`, `claim.2` ... in its folder, 
 has a record. Only the creation of a file that must not exist decides (O_EXCL, which is atomic on local and network file
 systems alike): who sees that the last lease has ended and is first to create the next number holds the run. A lease is
 kept alive by touching the file. Ages are differences between two times of the same file system, so the clocks of hosts
-do not matter; and a holder on this machine whose process is gone is known to be dead at once.
+do not matter; and a holder on this machine whose process is gone is known to be dead at once. A lease dated in the
+future, because that clock was set back, is dated anew when it is seen, and then ends like any other.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import contextlib
 import os
 import re
 import socket
+import time
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -90,6 +92,9 @@ def try_lease(folder: Path, lease_seconds: float = LEASE_SECONDS) -> Lease | Non
         return None
     try:
         os.write(descriptor, text)
+    except OSError:  # a full disk: an empty file would count as a lease for a while
+        lease.path.unlink(missing_ok=True)
+        raise
     finally:
         os.close(descriptor)
     # Leases vanish when a run is finished. A rival that looked before that and one that looked after may both have
@@ -100,24 +105,32 @@ def try_lease(folder: Path, lease_seconds: float = LEASE_SECONDS) -> Lease | Non
     return lease
 
 
-def is_live(path: Path) -> bool:
-    """Whether a lease file still holds: not released, its process not known to be dead, its time not run out."""
+def is_live(path: Path, *, look_only: bool = False) -> bool:
+    """Whether a lease file still holds: not released, its process not known to be dead, its time not run out.
+
+    With `look_only` nothing is written, and the clock of this host has to do.
+    """
     try:
         data, touched = path.read_bytes(), path.stat().st_mtime
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError):
         return False
     try:
         text = _Text.model_validate_json(data)
+        lease_seconds = text.lease_seconds
+        if text.released or surely_dead(text.holder):
+            return False
     except ValidationError:  # just created and not yet written, or cut off while it was
-        return _now(path.parent) - touched <= LEASE_SECONDS
-    if text.released or surely_dead(text.holder):
-        return False
-    return _now(path.parent) - touched <= text.lease_seconds
+        lease_seconds = LEASE_SECONDS
+    age = (time.time() if look_only else _now(path.parent)) - touched
+    if age < 0 and not look_only:
+        with contextlib.suppress(OSError):
+            os.utime(path)
+    return age <= lease_seconds
 
 
-def is_leased(folder: Path) -> bool:
+def is_leased(folder: Path, *, look_only: bool = False) -> bool:
     """Whether a process works on the run of this folder."""
-    return any(is_live(path) for path in lease_files(folder))
+    return any(is_live(path, look_only=look_only) for path in lease_files(folder))
 
 
 def lease_files(folder: Path) -> list[Path]:
@@ -132,7 +145,8 @@ def lease_files(folder: Path) -> list[Path]:
 def drop_leases(folder: Path) -> None:
     """Remove all leases of a run that has its record: whoever takes a lease looks for the record next."""
     for path in (*lease_files(folder), folder / CLOCK):
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(IsADirectoryError):  # nobody's lease; `store verify` names it
+            path.unlink(missing_ok=True)
 
 
 def this_process() -> Holder:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from recallscope.runs.grid import Cell
 from recallscope.runs.plan import Plan
-from recallscope.runs.views import TallyView, clock
+from recallscope.runs.views import TallyView, clock, telling_words, value_of
 
 REFRESH = 0.25  # seconds
 STYLES = {"missing": "dim", "running": "yellow", "done": "green", "failed": "bold red"}
@@ -100,20 +100,20 @@ def _places(
     cells: Sequence[Cell],
 ) -> tuple[tuple[str, list[Any]], tuple[str, list[Any]], dict[tuple[Any, Any], list[str]]]:
     """The two words with the most values, seeds aside, as rows and columns; and which runs fall where."""
-    words = list(cells[0].words) if cells else []
+    words = telling_words(cells)
     values = {
-        word: sorted({cell.words.get(word) for cell in cells}, key=lambda value: (str(type(value)), value))
+        word: sorted({value_of(cell, word) for cell in cells}, key=lambda value: (str(type(value)), value))
         for word in words
         if word != "seed"
     }
     names = sorted(values, key=lambda word: -len(values[word]))[:2]
     if len(names) < 2:
         names += ["seed"] * ("seed" in words)
-        values["seed"] = sorted({cell.words.get("seed") for cell in cells}, key=str)
+        values["seed"] = sorted({value_of(cell, "seed") for cell in cells}, key=str)
     if len(names) < 2:
         return ("", []), ("", []), {}
     row, column = (name for name in words if name in names)
     places: dict[tuple[Any, Any], list[str]] = {}
     for cell in cells:
-        places.setdefault((cell.words.get(row), cell.words.get(column)), []).append(cell.run)
+        places.setdefault((value_of(cell, row), value_of(cell, column)), []).append(cell.run)
     return (row, values[row]), (column, values[column]), places

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from recallscope.runs.engine import WORKER_ENVIRONMENT, Died, EngineError, Event, Finished, Job, Moved, Refused
+from recallscope.runs.engine import WORKER_ENVIRONMENT, Died, EngineError, Event, Finished, Halted, Job, Moved, Refused
 from recallscope.runs.store import RunStore
 
 STDERR_READ = 8_000  # bytes from the end
@@ -175,6 +175,9 @@ class LocalEngine:
         if message["event"] == "refused":
             worker.job = None
             return [Refused(message["run"], message["reason"])]
+        if message["event"] == "halted":
+            worker.job = None
+            return [Halted(message["run"], message["reason"])]
         if message["event"] == "moved":
             return [Moved(message["run"], message["step"], message["total_steps"])]
         return []

@@ -6,14 +6,13 @@ new record is written first and the old one removed last, so at any moment at le
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from recallscope.atomic import flush_folder, write_atomically
-from recallscope.records import RecordError, RunRecord, read_facts, record_from
+from recallscope.records import RecordError, RunRecord, read_facts, record_from, record_text
 from recallscope.runs.index import rebuild_index
 from recallscope.runs.leases import drop_leases, is_leased
 from recallscope.runs.store import (
@@ -41,7 +40,7 @@ class Migration:
 
 def migrate(store: RunStore, *, dry_run: bool = False) -> Migration:
     """Rewrite every record of the first schema that a spec can be made of; whatever else there is stays."""
-    leased = [name for name in store.folders() if is_leased(store.runs / name)]
+    leased = [name for name in store.folders() if is_leased(store.runs / name, look_only=dry_run)]
     if leased and not dry_run:
         raise StoreError(
             f"{len(leased)} runs of {store.root} are being worked on, such as {leased[0]}. Stop the sweep, or wait for "
@@ -137,5 +136,4 @@ def _is_first_schema(folder: Path) -> bool:
 def _text(facts: dict[str, Any], record: RunRecord) -> bytes:
     """The record in today's schema; what is unknown in it is kept."""
     known = record.model_dump(mode="json")
-    fields = {**known, **{name: value for name, value in facts.items() if name not in known}}
-    return json.dumps(fields, indent=1, ensure_ascii=False).encode() + b"\n"
+    return record_text({**known, **{name: value for name, value in facts.items() if name not in known}})

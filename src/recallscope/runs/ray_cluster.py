@@ -10,12 +10,14 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from recallscope.atomic import is_storage_fault
 from recallscope.records import parse_record
 from recallscope.registry import PLUGINS
 from recallscope.runs.attempts import note_attempt
-from recallscope.runs.engine import WORKER_ENVIRONMENT, Died, EngineError, Event, Finished, Job, Refused
+from recallscope.runs.engine import WORKER_ENVIRONMENT, Died, EngineError, Event, Finished, Halted, Job, Refused
 from recallscope.runs.store import RunStore
 
+START = "ray start --head --node-ip-address=127.0.0.1"
 COUNT_EVERY = 2.0  # seconds between looks at the size of the cluster
 
 
@@ -85,7 +87,8 @@ class RayEngine:
             except (ConnectionError, OSError, ValueError, RuntimeError) as error:
                 raise EngineError(
                     f"no Ray cluster answers at address={self.address!r} ({str(error).splitlines()[0]}). "
-                    f"Start one with: ray start --head"
+                    f"Start one with: {START} and give --address 127.0.0.1:6379. Use trusted networks only: Ray asks "
+                    f"for no password and listens on all interfaces even so: whoever reaches its ports can run code."
                 ) from error
             self._ours = True
         gpu = 1 / self.slots_per_gpu if self.slots_per_gpu else 0
@@ -148,6 +151,9 @@ class RayEngine:
         except lost as error:
             return Died(job.run, "was lost with its node", str(error), begun=False)
         except self._ray.exceptions.RayError as error:
+            cause: Any = getattr(error, "cause", None)
+            if is_storage_fault(cause):
+                return Halted(job.run, f"{cause.filename or 'on a node'}: {cause.strerror}")
             kind = type(error).__name__
             return Died(job.run, f"died on the cluster ({kind})", str(error))
         if refused is not None:

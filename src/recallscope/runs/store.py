@@ -24,7 +24,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from recallscope.atomic import flush_folder, is_half_written, write_atomically
+from recallscope.atomic import digest_of, flush_folder, is_half_written, write_atomically
 from recallscope.records import (
     NewerRecordError,
     RecordError,
@@ -32,16 +32,19 @@ from recallscope.records import (
     is_run_name,
     read_facts,
     record_from,
+    record_text,
     todays_name,
 )
 from recallscope.runs.attempts import Failure, read_failure
-from recallscope.runs.leases import LEASE_SECONDS, Lease, drop_leases, try_lease
+from recallscope.runs.leases import LEASE_SECONDS, Lease, drop_leases, is_leased, lease_files, try_lease
 
 FORMAT = "recallscope-store"
 VERSION = 2  # from 2 on every folder has its run's name of today
 DAMAGED = "damaged"
 RECORD, WEIGHTS, CHECKPOINT, FAILURE = "record.json", "weights.safetensors", "checkpoint.safetensors", "failure.json"
 HALF_WRITTEN = "half written: its writer was killed"
+Stamp = tuple[int, int]  # size of a file in bytes, and its time in nanoseconds
+NO_STAMP: Stamp = (-1, -1)
 
 
 class StoreError(ValueError):
@@ -65,6 +68,12 @@ class RunStore:
         self.root = Path(root)
         self.runs = self.root / "runs"
         self.marker = _open_marker(self.root, create=create)
+
+    def to_pandas(self, *conditions: str) -> Any:
+        """A pandas DataFrame: one row per run, one column per field. Conditions are texts, such as "state_dim<=16"."""
+        from recallscope.runs.table import to_pandas
+
+        return to_pandas(self, *conditions)
 
     def home(self, run: str) -> Path:
         """The folder into which a run is written, whether it is there or not."""
@@ -135,14 +144,16 @@ class RunStore:
         record is replaced by the one that belongs to them, and the earlier one is moved aside.
         """
         home, before = self.home(record.run), self.get_sound(record.run)[0]
-        if weights is not None and not self._has_weights(record.run):
+        if weights is not None and (before is None or not self._has_weights(record.run)):
             if before is not None and before.formerly:
                 reason = f"replaced: trained again under its name of today, {record.run}, to keep weights"
                 set_aside(self.root, self.folder(record.run) / RECORD, reason)
                 record, before = record.model_copy(update={"formerly": before.formerly}), None
+            facts = record if before is None else self.facts(record.run) or before
             write_atomically(home / WEIGHTS, weights)
-        if before is None:
-            write_atomically(home / RECORD, record.model_dump_json(indent=1).encode() + b"\n")
+            write_atomically(home / RECORD, record_text(facts, digest_of(weights)))
+        elif before is None:
+            write_atomically(home / RECORD, record_text(record))
         self.tidy(record.run)
         return before is None
 
@@ -156,6 +167,12 @@ class RunStore:
             (folder / FAILURE).unlink(missing_ok=True)
         (self.home(run) / CHECKPOINT).unlink(missing_ok=True)
         drop_leases(self.home(run))
+
+    def tidy_leftovers(self, run: str) -> None:
+        """Tidy a finished run whose worker was killed before it could, unless someone works on it to add weights."""
+        home = self.home(run)
+        if ((home / CHECKPOINT).exists() or lease_files(home)) and not is_leased(home):
+            self.tidy(run)
 
     def lease(self, run: str, lease_seconds: float = LEASE_SECONDS, *, weights: bool = False) -> Lease | None:
         """The right to work on a run; None if another process has it, or the run is finished.
@@ -204,14 +221,27 @@ class RunStore:
 
 def read_record(folder: Path) -> dict[str, Any] | None:
     """The record of a run's folder as plain data; None if it has none, RecordError if it contradicts itself."""
+    return read_stamped(folder)[0]
+
+
+def read_stamped(folder: Path) -> tuple[dict[str, Any] | None, Stamp]:
+    """The same, with the stamp of the very file that was read."""
     try:
         with open(os.path.join(folder, RECORD), "rb") as file:
+            stamp = stamp_of(os.fstat(file.fileno()))
             facts = read_facts(file.read())
     except (FileNotFoundError, NotADirectoryError):
-        return None
+        return None, NO_STAMP
+    except IsADirectoryError as error:
+        raise RecordError("a folder, where the record of a run should be a file") from error
     if facts["run"] != folder.name:
         raise RecordError(f"it is the record of run {facts['run']}, in the folder of another")
-    return facts
+    return facts, stamp
+
+
+def stamp_of(status: os.stat_result) -> Stamp:
+    """Size and time of a file: both are the same only if nobody wrote to it, or someone took pains to hide it."""
+    return status.st_size, status.st_mtime_ns
 
 
 def name_in(folder: Path) -> str | None:
@@ -251,9 +281,11 @@ def set_aside(root: Path, path: Path, reason: str) -> Fault | None:
 
 
 def all_set_aside(root: Path) -> list[Path]:
-    """The folders of `damaged/`, oldest first."""
+    """The folders of `damaged/`, oldest first; links are not followed."""
     place = root / DAMAGED
-    return sorted(path for path in place.iterdir() if path.is_dir()) if place.is_dir() else []
+    if place.is_symlink() or not place.is_dir():
+        return []
+    return sorted(path for path in place.iterdir() if path.is_dir() and not path.is_symlink())
 
 
 def write_marker(root: Path, marker: dict[str, Any]) -> None:

@@ -208,6 +208,19 @@ def export_rows(rows: list[dict[str, Any]], path: Path) -> None:
     write_atomically(path, _csv(rows, columns) if path.suffix == ".csv" else _parquet(rows, columns))
 
 
+def to_pandas(store: RunStore, *conditions: str) -> Any:
+    """The runs that satisfy all conditions as a pandas DataFrame, which needs pandas."""
+    try:
+        pandas = importlib.import_module("pandas")
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            f"to_pandas needs pandas, which is not installed. Run: pip install pandas, or use "
+            f"recallscope.runs.find_runs, which gives a list of dictionaries, or recallscope store export {store.root} "
+            f"runs.csv."
+        ) from error
+    return pandas.DataFrame(find_runs(store, parse_conditions(conditions)))
+
+
 def _csv(rows: list[dict[str, Any]], columns: list[str]) -> bytes:
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, columns, lineterminator="\n")

@@ -57,7 +57,9 @@ def _wandb(folder: Path) -> Callable[[RunRecord], None]:
         config: dict[str, Any] = in_words(record.spec.model_dump(mode="json"))
         with wandb.init(mode="offline", dir=str(folder), project="recallscope", name=record.run, config=config) as run:
             for seen in record.history:
-                run.log({"loss": seen.loss, "val_accuracy": seen.accuracy}, step=seen.step)
-            run.summary["test_accuracy"] = record.test_accuracy
+                run.log(
+                    ({} if seen.loss is None else {"loss": seen.loss}) | {"val_accuracy": seen.accuracy}, step=seen.step
+                )
+            run.summary.update(test_accuracy=record.test_accuracy, flag=record.flag)
 
     return write

@@ -1,4 +1,8 @@
-"""Looking after a store: find what is damaged, remove what nobody needs."""
+"""Looking after a store: find what is damaged, bring back what was set aside, remove what nobody needs.
+
+Links are not followed: a run's folder that is one is named and left alone, as what it leads to may be no part of the
+store.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +10,32 @@ import contextlib
 import json
 import os
 import shutil
-import sqlite3
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO, Any
 
+from recallscope.atomic import digest_of, flush_folder, seal_is_broken
 from recallscope.records import NewerRecordError, RecordError, record_from
 from recallscope.runs.attempts import read_failure
-from recallscope.runs.index import INDEX, Entry, entry_of, open_index, rebuild_index
+from recallscope.runs.index import Entry, entry_of, index_contradicts, rebuild_index
 from recallscope.runs.leases import CLOCK, is_leased, lease_files
 from recallscope.runs.store import (
     CHECKPOINT,
     FAILURE,
     HALF_WRITTEN,
     RECORD,
-    VERSION,
     WEIGHTS,
     Fault,
     RunStore,
+    StoreError,
     all_set_aside,
     half_written,
     read_record,
     set_aside,
 )
+
+NOTE = "note.json"
 
 
 @dataclass
@@ -40,7 +48,9 @@ class Health:
     begun: int = 0  # started, neither finished nor running: a sweep resumes them
     faults: list[Fault] = field(default_factory=list)
     newer: list[str] = field(default_factory=list)  # sound records that need another version, or code that is not here
+    links: list[str] = field(default_factory=list)  # folders of runs that are links, which are not followed
     former: int = 0  # records under names of the first rule, which `store migrate` renames
+    without_digest: int = 0  # sound records of earlier versions: whether they were edited cannot be known
     index_was_wrong: bool = False
     set_aside_before: int = 0
 
@@ -51,74 +61,204 @@ class Health:
 
 
 def verify(store: RunStore, *, move: bool = True) -> Health:
-    """Read every file of the store; what is damaged or half written is named and, with `move`, moved aside."""
+    """Read every file of the store; what is damaged or half written is named and, with `move`, moved aside.
+
+    Without `move` nothing is written at all.
+    """
     health = Health(set_aside_before=len(all_set_aside(store.root)))
     entries: list[Entry] = []
     for name in store.folders():
         folder = store.runs / name
-        if not folder.is_dir():
+        if folder.is_symlink():
+            health.links.append(str(folder.relative_to(store.root)))
+        elif not folder.is_dir():
             _fault(store, health, folder, "a file where the folder of a run should be", move)
-            continue
-        leased = is_leased(folder)
-        state = "running" if leased else "begun"
-        try:
-            facts = read_record(folder)
-            if facts is not None:
-                entries.append(entry_of(facts))
-                health.former += facts["schema_version"] == 1
-                state = "done"
-                record_from(facts)
-        except NewerRecordError as error:
-            health.newer.append(str(error))
-            state = ""
-        except (RecordError, OSError) as error:
-            _fault(store, health, folder / RECORD, str(error), move)
-        if state in ("running", "begun") and (folder / FAILURE).exists():
-            try:
-                read_failure(folder / FAILURE)
-                state = "failed"
-            except (ValueError, OSError) as error:
-                _fault(store, health, folder / FAILURE, str(error), move)
-        for tensors in (WEIGHTS, CHECKPOINT):
-            if (folder / tensors).exists() and (wrong := safetensors_fault(folder / tensors)):
-                _fault(store, health, folder / tensors, wrong, move)
-        for path in half_written(folder) if not leased else ():
-            _fault(store, health, path, HALF_WRITTEN, move)
-        if state:
-            setattr(health, state, getattr(health, state) + 1)
-    health.index_was_wrong = _index_differs(store, entries)
+        else:
+            _verify_folder(store, folder, health, entries, move)
+    health.index_was_wrong = index_contradicts(store, entries)
     if health.index_was_wrong and move:
         rebuild_index(store)
     return health
 
 
-def safetensors_fault(path: Path) -> str | None:
-    """What is wrong with a safetensors file, read without its library: the header must describe just these bytes."""
+def _verify_folder(store: RunStore, folder: Path, health: Health, entries: list[Entry], move: bool) -> None:
+    leased = is_leased(folder, look_only=not move)
+    state, facts = "running" if leased else "begun", None
     try:
-        size = path.stat().st_size
-        with open(path, "rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            if size < 8 or length > size - 8:
-                return f"cut off: {size} bytes, and the header alone needs {8 + length}"
-            header = json.loads(file.read(length))
+        facts = _settled(folder / RECORD, lambda: read_record(folder), RecordError)
+        if facts is not None:
+            entries.append(entry_of(facts))
+            health.former += facts["schema_version"] == 1
+            health.without_digest += "digest" not in facts
+            state = "done"
+            record_from(facts)
+    except NewerRecordError as error:
+        health.newer.append(str(error))
+        state = ""
+    except (RecordError, OSError) as error:
+        _fault(store, health, folder / RECORD, str(error), move)
+    if state in ("running", "begun") and (folder / FAILURE).exists():
+        try:
+            _settled(folder / FAILURE, lambda: read_failure(folder / FAILURE), ValueError)
+            state = "failed"
+        except (ValueError, OSError) as error:
+            _fault(store, health, folder / FAILURE, str(error), move)
+    digests = {WEIGHTS: (facts or {}).get("weights_digest"), CHECKPOINT: None}
+    for name, digest in digests.items():
+        if (folder / name).exists() and (wrong := safetensors_fault(folder / name, digest)):
+            _fault(store, health, folder / name, wrong, move)
+    for path in half_written(folder) if not leased else ():
+        _fault(store, health, path, HALF_WRITTEN, move)
+    if state:
+        setattr(health, state, getattr(health, state) + 1)
+
+
+def _settled(path: Path, read: Callable[[], Any], damage: type[Exception]) -> Any:
+    """What a file says, or why it is damaged: the same after a second look if another took its place meanwhile."""
+    while True:
+        before = _identity(path)
+        try:
+            return read()
+        except damage:
+            if _identity(path) == before:
+                raise
+
+
+def _identity(path: Path) -> tuple[int, int, int] | None:
+    """Tells a file from one that took its place; None if there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def safetensors_fault(path: Path, digest: str | None = None) -> str | None:
+    """What is wrong with a safetensors file, read without its library; None if nothing is, or if it is gone.
+
+    Its header must describe just these bytes, and they must be those of the digest: of the one given or, if there is
+    none, of the one in the header. A sweep may replace the file meanwhile: all is judged by one open file, and if that
+    is found wrong and is no longer the one of this name, the new one is judged.
+    """
+
+    def judge() -> None:
+        with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+            wrong = _tensors_fault(file, digest)
+            if wrong:
+                raise ValueError(wrong)
+
+    try:
+        _settled(path, judge, ValueError)
+    except (ValueError, OSError) as error:
+        return str(error)
+    return None
+
+
+def _tensors_fault(file: IO[bytes], digest: str | None) -> str | None:
+    size = os.fstat(file.fileno()).st_size
+    try:
+        start = file.read(8)
+        length = int.from_bytes(start, "little")
+        if size < 8 or length > size - 8:
+            return f"cut off: {size} bytes, and the header alone needs {8 + length}"
+        text = file.read(length)
+        header = json.loads(text)
         ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
         expected = 8 + length + max(ends, default=0)
-    except (OSError, ValueError, RecursionError, AttributeError, KeyError, TypeError, IndexError) as error:
+        own = header.get("__metadata__", {}).get("digest")
+    except (ValueError, RecursionError, AttributeError, KeyError, TypeError, IndexError) as error:
         return f"not a safetensors file: {error}"
-    return None if expected == size else f"{size} bytes, and its header describes {expected}"
+    if expected != size:
+        return f"{size} bytes, and its header describes {expected}"
+    if digest is None and own is None:
+        return None
+    data = start + text + file.read()
+    intact = digest_of(data) == digest if digest is not None else not seal_is_broken(data, str(own))
+    return None if intact else "changed since it was written: its digest does not fit"
+
+
+@dataclass(frozen=True)
+class SetAside:
+    """A file that was moved to `damaged/`: its name there, where it was, why, and what restoring it came to."""
+
+    name: str
+    file: str
+    reason: str
+    restored: bool = False
+    why_not: str | None = None
+
+
+def list_set_aside(store: RunStore) -> list[SetAside]:
+    """All that was set aside, oldest first; a folder without a sound note is listed with no place to go back to."""
+    return [_set_aside(place) for place in all_set_aside(store.root)]
+
+
+def _set_aside(place: Path) -> SetAside:
+    try:
+        note = json.loads((place / NOTE).read_bytes())
+        return SetAside(place.name, str(note["file"]), str(note["reason"]))
+    except (OSError, ValueError, RecursionError, KeyError, TypeError):
+        return SetAside(place.name, "", "its note is damaged")
+
+
+def restore(store: RunStore, names: list[str] | None = None, *, dry_run: bool = False) -> list[SetAside]:
+    """Move what was set aside back to its place, all of it or what is named; a file that is there is never replaced.
+
+    A name is the one in `damaged/`, the file's place in the store, or its run's, in full or how it begins.
+    """
+    chosen = list_set_aside(store)
+    for name in names or ():
+        if not any(_is_named(item, name) for item in chosen):
+            raise StoreError(
+                f"{name!r} names nothing that was set aside. recallscope store restore {store.root} lists what is."
+            )
+    if names is not None:
+        chosen = [item for item in chosen if any(_is_named(item, name) for name in names)]
+    return [_restore(store, item, dry_run) for item in chosen]
+
+
+def _is_named(item: SetAside, name: str) -> bool:
+    return bool(name) and (name == item.file or item.name.startswith(name) or f"runs/{name}" in item.file)
+
+
+def _restore(store: RunStore, item: SetAside, dry_run: bool) -> SetAside:
+    source, target = store.root / "damaged" / item.name / Path(item.file).name, store.root / item.file
+    inside = target.parent.resolve().is_relative_to(store.root.resolve()) and target != store.root
+    why_not = None
+    if not item.file or not inside or not os.path.lexists(source):
+        why_not = "its note does not say where it was, or the file is gone"
+    elif os.path.lexists(target):
+        why_not = f"{item.file} is there again"
+    elif not dry_run:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            if source.is_dir() and not source.is_symlink():
+                os.rename(source, target)
+            else:  # a link, unlike a rename, never replaces a file that appears this moment
+                os.link(source, target, follow_symlinks=False)
+                source.unlink()
+        except FileExistsError:
+            return SetAside(item.name, item.file, item.reason, why_not=f"{item.file} is there again")
+        flush_folder(target.parent)
+        (source.parent / NOTE).unlink()
+        source.parent.rmdir()
+    return SetAside(item.name, item.file, item.reason, restored=why_not is None and not dry_run, why_not=why_not)
 
 
 def collect_garbage(store: RunStore, *, damaged: bool = False, dry_run: bool = False) -> list[tuple[str, int]]:
     """Remove leftovers of finished runs and, if asked, what was moved aside; returns names and bytes.
 
-    Records, weights, logs and the checkpoints of unfinished runs are never touched.
+    Records, weights, logs and the checkpoints of unfinished runs are never touched, nor is what someone works on.
     """
     found: list[Path] = []
     for name in store.folders():
         folder = store.runs / name
-        if (folder / RECORD).exists():
-            found += [path for path in (folder / CHECKPOINT, folder / FAILURE, folder / CLOCK) if path.exists()]
-            found += lease_files(folder)
+        if folder.is_symlink():
+            continue
+        if (folder / RECORD).is_file():
+            left = [path for path in (folder / CHECKPOINT, folder / FAILURE, folder / CLOCK) if path.exists()]
+            left += lease_files(folder)
+            found += left if left and not is_leased(folder, look_only=True) else []
         elif folder.is_dir() and not os.listdir(folder):
             found.append(folder)
     if damaged:
@@ -128,7 +268,7 @@ def collect_garbage(store: RunStore, *, damaged: bool = False, dry_run: bool = F
         if path.parent == store.runs:
             with contextlib.suppress(OSError):  # no longer empty: someone leases the run this moment
                 path.rmdir()
-        elif path.is_dir():
+        elif path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
@@ -141,23 +281,6 @@ def _fault(store: RunStore, health: Health, path: Path, reason: str, move: bool)
         health.faults.append(fault)
 
 
-def _index_differs(store: RunStore, entries: list[Entry]) -> bool:
-    """Whether the index says anything else than the files just read; an index that is not there is not wrong."""
-    if not (store.root / INDEX).exists():
-        return False
-    try:
-        with open_index(store) as table:
-            query = "SELECT folder, row FROM now"
-            indexed = {folder: table.decode(row) for folder, row in table.connection.execute(query)}
-    except (sqlite3.DatabaseError, ValueError):
-        return True
-    files = {entry.folder: {word: v for word, v in entry.row.items() if v is not None} for entry in entries}
-    done = {folder: row for folder, row in indexed.items() if row.get("status") == "done"}
-    if store.marker["version"] < VERSION:  # a run that is there under two names is listed once
-        files = {folder: row for folder, row in files.items() if folder in done}
-    return files != done
-
-
 def _size(path: Path) -> int:
-    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
-    return sum(file.stat().st_size for file in files)
+    files = [path, *path.rglob("*")] if path.is_dir() and not path.is_symlink() else [path]
+    return sum(file.lstat().st_size for file in files if not file.is_dir())

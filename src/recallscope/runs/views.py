@@ -5,15 +5,36 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import IO, Literal
+from typing import IO, Any, Literal
 
 from recallscope.records import RunRecord
 from recallscope.runs.grid import Cell
 from recallscope.runs.plan import Plan, estimated_cost
+from recallscope.specs import in_words
 
 State = Literal["missing", "running", "done", "failed"]
+
+
+def telling_words(cells: Sequence[Cell]) -> list[str]:
+    """Words that tell some runs apart: those of their grids that vary, then others that are needed for it."""
+    own = dict.fromkeys(name for cell in cells for name in cell.words)
+    telling = [name for name in own if len({value_of(cell, name) for cell in cells}) > 1]
+    keys = [tuple(value_of(cell, name) for name in telling) for cell in cells]
+    if len(set(keys)) < len(cells):  # several grids, told apart by what each keeps fixed
+        words = [in_words(cell.spec) for cell in cells]
+        for name in dict.fromkeys(name for row in words for name in row if name not in telling):
+            more = [(*key, row.get(name)) for key, row in zip(keys, words, strict=True)]
+            if len(set(more)) > len(set(keys)):
+                telling, keys = [*telling, name], more
+    return telling
+
+
+def value_of(cell: Cell, word: str) -> Any:
+    """The value of a word, of its grid or its spec, as something that can be compared; None if it has none."""
+    value = cell.words[word] if word in cell.words else in_words(cell.spec).get(word)
+    return value if isinstance(value, Hashable) else str(value)
 
 
 class View:
@@ -124,10 +145,12 @@ class PlainView(TallyView):
     def __init__(self, stream: IO[str]) -> None:
         super().__init__()
         self.stream = stream
+        self.words: list[str] = []
 
     def begin(self, plan: Plan) -> None:
         """Print what is to be done."""
         super().begin(plan)
+        self.words = telling_words([*plan.done, *plan.missing, *plan.failed])
         before = f", {len(plan.failed)} failed before" if plan.failed else ""
         self._write(f"{plan.total} runs: {len(plan.done)} done, {len(plan.missing)} to do{before}")
         for fault in plan.faults:
@@ -137,7 +160,8 @@ class PlainView(TallyView):
         """Print the result."""
         super().finished(cell, record, by_another=by_another)
         whose = "  (by another sweep)" if by_another else f"  {record.seconds:.1f} s"
-        self._line("done", cell, f"accuracy {record.test_accuracy:.4f}{whose}")
+        flag = f"  {record.flag}" if record.flag else ""
+        self._line("done", cell, f"accuracy {record.test_accuracy:.4f}{flag}{whose}")
 
     def retried(self, cell: Cell, reason: str) -> None:
         """Print that a worker died."""
@@ -153,7 +177,7 @@ class PlainView(TallyView):
         counts = self.tally.counts()
         ended, total = counts["done"] + counts["failed"], sum(counts.values())
         left = f"  left {clock(self.tally.seconds_left())}" if ended < total else ""
-        words = " ".join(f"{name}={value}" for name, value in cell.words.items()) or cell.run[:8]
+        words = " ".join(f"{name}={value_of(cell, name)}" for name in self.words) or "the only run"
         self._write(f"[{ended}/{total}] {what:6} {cell.run[:8]}  {words}  {more}{left}")
 
     def _write(self, line: str) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recallscope.atomic import between_writes
+from recallscope.atomic import between_writes, is_storage_fault
 from recallscope.records import RunRecord
 from recallscope.registry import import_from
 from recallscope.runs.attempts import note_attempt
@@ -24,7 +24,8 @@ from recallscope.runs.store import CHECKPOINT, WEIGHTS, RunStore, set_aside
 from recallscope.specs import RunSpec
 
 if TYPE_CHECKING:
-    from recallscope.train.loop import Tick
+    from recallscope.train.loop import Trained
+    from recallscope.train.progress import Tick
 
 REPORT_EVERY = 0.5  # seconds between two reports of progress
 
@@ -63,23 +64,17 @@ def do_run(
     """Train on one thread; returns the record and, if asked for, the weights as a safetensors file's bytes.
 
     With a store in reach the run is checkpointed there and resumes what a predecessor saved; without one it starts
-    afresh. Nothing but the checkpoint is written: the caller stores the result.
+    afresh. A checkpoint that cannot be resumed is set aside. Nothing but the checkpoint is written: the caller stores
+    the result.
     """
     import torch
 
-    from recallscope.train.checkpoint import OtherRunError, read_checkpoint
+    from recallscope.train.checkpoint import CheckpointError
     from recallscope.train.loop import train_run
     from recallscope.train.weights import write_weights
 
     torch.set_num_threads(1)
     checkpoint = store.home(spec.content_hash()) / CHECKPOINT if store else None
-    if store and checkpoint and checkpoint.exists():
-        try:
-            usable = read_checkpoint(checkpoint, spec) is not None
-        except OtherRunError:
-            usable = False
-        if not usable:
-            set_aside(store.root, checkpoint, "not a checkpoint of this run")
     begun = False
 
     def watch(tick: "Tick") -> None:
@@ -88,8 +83,18 @@ def do_run(
         if on_progress:
             on_progress(tick)
 
+    def train() -> "Trained":
+        return train_run(spec, device=device, checkpoint=checkpoint, on_progress=watch)
+
     try:
-        trained = train_run(spec, device=device, checkpoint=checkpoint, on_progress=watch)
+        try:
+            trained = train()
+        except CheckpointError as error:  # damaged, of another version, or of another run: it begins anew
+            assert store is not None
+            assert checkpoint is not None
+            set_aside(store.root, checkpoint, str(error))
+            note_attempt(checkpoint.parent, "checkpoint set aside", reason=str(error))
+            trained = train()
     except ValueError as error:  # such as a module of the user's own that cannot be imported or called
         if begun:
             raise
@@ -128,18 +133,21 @@ def main() -> None:
                 last[0] = tick.seconds
                 report(event="moved", run=run, step=tick.step, total_steps=tick.total_steps)
 
-        note_attempt(store.home(run), "started")
-        report(event="started", run=run)
         try:
+            note_attempt(store.home(run), "started")
+            report(event="started", run=run)
             record, weights = do_run(
                 spec_of(job), store=store, device=device, weights=job["weights"], on_progress=on_progress
             )
+            first = store.put(record, weights)
+            note_attempt(store.home(run), "finished" if first else "finished again")
+            report(event="finished", run=run)
         except CannotBeginError as error:
             report(event="refused", run=run, reason=str(error))
-            continue
-        first = store.put(record, weights)
-        note_attempt(store.home(run), "finished" if first else "finished again")
-        report(event="finished", run=run)
+        except OSError as error:
+            if not is_storage_fault(error):
+                raise
+            report(event="halted", run=run, reason=f"{error.filename or store.root}: {error.strerror}")
 
 
 def _read_jobs(jobs: queue.SimpleQueue[dict[str, Any]]) -> None:

@@ -4,6 +4,7 @@ from recallscope.lazy import lazy_names
 
 _NAMES = {
     "batch": "NOTHING_ASKED Batch",
+    "dataset": "MQARDataset RecallDataset RecallStream",
     "drawing": "draw_batch",
     "scoring": "Score accuracy answered score",
     "zoology": "zoology_batch",

@@ -20,14 +20,19 @@ RANDOM_BITS = 62  # of the numbers sorted for a permutation; a tie is redrawn, s
 TABLE_CELLS = 2**24  # of one table of owners: many sequences of a large vocabulary are drawn in parts
 
 
-def draw_batch(task: TaskSpec, batch_size: int, generator: Generator) -> Batch:
-    """Independent sequences of any task, on the generator's device.
+def draw_batch(task: TaskSpec, batch_size: int, generator: Generator | int) -> Batch:
+    """Independent sequences of any task, on the generator's device; a whole number is taken for a seed.
 
     Equal task, size and state of the generator, equal batch; no other random stream is read or moved.
     """
     if batch_size < 1:
         raise ValueError(f"batch_size={batch_size}: a batch holds at least one sequence. Use batch_size >= 1.")
-    return task.draw(batch_size, generator)
+    return task.draw(batch_size, as_generator(generator))
+
+
+def as_generator(seed: Generator | int) -> Generator:
+    """The generator itself, or a new one with this seed, on the CPU."""
+    return seed if isinstance(seed, Generator) else Generator().manual_seed(seed)
 
 
 def draw_recall(task: AssociativeRecall, batch_size: int, generator: Generator) -> Batch:

@@ -108,6 +108,18 @@ def information_bits(
     return np.maximum(entropy - N_f * _missing_bits(delta, V_v), 0)
 
 
+def most_recall(bits: ArrayLike, num_facts: float, vocab_size: float) -> Array:
+    """The largest success per query that so many bits allow: `information_bits` inverted, 1 once they are enough.
+
+    Paper: Lem 4.5 (`lem:info-lower-bound`).
+    """
+    given = np.asarray(bits, float)
+    chance = 2 / vocab_size
+    p = np.concatenate([[chance], 1 - np.geomspace(1 - chance, 1e-9, 400)[1:]])
+    needed = np.array([float(information_bits(num_facts, vocab_size, 1 - q, values="distinct")) for q in p])
+    return np.interp(given, np.maximum.accumulate(needed), p)
+
+
 def bits_per_entry(success: ArrayLike, vocab_size: ArrayLike) -> Array:
     """Recovered bits per useful state entry of the linear circuit at capacity (AR, many facts).
 

@@ -1,4 +1,4 @@
-"""Where a law holds, as inequalities between the paper's letters that can be read and computed."""
+"""Where a law holds, or what it was compared with: inequalities between the paper's letters, read and computed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from recallscope.theory.problem import LETTERS, Array, Problem
+from recallscope.theory.problem import LETTERS, Array, LawTask, Problem
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt, "=": operator.eq,
@@ -24,29 +24,44 @@ Sum = tuple[tuple[float, tuple[str, ...]], ...]  # terms: a number times some le
 class Domain:
     """Conditions such as "2 <= N <= D" or "V >= 2 N_f + 2"; the letters are those of a Problem.
 
-    A condition on L or G is about MQAR only: the length of AR follows from its facts.
+    A condition on L or G is about MQAR only: the length of AR follows from its facts. `task` restricts the domain to
+    one task.
     """
 
     conditions: tuple[str, ...]
-    _inequalities: tuple[tuple[Sum, str, Sum], ...] = field(repr=False, compare=False)
+    task: LawTask | None
+    _inequalities: tuple[tuple[str, Sum, str, Sum], ...] = field(repr=False, compare=False)
 
-    def __init__(self, *conditions: str) -> None:
+    def __init__(self, *conditions: str, task: LawTask | None = None) -> None:
         object.__setattr__(self, "conditions", conditions)
-        object.__setattr__(self, "_inequalities", tuple(found for text in conditions for found in _parse(text)))
+        object.__setattr__(self, "task", task)
+        found = ((text, *inequality) for text in conditions for inequality in _parse(text))
+        object.__setattr__(self, "_inequalities", tuple(found))
 
     def contains(self, problem: Problem) -> NDArray[np.bool_]:
         """Whether all conditions hold, per entry of the problem."""
-        inside = np.ones(problem.shape, bool)
-        for left, sign, right in self._inequalities:
+        inside = np.full(problem.shape, self.task in (None, problem.task))
+        for _, holds in self._checked(problem):
+            inside &= holds
+        return inside
+
+    def broken(self, problem: Problem) -> tuple[str, ...]:
+        """The conditions that some entry of the problem does not meet."""
+        other_task = () if self.task in (None, problem.task) else (str(self.task).upper(),)
+        return other_task + tuple(dict.fromkeys(text for text, holds in self._checked(problem) if not np.all(holds)))
+
+    def _checked(self, problem: Problem) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+        """Every inequality that is about this task: the condition it is from, and where it holds."""
+        for text, left, sign, right in self._inequalities:
             letters = {letter for _, some in (*left, *right) for letter in some}
             if not (problem.task == "ar" and letters & {"L", "G"}):
-                inside &= _COMPARE[sign](_value(left, problem), _value(right, problem))
-        return inside
+                yield text, _COMPARE[sign](_value(left, problem), _value(right, problem))
 
     @property
     def sentence(self) -> str:
         """The conditions in one line."""
-        return ", ".join(self.conditions)
+        task = f"{self.task.upper()}: " if self.task else ""
+        return task + ", ".join(self.conditions)
 
 
 def _parse(text: str) -> Iterator[tuple[Sum, str, Sum]]:

@@ -18,7 +18,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
+from recallscope.notebook import html_table
 from recallscope.registry import Registry
 from recallscope.theory.domain import Domain
 from recallscope.theory.problem import FIELDS, Array, Problem, problem_and_options, takes_words
@@ -45,12 +47,19 @@ class Law:
     options: Mapping[str, Any] = field(default_factory=dict)
     """Keyword arguments of the function, and of the inverse, that make this law one of a family."""
     domain: Domain | None = None
+    """Where its derivation makes sense. Outside, the number has no meaning."""
+    support: str = ""
+    """What speaks for it, in one line; unless given, `holds`."""
+    compared: tuple[Domain, ...] = ()
+    """What it was compared with: trained models, or circuits for laws of designed weights. An answer outside of all of
+    these is extrapolated."""
     needs: tuple[str, ...] = DIMENSIONS
     """Fields a Problem must give. With head_pattern among them the law treats heads itself; else they are brought down
     to one head by the lower bound of Thm 4.7."""
+    with_heads: str | None = None
+    """Name of the law that answers in its place where a head pattern is given and the layer is one."""
     layers: Literal["printed", "joint", "one"] = "joint"
     """How layers count: Lambda N, Lambda N up to the rank D (see `effective_state`), or one layer only."""
-    monotone_in_state: bool = True
     fewest_facts: int = 1
     vocab_per_fact: int = 2
     """The function needs V > vocab_per_fact N_f."""
@@ -72,6 +81,10 @@ class Law:
         """Whether the law speaks about the head pattern itself."""
         return "head_pattern" in self.needs
 
+    def for_pattern(self, head_pattern: str | None) -> Law:
+        """The law that answers for models with these heads: itself, or the one that treats them."""
+        return find_law(self.with_heads) if head_pattern and self.with_heads else self
+
     def missing(self, problem: Problem) -> list[str]:
         """Fields the law needs and the problem does not give."""
         return [name for name in self.needs if getattr(problem, name) is None]
@@ -82,29 +95,58 @@ class Law:
         Lambda layers count as one with the effective state of Thm 4.6, heads as the single head of Thm 4.7.
         """
         problem, options = problem_and_options(problem, words)
+        return np.asarray(self.function(self._reduced(problem), **{**self.options, **options}))
+
+    def _reduced(self, problem: Problem) -> Problem:
+        """The problem as the function takes it: one layer, and one head unless the law treats heads itself."""
         if absent := self.missing(problem):
             raise ValueError(f"law {self.name!r} needs {', '.join(absent)} as well.")
         if not self.heads:
             problem = one_head(problem)
         if self.layers != "one":
-            problem = one_layer(problem, self.layers)
-        elif np.any(problem.Lambda != 1):
+            return one_layer(problem, self.layers)
+        if np.any(problem.Lambda != 1):
             raise ValueError(f"law {self.name!r} speaks about one layer only. Use num_layers=1, or another law.")
-        return np.asarray(self.function(problem, **{**self.options, **options}))
+        return problem
+
+    def in_domain(self, problem: Problem | None = None, /, **words: Any) -> NDArray[np.bool_]:
+        """Where the law's number has a meaning, per entry of a Problem."""
+        problem, _ = problem_and_options(problem, words)
+        reduced = self._reduced(problem)
+        return np.ones(reduced.shape, bool) if self.domain is None else self.domain.contains(reduced)
+
+    def extrapolated(self, problem: Problem | None = None, /, **words: Any) -> NDArray[np.bool_]:
+        """Where the law was not compared with anything, per entry of a Problem."""
+        problem, _ = problem_and_options(problem, words)
+        outside = np.ones(problem.shape, bool)
+        for domain in self.compared:
+            outside &= ~domain.contains(problem)
+        return outside
+
+    def limits(self, problem: Problem | None = None, /, **words: Any) -> str:
+        """Why an answer is extrapolated, with the conditions that the problem breaks; "" where it is not."""
+        problem, _ = problem_and_options(problem, words)
+        if not self.compared:
+            return "extrapolated: compared with no measurement"
+        same_task = [domain for domain in self.compared if domain.task in (None, problem.task)] or self.compared
+        nearest = min((domain.broken(problem) for domain in same_task), key=len)
+        return f"extrapolated: compared for {', '.join(nearest)} only" if nearest else ""
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what the law says, and where it holds."""
+        shown = ("summary", "reference", "weights", "holds", "status")
+        facts = {name: value for name in shown if (value := getattr(self, name))}
+        return html_table(f"law {self.name}", facts | {"needs": ", ".join(self.needs)})
 
 
 LAWS: Registry[Law] = Registry("law", "recallscope.theory.laws", eager=True)
 find_law = LAWS.find
 
-RECOMMENDED: dict[Weights, tuple[str, str]] = {
-    "trained": (
-        "trained-sharing",
-        "closest to trained linear models, without a fitted constant (docs/REPRODUCTION.md)",
-    ),
-    "designed": ("designed-improved", "closest to Monte Carlo, without a fitted constant (results/theory)"),
-    "full": ("full-unified-mv", "the paper's heuristic; no law of the full model is established"),
+RECOMMENDED: dict[Weights, str] = {
+    "trained": "trained-sharing",
+    "designed": "designed-improved",
+    "full": "full-unified-mv",
 }
-RECOMMENDED_FOR_HEADS = "trained-sharing-heads"
 
 
 def law(
@@ -123,6 +165,7 @@ def law(
         says = (plain.__doc__ or "").partition("\n")[0] if summary is None else summary
         if "domain" in about:
             about.setdefault("holds", about["domain"].sentence)
+        about.setdefault("support", about.get("holds", ""))
         entry = Law(name=name, function=plain, summary=says, reference=reference, **about)
         LAWS.add(name, entry, module=module)
         return function if plain is not function else takes_words(function)
@@ -132,5 +175,5 @@ def law(
 
 def laws_for(weights: Weights) -> list[Law]:
     """The laws for one kind of weights, the recommended one first."""
-    first = RECOMMENDED[weights][0]
+    first = RECOMMENDED[weights]
     return sorted((law for law in LAWS if law.weights == weights), key=lambda law: law.name != first)

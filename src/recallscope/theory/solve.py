@@ -7,15 +7,15 @@ always carries the probability the law really gives there, and "unreachable" is 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from recallscope.specs import LARGEST
-from recallscope.theory.law import Law
+from recallscope.specs import LARGEST, HeadPattern
+from recallscope.theory.law import RECOMMENDED, Law, find_law
 from recallscope.theory.problem import LawTask, Problem, probability
 
 Unknown = Literal["embed_dim", "state_dim", "num_facts", "vocab_size", "num_layers"]
@@ -25,10 +25,13 @@ LARGEST_WANTED = {"num_facts": "largest num_facts", "vocab_size": "largest even 
 
 @dataclass(frozen=True)
 class Question:
-    """What is known: the law's arguments but one (None), and the wanted probability."""
+    """What is known: the law's arguments but one (None), and the wanted probability.
 
-    law: Law
-    target: float
+    `law` is a Law or the name of one; unless given, the one recommended for trained models, with heads or without.
+    """
+
+    law: Any = None
+    target: float = 0.99
     task: LawTask = "mqar"
     vocab_size: int | None = None
     num_facts: int | None = None
@@ -36,6 +39,13 @@ class Question:
     state_dim: int | None = None
     num_layers: int | None = 1
     length: int | None = None
+    num_heads: int = 1
+    head_pattern: HeadPattern | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.law, Law):
+            law = find_law(self.law) if self.law else find_law(RECOMMENDED["trained"]).for_pattern(self.head_pattern)
+            object.__setattr__(self, "law", law)
 
     @cached_property
     def problem(self) -> Problem:
@@ -52,6 +62,11 @@ class Question:
         """Whether these values are enough for the target."""
         return float(self.evaluate(**values)) >= self.target
 
+    def limits(self, **values: int) -> str:
+        """Why the law's answer for these values is extrapolated; "" if it is not."""
+        limits: str = self.law.limits(self.problem, **values)
+        return limits
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -61,34 +76,49 @@ class Answer:
     probability: float | None
     reason: str
     real: float | None = None  # the closed form before rounding, where there is one
+    extrapolated: str = ""  # how the answer leaves what the law was compared with; "" if it does not
+    unknown: str = ""  # what was found
 
 
-def solve(question: Question, unknown: Unknown) -> Answer:
+def solve(question: Question | None = None, unknown: Unknown | None = None, **known: Any) -> Answer:
     """The least D, N or number of layers, the largest N_f or V, that reaches the target.
+
+    Takes a Question, or the fields of one as keywords: `solve(vocab_size=512, num_facts=16, embed_dim=64)` finds the
+    state dimension for .99. The unknown is the size that is left out, unless it is named.
 
     Paper: Rem 4.3 (`rem:practical-scaling-law`) and Rem 4.4 (`rem:dim-scaling-law`), inverted.
     """
+    question = Question(**known) if question is None else replace(question, **known)
+    unknown = unknown or _left_out(question)
     probability("target", question.target)
     for name in get_args(Unknown):
         if (getattr(question, name) is None) != (name == unknown):
             wanted = "must be left out: it is the unknown" if name == unknown else "is needed"
             raise ValueError(f"{name}={getattr(question, name)} {wanted} when solving for {unknown}.")
     search = _search(question, unknown)
-    low, high, unit = search.low, search.high, 2 if unknown == "vocab_size" else 1
+    low, high = search.low, search.high
+    unit = {"vocab_size": 2, "embed_dim": question.num_heads}.get(unknown, 1)  # heads split D evenly
     find, edge, far = (_last_true, high, low) if unknown in LARGEST_WANTED else (_first_true, low, high)
     found = find(lambda n: question.reaches(**{unknown: unit * n}), low, high)
     if found is None:
-        places = np.array([unit * far]) if search.tried is None else search.tried
-        nothing_fits = search.tried is None and low > high
-        values = np.zeros(1) if nothing_fits else question.evaluate(**{unknown: places})
-        best = int(np.argmax(values))
-        most = f"p={_show(float(values[best]), question.target)}"
-        return Answer(None, None, f"unreachable: {search.none.format(p=most, at=places[best])}")
+        at_end = unit * far
+        p, at = search.best or (0.0 if low > high else float(question.evaluate(**{unknown: at_end})), at_end)
+        most = f"p={_show(p, question.target)}"
+        return Answer(None, None, f"unreachable: {search.none.format(p=most, at=at)}", unknown=unknown)
     value = unit * found
     wanted = LARGEST_WANTED.get(unknown, f"least {unknown}")
     reason = f"{wanted} that reaches {question.target:g}{search.at_edge if found == edge else ''}"
     p = float(question.evaluate(**{unknown: value}))
-    return Answer(value, p, reason, closed_form(question, unknown))
+    return Answer(value, p, reason, closed_form(question, unknown), question.limits(**{unknown: value}), unknown)
+
+
+def _left_out(question: Question) -> Unknown:
+    """The one size that a question leaves out."""
+    missing: list[Unknown] = [name for name in get_args(Unknown) if getattr(question, name) is None]
+    if len(missing) != 1:
+        what = ", ".join(missing) or "nothing"
+        raise ValueError(f"{what} is left to find: leave out exactly one of {', '.join(get_args(Unknown))}.")
+    return missing[0]
 
 
 def closed_form(question: Question, unknown: Unknown) -> float | None:
@@ -106,7 +136,7 @@ class _Search(NamedTuple):
     high: int
     none: str  # no answer: {p} is the best the law gives, {at} where
     at_edge: str = ""  # the answer is the least (or largest) that was tried
-    tried: NDArray[np.int64] | None = None  # where the best is looked for; else at the end that promises most
+    best: tuple[float, int] | None = None  # the most that was found, and where; else at the end that promises most
 
 
 def _search(q: Question, unknown: Unknown) -> _Search:
@@ -117,19 +147,13 @@ def _search(q: Question, unknown: Unknown) -> _Search:
         case "state_dim":
             D = int(known.D)
             largest = max(D // int(known.Lambda), 1)
-            low, high = 1, largest
-            if not law.monotone_in_state:  # find a bracket first
-                steps = _spread(largest, 256)
-                reached = q.evaluate(state_dim=steps) >= q.target
-                first = int(np.argmax(reached))
-                low = int(steps[first - 1]) + 1 if first else 1
-                high = int(steps[first]) if reached.any() else 0
+            low, high, best = _scan_states(q, _spread(largest, 256))
             none = (
                 f"with embed_dim={D} the law gives at most {{p}} (at state_dim={{at}}), below {q.target:g}; the hash F "
                 f"E has rank at most embed_dim, so num_layers x state_dim beyond {D} brings nothing (App. E.1). Use a "
                 f"larger embed_dim."
             )
-            return _Search(low, high, none, tried=_spread(largest, 256, 64 if law.monotone_in_state else 256))
+            return _Search(low, high, none, best=best)
         case "embed_dim":
             N = int(known.N * known.Lambda)
             none = (
@@ -137,7 +161,8 @@ def _search(q: Question, unknown: Unknown) -> _Search:
                 f"noise of order 1/N, or the task's own ceiling, remains. Use a larger state_dim."
             )
             at_rank = "; a smaller embed_dim would leave num_layers x state_dim > embed_dim" if N > 1 else ""
-            return _Search(max(N, 2), LARGEST_EMBED, none, at_rank)
+            M = q.num_heads
+            return _Search(max(-(-N // M), -(-2 // M)), LARGEST_EMBED // M, none, at_rank)
         case "num_facts":
             V = int(known.V)
             largest = min(V // 2 - 1, (V - 1) // law.vocab_per_fact)
@@ -159,11 +184,29 @@ def _search(q: Question, unknown: Unknown) -> _Search:
             return _Search(1, max(D // N, 1), none)
 
 
-def _spread(largest: int, most: int, thinned: int | None = None) -> NDArray[np.int64]:
-    """1 to `largest`: all of them up to `most`, else geometric steps, `thinned` of them."""
+def _scan_states(q: Question, steps: NDArray[np.int64]) -> tuple[int, int, tuple[float, int]]:
+    """Ends of the first step that reaches the target, 1 and 0 if none does, and the most that was found.
+
+    Recall need not grow with N (a law may dip), so the steps are taken one after the other, in ever larger batches.
+    """
+    start, most = 0, (0.0, 1)
+    while start < len(steps):
+        batch = steps[start : 2 * start + 8]
+        p = q.evaluate(state_dim=batch)
+        best = int(np.argmax(p))
+        most = max(most, (float(p[best]), int(batch[best])), key=lambda found: found[0])
+        if p[best] >= q.target:
+            first = start + int(np.argmax(p >= q.target))
+            return (int(steps[first - 1]) + 1 if first else 1), int(steps[first]), most
+        start += len(batch)
+    return 1, 0, most
+
+
+def _spread(largest: int, most: int) -> NDArray[np.int64]:
+    """1 to `largest`: all of them up to `most`, else that many geometric steps."""
     if largest <= most:
         return np.arange(1, largest + 1)
-    return np.unique(np.geomspace(1, largest, thinned or most).round().astype(int))
+    return np.unique(np.geomspace(1, largest, most).round().astype(int))
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,47 +217,53 @@ class FrontierPoint:
     state_dim: int
     probability: float
     state_entries: int
-    parameters: int
+    parameters: int | None  # None with heads, where the pattern decides
     state_bytes: int
+    extrapolated: str  # as in an Answer
 
 
-def frontier(question: Question, *, max_points: int = 256) -> list[FrontierPoint]:
+def frontier(question: Question | None = None, *, max_points: int = 256, **known: Any) -> list[FrontierPoint]:
     """All minimal (D, N) that reach the target, N <= D: none of them can give up a unit of either.
 
-    Beyond `max_points` different N the list is thinned to geometric steps. State bytes are float32.
+    Takes a Question, or the fields of one as keywords. Beyond `max_points` different N the list is thinned to
+    geometric steps. State bytes are float32.
 
     Paper: the inverse D-N trade-off of Rem 4.4 (`rem:dim-scaling-law`), Fig. 1 (`fig:scaling-laws-2d-dims`).
     """
-    q = question
+    q = Question(**known) if question is None else replace(question, **known)
     probability("target", q.target)
-    square = _first_true(lambda d: q.reaches(embed_dim=d, state_dim=d), 2, LARGEST_EMBED)
+    unit = q.num_heads  # heads split D evenly
+    square = _first_true(lambda d: q.reaches(embed_dim=unit * d, state_dim=unit * d), -(-2 // unit), LARGEST_EMBED)
     if square is None:
         return []
-    states = _spread(square, max_points)
-    low, high = states - 1, np.maximum(2 * states, 4)
+    states = _spread(unit * square, max_points)
+    least = -(-states // unit)  # D in units, from the least that holds N
+    low, high = least - 1, np.maximum(2 * least, 4)
     reached = np.zeros(len(states), bool)
 
     def reaches(D: NDArray[np.int64], some: NDArray[np.int64]) -> NDArray[np.bool_]:
-        return q.evaluate(embed_dim=D[some], state_dim=states[some]) >= q.target
+        return q.evaluate(embed_dim=unit * D[some], state_dim=states[some]) >= q.target
 
     active = np.arange(len(states))
     while active.size:  # gallop each N to a D that is enough, or to the end
         reached[active] = reaches(high, active)
         active = active[~reached[active] & (high[active] < LARGEST_EMBED)]
         low[active], high[active] = high[active], np.minimum(2 * high[active], LARGEST_EMBED)
-    while (active := np.flatnonzero(reached & (high - low > 1) & (high > states))).size:
-        middle = np.maximum((low + high) // 2, states)
+    while (active := np.flatnonzero(reached & (high - low > 1) & (high > least))).size:
+        middle = np.maximum((low + high) // 2, least)
         good = reaches(middle, active)
         high[active[good]] = middle[active[good]]
         low[active[~good]] = middle[active[~good]]
     points: list[FrontierPoint] = []
-    probabilities = q.evaluate(embed_dim=high, state_dim=states)
+    embeddings = unit * high
+    probabilities = q.evaluate(embed_dim=embeddings, state_dim=states)
     V, best = int(q.problem.V), LARGEST
-    for N, D, p, ok in zip(states.tolist(), high.tolist(), probabilities.tolist(), reached.tolist(), strict=True):
+    for N, D, p, ok in zip(states.tolist(), embeddings.tolist(), probabilities.tolist(), reached.tolist(), strict=True):
         if ok and best > D >= N:
             best, inner = D, 2 * D
-            parameters = V * D + 2 * inner * D + inner * 2 + 2 * N * inner
-            points.append(FrontierPoint(D, N, p, inner * N, parameters, 4 * inner * N))
+            parameters = None if q.head_pattern else V * D + 2 * inner * D + inner * 2 + 2 * N * inner
+            limits = q.limits(embed_dim=D, state_dim=N)
+            points.append(FrontierPoint(D, N, p, inner * N, parameters, 4 * inner * N, limits))
     return points
 
 

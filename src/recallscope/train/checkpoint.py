@@ -1,6 +1,7 @@
 """Checkpoints: the state of a run on disk, enough to resume bit for bit. Safetensors, written whole or not at all."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,18 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from recallscope.atomic import write_atomically
-from recallscope.records import Evaluation
+from recallscope.atomic import NO_DIGEST, is_storage_fault, seal_is_broken, sealed, write_atomically
+from recallscope.records import Evaluation, differences
 from recallscope.specs import RunSpec
 
 FORMAT = "recallscope-checkpoint-1"
 
 
-class OtherRunError(ValueError):
+class CheckpointError(ValueError):
+    """A file that cannot be resumed from; the message says why. It is left as it is: the caller may set it aside."""
+
+
+class OtherRunError(CheckpointError):
     """The checkpoint belongs to another run; the message says what differs."""
 
 
@@ -39,47 +44,51 @@ def write_checkpoint(path: Path, progress: Progress) -> None:
     facts = {name: getattr(progress, name) for name in ("step", "seconds", "best_step", "best_accuracy")}
     facts["history"] = [evaluation.model_dump() for evaluation in progress.history]
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in progress.tensors.items()}
-    header = {"format": FORMAT, "run": progress.run}
+    header = {"format": FORMAT, "run": progress.run, "digest": NO_DIGEST}
     header |= {"identity": json.dumps(progress.identity), "facts": json.dumps(facts)}
-    write_atomically(path, save(tensors, metadata=header))
+    write_atomically(path, sealed(save(tensors, metadata=header)))
 
 
 def read_checkpoint(path: Path, spec: RunSpec) -> Progress | None:
-    """The state saved for this run; None if there is none or it is damaged. OtherRunError if it is another run's."""
+    """The state saved for this run; None if there is no file. CheckpointError if there is one of no use to it."""
     run = spec.content_hash()
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             if metadata.get("format") != FORMAT:
-                return None
-            if metadata.get("run") == run:
-                facts: dict[str, Any] = json.loads(metadata["facts"])
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (FileNotFoundError, SafetensorError, ValueError, KeyError):
+                raise CheckpointError(
+                    f"{path} is not a checkpoint of this version (format {metadata.get('format')!r}, expected "
+                    f"{FORMAT!r})."
+                )
+            if "digest" in metadata and seal_is_broken(path.read_bytes(), metadata["digest"]):
+                raise CheckpointError(f"{path} is damaged: its bytes have changed since it was written.")
+            if metadata.get("run") != run:
+                differs = differences(json.loads(metadata["identity"]), spec.identity())
+                raise OtherRunError(
+                    f"{path} is the checkpoint of another run, {metadata.get('run')}; it differs {differs}. It is left "
+                    f"as it is: resume that run with its own settings, choose another folder, or set the checkpoint "
+                    f"aside with --overwrite."
+                )
+            facts: dict[str, Any] = json.loads(metadata["facts"])
+            history = [Evaluation(**entry) for entry in facts.pop("history")]
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        return Progress(run=run, identity=spec.identity(), history=history, tensors=tensors, **facts)
+    except FileNotFoundError:
         return None
-    if metadata.get("run") != run:
-        identity = json.loads(metadata.get("identity", "{}"))
-        differs = _differences(identity, spec.identity()) or "in what it trains"
-        raise OtherRunError(
-            f"{path} is the checkpoint of another run, {metadata.get('run')}; it differs {differs}. It is left as it "
-            f"is: resume that run with its own settings, remove the file, or choose another folder."
+    except CheckpointError:
+        raise
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        if is_storage_fault(error):
+            raise
+        raise CheckpointError(f"{path} is damaged ({type(error).__name__}: {error}).") from error
+
+
+def check_tensors(path: Path, progress: Progress, wanted: Mapping[str, Tensor]) -> None:
+    """CheckpointError unless the checkpoint has the tensors that this version saves of the run, shape by shape."""
+    shapes, expected = ({name: tuple(t.shape) for name, t in each.items()} for each in (progress.tensors, wanted))
+    wrong = sorted(name for name in {*shapes, *expected} if shapes.get(name) != expected.get(name))
+    if wrong:
+        raise CheckpointError(
+            f"{path} was written by another version: {wrong[0]} has shape {shapes.get(wrong[0])}, and this one saves "
+            f"{expected.get(wrong[0])}."
         )
-    history = [Evaluation(**entry) for entry in facts.pop("history")]
-    return Progress(run=run, identity=spec.identity(), history=history, tensors=tensors, **facts)
-
-
-def _differences(old: dict[str, Any], new: dict[str, Any]) -> str:
-    """The fields in which two identities differ, old value first."""
-    found = []
-    for part in sorted({*old, *new}):
-        a, b = old.get(part), new.get(part)
-        if isinstance(a, dict) and isinstance(b, dict):
-            found += [
-                f"in {part}.{name} ({a.get(name, 'default')} there, {b.get(name, 'default')} here)"
-                for name in sorted({*a, *b})
-                if a.get(name) != b.get(name)
-            ]
-        elif a != b:
-            found.append(f"in {part} ({'default' if a is None else a} there, {'default' if b is None else b} here)")
-    changed = any("model.digest" in text for text in found)
-    return ", ".join(found) + (": the model's source file has changed" if changed else "")

@@ -4,18 +4,19 @@ import torch
 
 from recallscope.architectures.model import RecallModel
 from recallscope.specs import TaskSpec
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import as_generator, draw_batch
 from recallscope.tasks.scoring import Score, accuracy, answered
 
 TOKENS_AT_ONCE = 2**15
 
 
 @torch.no_grad()
-def evaluate(model: RecallModel, task: TaskSpec, num_sequences: int, generator: torch.Generator) -> Score:
-    """Share of queries whose answer has the largest logit, over `num_sequences` drawn from `generator`.
+def evaluate(model: RecallModel, task: TaskSpec, num_sequences: int, generator: torch.Generator | int) -> Score:
+    """Share of queries whose answer has the largest logit, over `num_sequences` drawn from `generator`, or a seed.
 
     A generator in the same state draws the same set: a fixed validation set needs no memory.
     """
+    generator = as_generator(generator)
     rows = max(1, TOKENS_AT_ONCE // task.sequence_length)
     training = model.training
     model.eval()

@@ -12,27 +12,22 @@ from typing import Literal
 
 import torch
 
-from recallscope.architectures.model import RecallModel, build_model, lent_stream
+from recallscope.architectures.memory import require_memory, weight_bytes
+from recallscope.architectures.model import TOKENS_AT_ONCE, RecallModel, build_model, lent_stream
+from recallscope.health import examine
+from recallscope.ops.compiled import who_computes
 from recallscope.records import Evaluation, RunRecord
 from recallscope.specs import RunSpec
 from recallscope.tasks.drawing import draw_batch
-from recallscope.train.checkpoint import Progress, read_checkpoint, write_checkpoint
+from recallscope.train.checkpoint import CheckpointError, Progress, check_tensors, read_checkpoint, write_checkpoint
 from recallscope.train.evaluate import evaluate
 from recallscope.train.optimizer import FlatWeights, learning_rate
+from recallscope.train.progress import Tick, progress_bar, somebody_watches
 
+WEIGHT_COPIES = 6  # weights, gradients, two moments and a scratch vector of AdamW, and the best state so far
+SMALLER = "Choose a smaller vocab_size, embed_dim or batch_size."
 PROGRESS_EVERY = 0.1  # seconds between two calls of the progress function
 Stream = Literal["weights", "batches", "validation", "test", "rehearsal"]
-
-
-@dataclass(frozen=True)
-class Tick:
-    """What a progress bar wants to know."""
-
-    step: int
-    total_steps: int
-    loss: float
-    accuracy: float | None  # of the latest evaluation
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -49,17 +44,37 @@ def train_run(
     device: torch.device | str = "cpu",
     checkpoint: Path | None = None,
     on_progress: Callable[[Tick], None] | None = None,
+    progress: bool | None = None,
 ) -> Trained:
     """Train as the spec says, or resume from the checkpoint if there is one for this spec.
 
+    `on_progress` is called a few times a second. Without it a bar is shown on a terminal and in a notebook; `progress`
+    says yes or no to that.
+
     Equal spec, equal result, bit for bit on one thread of one machine; also when killed at any moment and resumed, as
-    the checkpoint written at each evaluation holds weights, moments, best state and the stream of batches.
+    the checkpoint written at each evaluation holds weights, moments, best state and the stream of batches. A checkpoint
+    that cannot be resumed is left as it is, and CheckpointError says why. A run whose weights are no longer finite
+    stops at that step; its result is that of the best state before, and its record is flagged (`health`).
 
     Paper: App. K (`app:impl-details`), Tab. 9 (`tab:hyperparams`): the state with the best validation accuracy is kept
         and tested on a set of its own.
     """
+    if on_progress is None and (somebody_watches() if progress is None else progress):
+        with progress_bar(run.train.total_steps) as show:
+            return _train(run, device, checkpoint, show)
+    return _train(run, device, checkpoint, on_progress)
+
+
+def _train(
+    run: RunSpec,
+    device: torch.device | str,
+    checkpoint: Path | None,
+    on_progress: Callable[[Tick], None] | None,
+) -> Trained:
+    """The run itself."""
     train, task = run.train, run.task
     started = time.perf_counter()
+    require_memory(memory_of_training(run), "training this", SMALLER, device)
     model = build_model(
         run.model, task.vocab_size, stream(run, "weights"), embedding_std=train.embedding_std, device=device
     )
@@ -71,8 +86,13 @@ def train_run(
     if progress is None:
         progress = Progress(run=run.content_hash(), identity=run.identity())
     else:
+        assert checkpoint is not None
+        check_tensors(checkpoint, progress, _state(weights, best, batches))
         weights.load_state(progress.tensors, progress.step)
-        batches.set_state(progress.tensors["batches"])
+        try:
+            batches.set_state(progress.tensors["batches"])
+        except RuntimeError as error:
+            raise CheckpointError(f"{checkpoint} is damaged: its stream of batches is none ({error}).") from error
         best = [progress.tensors[f"best.{index}"].to(device) for index in range(len(best))]
         started -= progress.seconds
 
@@ -84,8 +104,11 @@ def train_run(
             for _ in range(train.accumulate):
                 loss_sum += model.add_gradients(draw_batch(task, train.batch_size, batches), train.label_smoothing)
                 losses += 1
-        weights.step(learning_rate(train, progress.step), train.clip_norm, scale=1 / train.accumulate)
+        sound = weights.step(learning_rate(train, progress.step), train.clip_norm, scale=1 / train.accumulate)
         progress.step += 1
+        if not sound:  # it answers nothing rightly any more
+            progress.history.append(Evaluation(step=progress.step, loss=None, accuracy=0.0))
+            break
 
         now = time.perf_counter()
         if on_progress and now - last_tick > PROGRESS_EVERY:
@@ -106,8 +129,7 @@ def train_run(
             finished = finished or seen >= train.stop_accuracy
             progress.seconds = time.perf_counter() - started
             if checkpoint:
-                kept = {f"best.{index}": vector for index, vector in enumerate(best)}
-                progress.tensors = weights.state() | kept | {"batches": batches.get_state()}
+                progress.tensors = _state(weights, best, batches)
                 write_checkpoint(checkpoint, progress)
 
     weights.restore(best)
@@ -122,15 +144,32 @@ def train_run(
         best_step=progress.best_step,
         steps=progress.step,
         seconds=time.perf_counter() - started,
+        parameters=sum(weight.numel() for weight in model.parameters()),
+        state_entries=run.model.state_entries_after(task.sequence_length),
         history=progress.history,
         environment={
             "torch": torch.__version__,
             "python": platform.python_version(),
             "device": str(device),
             "threads": str(torch.get_num_threads()),
+            "kernels": who_computes(device),
         },
     )
-    return Trained(record, model)
+    return Trained(record.model_copy(update={"flag": examine(record.model_dump(mode="json")).flag}), model)
+
+
+def _state(weights: FlatWeights, best: list[torch.Tensor], batches: torch.Generator) -> dict[str, torch.Tensor]:
+    """Everything of a run that a checkpoint keeps as tensors."""
+    kept = {f"best.{index}": vector for index, vector in enumerate(best)}
+    return weights.state() | kept | {"batches": batches.get_state()}
+
+
+def memory_of_training(run: RunSpec) -> int:
+    """Bytes that a training needs at the least: all copies of the weights, a batch of tokens, and activations once."""
+    task, train = run.task, run.train
+    tokens = train.batch_size * task.sequence_length
+    at_once = min(tokens, max(TOKENS_AT_ONCE, task.sequence_length)) * getattr(run.model, "embed_dim", 1)
+    return WEIGHT_COPIES * weight_bytes(run.model, task.vocab_size) + 8 * tokens + 4 * at_once
 
 
 def stream(run: RunSpec, purpose: Stream, device: torch.device | str = "cpu") -> torch.Generator:

@@ -84,8 +84,12 @@ class FlatWeights:
             self.grads.append(grad)
             self.optimizers.append(FlatAdamW(vector, train, decays=decays))
 
-    def step(self, learning_rate: float, largest_norm: float, scale: float = 1.0) -> None:
-        """Scale the gradients, clip them to a global norm, update the weights, and forget the gradients."""
+    def step(self, learning_rate: float, largest_norm: float, scale: float = 1.0) -> bool:
+        """Scale the gradients, clip them to a global norm, update the weights, and forget the gradients.
+
+        False if the weights are not finite any more, which no later step mends. That is looked at only where the norm
+        says that it may be so.
+        """
         norm = scale * sum(float(torch.dot(grad, grad)) for grad in self.grads) ** 0.5
         factor = scale * min(1.0, largest_norm / (norm + 1e-6))
         for grad, optimizer in zip(self.grads, self.optimizers, strict=True):
@@ -93,6 +97,7 @@ class FlatWeights:
                 grad.mul_(factor)
             optimizer.step(grad, learning_rate)
             grad.zero_()
+        return math.isfinite(norm) or all(bool(vector.isfinite().all()) for vector in self.vectors)
 
     def snapshot(self) -> list[Tensor]:
         """A copy of all weights and buffers."""

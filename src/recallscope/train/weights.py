@@ -7,9 +7,10 @@ from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
-from recallscope.architectures.model import RecallModel
-from recallscope.atomic import write_atomically
-from recallscope.records import RunRecord
+from recallscope.architectures.memory import require_memory, weight_bytes
+from recallscope.architectures.model import RecallModel, load_weights
+from recallscope.atomic import digest_of, write_atomically
+from recallscope.records import RunRecord, record_text
 from recallscope.specs import TaskSpec, parse_model, parse_task
 
 FORMAT = "recallscope-weights-1"
@@ -45,17 +46,38 @@ def read_weights(path: Path | str) -> tuple[RecallModel, TaskSpec]:
         )
     try:
         spec, task = parse_model(json.loads(header["model"])), parse_task(json.loads(header["task"]))
-    except (KeyError, ValueError) as error:  # a ValidationError is a ValueError
+    except (KeyError, ValueError, RecursionError) as error:  # a ValidationError is a ValueError
         reason = error.errors(include_url=False)[0]["msg"] if isinstance(error, ValidationError) else error
         raise ValueError(f"{path} holds a model that this installation cannot build: {reason}.") from error
+    way_out = "Its header was changed, or it is for another machine."
+    require_memory(weight_bytes(spec, task.vocab_size), f"the model of {path}", way_out)
     model = spec.blank_model(task.vocab_size)
-    try:
-        model.load_state_dict(tensors)
-    except RuntimeError as error:
-        raise ValueError(f"{path} is damaged or of another version: {str(error).splitlines()[0]}.") from error
+    load_weights(model, tensors, path)
     return model, task
 
 
+def load_tensors(path: Path, model: RecallModel) -> None:
+    """Fill a model with the tensors of any safetensors file, such as `safetensors.torch.save_file` wrote of a module.
+
+    Names are those of the model or, of a module of the user's own, those of the module itself.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except SafetensorError as error:
+        raise ValueError(f"{path} is not a safetensors file ({error}).") from error
+    wanted = model.state_dict()
+    for inner, _ in model.named_children():
+        if wanted.keys() == {f"{inner}.{name}" for name in tensors}:
+            tensors = {f"{inner}.{name}": tensor for name, tensor in tensors.items()}
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:
+        why = " ".join(str(error).split())
+        raise ValueError(f"{path} does not fit {model.spec.kind}: {why}") from error
+
+
 def write_record(path: Path, record: RunRecord) -> None:
-    """The record as JSON, whole or not at all."""
-    write_atomically(path, record.model_dump_json(indent=1).encode() + b"\n")
+    """The record as JSON, whole or not at all, with a digest of itself and of weights that lie beside it."""
+    beside = path.with_name("weights.safetensors")
+    write_atomically(path, record_text(record, digest_of(beside.read_bytes()) if beside.is_file() else None))

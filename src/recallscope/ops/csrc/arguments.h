@@ -42,3 +42,13 @@ typedef struct {
     const void *y_grad;       /* as y */
     void *table_grad;         /* as table, added to; NULL on the way forward */
 } table_scan_arguments;
+
+typedef struct {
+    int64_t batch, length, asked, heads, key, value, decays, chunk, threads; /* decays: 0, 1 or N numbers of w a head */
+    const int64_t *positions;            /* batch Q, optional: without it Q = L and every token is asked */
+    const void *q, *k, *v, *w, *a, *b;   /* batch Q M N; batch L M N; batch L M P; batch L M decays; a, b as k */
+    void *o;                             /* batch Q M P */
+    void *states;                        /* batch M (L-1)/chunk N whole lanes, optional: before chunks 1, 2, .. */
+    const void *o_grad;                  /* as o; NULL on the way forward */
+    void *q_grad, *k_grad, *v_grad, *w_grad, *a_grad, *b_grad; /* as q .. b, added to */
+} delta_arguments;

@@ -1,6 +1,6 @@
 /* The loops that torch would spell as dozens of passes over memory: the selective scan of full Mamba, the convolution
- * before it, and the recall of linear Mamba, in one layer or head or several; forward and backward, in float32 and
- * float64. Plain C, through ctypes.
+ * before it, the recall of linear Mamba, in one layer or head or several, and matrix memories with a delta rule; forward
+ * and backward, in float32 and float64. Plain C, through ctypes.
  *
  * Every function returns 0, or a code of the enum below. Work is cut into pieces whose number and order of
  * summation depend on the shapes alone: results are the same for any number of threads.
@@ -54,6 +54,7 @@ static inline float atanh_poly_f32(float w) { /* on [0, 1/9], relative error 4e-
 #include "scan_back.h"
 #include "conv.h"
 #include "table_scan.h"
+#include "delta_scan.h"
 #include "softmax.h"
 #undef real
 #undef bits
@@ -99,6 +100,7 @@ static inline double atanh_poly_f64(double w) { /* on [0, 1/9], relative error 1
 #include "scan_back.h"
 #include "conv.h"
 #include "table_scan.h"
+#include "delta_scan.h"
 #include "softmax.h"
 
 /* For Python: do both mean the same structures, and to what are channels padded? */
@@ -106,4 +108,5 @@ int64_t scan_arguments_size(void) { return sizeof(scan_arguments); }
 int64_t conv_arguments_size(void) { return sizeof(conv_arguments); }
 int64_t table_scan_arguments_size(void) { return sizeof(table_scan_arguments); }
 int64_t softmax_arguments_size(void) { return sizeof(softmax_arguments); }
+int64_t delta_arguments_size(void) { return sizeof(delta_arguments); }
 int64_t padding_size(void) { return HALF; }

@@ -1,53 +1,101 @@
 /* The simplified SSM between a table of token rows and what is read: look up, convolve, then for each head
- * h_t = h_{t-1} + u_t B_t^T, y_t = h_t C_t, where asked; and all of it backwards. No L x L matrix and no kept states:
- * backward runs the state forwards once more for the gradient by C, and carries sum dy C^T backwards for u and B.
+ * h_t = h_{t-1} + u_t B_t^T, y_t = h_t C_t, where asked; and all of it backwards. No L x L matrix and no kept states.
+ *
+ * One function does all of it (`scan_tile`): a state that sums key_t value_t^T over the tokens, in their order or
+ * against it, and is read by query_t. Its keys, values and queries are B, u and C for y. The gradients have its form too:
+ *     dC_t = sum over tau <= t of B_tau  (u_tau . dy_t)      keys u,  values B,  queries dy
+ *     du_t = sum over tau >= t of dy_tau (C_tau . B_t)       keys C,  values dy, queries B
+ *     dB_t = sum over tau >= t of C_tau  (dy_tau . u_t)      keys dy, values C,  queries u
+ * A tile of the state, J keys by K lanes of values, stays in registers for a whole sequence. J and K are known to the
+ * compiler. Lanes past the last value carry zeros.
  *
  * A row of the table holds, by tap, what a token adds to keys (B_heads N), values (x_heads P) and queries (C_heads N).
- * A head's P channels go in blocks of up to 4 lanes; K, the lanes of a block, is known to the compiler. Lanes past the
- * last channel carry what stands next in memory, and meet zeros (dy) or are dropped (y, du). Once per precision.
+ * Included once per precision.
  */
-#ifndef SCAN_LANES
-#define LANE 16
-#define SCAN_LANES 4
-#define FOR_EACH_LANE(k) _Pragma("GCC unroll 4") for (int k = 0; k < K; k++)
-#define FOR_ALL_LANE_COUNTS(function, lanes, ...)            \
-    switch (lanes) {                                         \
-        case 1: NAME(function)(__VA_ARGS__, 1); break;       \
-        case 2: NAME(function)(__VA_ARGS__, 2); break;       \
-        case 3: NAME(function)(__VA_ARGS__, 3); break;       \
-        default: NAME(function)(__VA_ARGS__, 4);             \
-    }
+#ifndef MOST_LANES
+#define MOST_LANES 2
+#define MOST_KEYS 8
+#if defined(__AVX512F__)
+#define VECTOR_BYTES 64
+#define TILE 16 /* registers of the state, of 32 */
+#elif defined(__AVX__)
+#define VECTOR_BYTES 32
+#define TILE 8 /* registers, of 16 */
+#else
+#define VECTOR_BYTES 16
+#define TILE 8
+#endif
+#define LANE ((int)(VECTOR_BYTES / sizeof(real)))
+#define FOR_EACH_KEY(j) _Pragma("GCC unroll 8") for (int j = 0; j < J; j++)
+#define FOR_EACH_LANE(k) _Pragma("GCC unroll 2") for (int k = 0; k < K; k++)
 static int64_t scan_columns(const table_scan_arguments *s) {
     return (s->B_heads + s->C_heads) * s->state + s->x_heads * s->value;
 }
 #endif
 
-/* Numbers side by side, as one value: a compiler keeps it in vector registers, which it would not do with an array. */
-typedef real NAME(lane) __attribute__((vector_size(LANE * sizeof(real)), aligned(sizeof(real)), may_alias));
+/* Numbers side by side: one vector register, as gcc splits wider ones by way of memory. */
+typedef real NAME(lane) __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(real)), may_alias));
+typedef bits NAME(mask) __attribute__((vector_size(VECTOR_BYTES)));
 
-/* One sequence and, in turn, each block of channels of each head. */
+/* Some columns of the rows of all tokens. */
 typedef struct {
-    asked_tokens asked;
-    real *hashed, *grad; /* L R: keys, values and queries of every token, and their gradients */
-    NAME(lane) *h;       /* N K: the state, or on the way back the gradient by it */
-    int64_t R, N, B, x, C; /* columns of a row; entries of the state; where B, u and C of this block begin */
-    int64_t out, n;        /* where its channels begin among all of y's, and how many */
-    int64_t outs;          /* channels of y */
-} NAME(scan_block_at);
+    real *first;
+    int64_t stride, count;
+} NAME(columns);
 
-typedef real NAME(half_lane) __attribute__((vector_size(LANE / 2 * sizeof(real))));
-typedef real NAME(quarter_lane) __attribute__((vector_size(LANE / 4 * sizeof(real))));
+typedef struct {
+    const asked_tokens *asked;
+    NAME(columns) keys, values, queries, out; /* out is added to */
+} NAME(meeting);
 
-/* The sum over a lane, by halves. */
-INLINE real NAME(across)(NAME(lane) v) {
-    NAME(half_lane) h[2];
-    memcpy(h, &v, sizeof h);
-    h[0] += h[1];
-    NAME(quarter_lane) q[2];
-    memcpy(q, h, sizeof q);
-    q[0] += q[1];
-    return (q[0][0] + q[0][2]) + (q[0][1] + q[0][3]);
+/* Every token writes, and those asked for read; against the order of tokens, those asked for write, and all read. */
+INLINE void NAME(scan_tile)(const NAME(meeting) *m, int64_t key, int64_t value, const int reverse, const int J,
+                            const int K) {
+    const int64_t end = m->asked->end, last = m->values.count - value - (K - 1) * LANE;
+    NAME(lane) h[MOST_KEYS][MOST_LANES];
+    NAME(mask) there;
+    for (int i = 0; i < LANE; i++) there[i] = i < last ? ~(bits)0 : 0;
+    FOR_EACH_KEY(j) FOR_EACH_LANE(k) h[j][k] = (NAME(lane)){0};
+    for (int64_t step = 0; step < end; step++) {
+        const int64_t t = reverse ? end - 1 - step : step;
+        const int asked = first_asked(m->asked, t) >= 0;
+        if (asked || !reverse) {
+            const real *keys = m->keys.first + t * m->keys.stride + key;
+            const NAME(lane) *values = (const NAME(lane) *)(m->values.first + t * m->values.stride + value);
+            FOR_EACH_LANE(k) {
+                const NAME(lane) v = k < K - 1 ? values[k] : (NAME(lane))((NAME(mask))values[k] & there);
+                FOR_EACH_KEY(j) h[j][k] += keys[j] * v;
+            }
+        }
+        if (asked || reverse) {
+            const real *queries = m->queries.first + t * m->queries.stride + key;
+            NAME(lane) *out = (NAME(lane) *)(m->out.first + t * m->out.stride + value);
+            FOR_EACH_LANE(k) {
+                NAME(lane) sum = out[k];
+                FOR_EACH_KEY(j) sum += queries[j] * h[j][k];
+                out[k] = sum;
+            }
+        }
+    }
 }
+
+INLINE void NAME(scan_lanes)(const NAME(meeting) *m, int64_t value, const int reverse, const int K) {
+    for (int64_t key = 0, J; key < m->keys.count; key += J) {
+        const int64_t left = m->keys.count - key;
+        if (left >= 8 && K * 8 <= TILE) NAME(scan_tile)(m, key, value, reverse, J = 8, K);
+        else if (left >= 4) NAME(scan_tile)(m, key, value, reverse, J = 4, K);
+        else if (left == 3) NAME(scan_tile)(m, key, value, reverse, J = 3, K);
+        else if (left == 2) NAME(scan_tile)(m, key, value, reverse, J = 2, K);
+        else NAME(scan_tile)(m, key, value, reverse, J = 1, K);
+    }
+}
+INLINE void NAME(scan_all)(const NAME(meeting) *m, const int reverse) {
+    for (int64_t value = 0; value < m->values.count; value += MOST_LANES * LANE)
+        if (m->values.count - value > LANE) NAME(scan_lanes)(m, value, reverse, MOST_LANES);
+        else NAME(scan_lanes)(m, value, reverse, 1);
+}
+APART void NAME(scan_in_order)(const NAME(meeting) *m) { NAME(scan_all)(m, 0); }
+APART void NAME(scan_against_order)(const NAME(meeting) *m) { NAME(scan_all)(m, 1); }
 
 /* The row of token t as tap j sees it; -1 before the start. */
 INLINE int64_t NAME(scanned_row)(const table_scan_arguments *s, int64_t sequence, int64_t t, int64_t tap) {
@@ -56,170 +104,84 @@ INLINE int64_t NAME(scanned_row)(const table_scan_arguments *s, int64_t sequence
     return s->ids ? s->ids[sequence * s->length + from] : sequence * s->length + from;
 }
 
-static int NAME(hash_tokens)(const table_scan_arguments *s, int64_t sequence, const NAME(scan_block_at) *b) {
-    const int64_t R = b->R;
+INLINE void NAME(add)(real *restrict to, const real *restrict from, int64_t count) {
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) to[i] += from[i];
+}
+
+/* Keys, values and queries of every token. */
+static int NAME(hash_tokens)(const table_scan_arguments *s, int64_t sequence, int64_t end, real *hashed) {
+    const int64_t R = scan_columns(s);
     for (int64_t t = 0; t < s->length && s->ids; t++) {
         const int64_t id = s->ids[sequence * s->length + t];
         if (id < 0 || id >= s->rows) return OUT_OF_RANGE;
     }
-    for (int64_t t = 0; t < b->asked.end; t++) {
-        real *restrict sum = b->hashed + t * R;
+    for (int64_t t = 0; t < end; t++)
         for (int64_t tap = s->width - 1; tap >= 0; tap--) {
             const int64_t row = NAME(scanned_row)(s, sequence, t, tap);
             if (row < 0) break;
-            const real *restrict entry = (const real *)s->table + (row * s->width + tap) * R;
-            if (tap == s->width - 1) {
-                memcpy(sum, entry, R * sizeof(real));
-            } else {
-#pragma omp simd
-                for (int64_t i = 0; i < R; i++) sum[i] += entry[i];
-            }
+            const real *entry = (const real *)s->table + (row * s->width + tap) * R;
+            if (tap == s->width - 1) memcpy(hashed + t * R, entry, R * sizeof(real));
+            else NAME(add)(hashed + t * R, entry, R);
         }
-    }
-    memset(b->hashed + b->asked.end * R, 0, SCAN_LANES * LANE * sizeof(real));
     return DONE;
 }
 
-INLINE void NAME(scan_channels)(const NAME(scan_block_at) *b, real *y_out, const int K) {
-    NAME(lane) *h = b->h;
-    const int64_t N = b->N;
-    memset(h, 0, N * K * sizeof *h);
-    for (int64_t t = 0; t < b->asked.end; t++) {
-        const real *row = b->hashed + t * b->R, *B = row + b->B, *C = row + b->C;
-        NAME(lane) u[SCAN_LANES], y[SCAN_LANES];
-        FOR_EACH_LANE(k) u[k] = ((const NAME(lane) *)(row + b->x))[k], y[k] = (NAME(lane)){0};
-        int64_t q = first_asked(&b->asked, t);
-        if (q < 0) {
-            for (int64_t j = 0; j < N; j++) FOR_EACH_LANE(k) h[j * K + k] += B[j] * u[k];
-            continue;
+/* Their gradients, to the rows they came from. */
+static void NAME(hash_tokens_back)(const table_scan_arguments *s, int64_t sequence, int64_t end, const real *grad) {
+    const int64_t R = scan_columns(s);
+    for (int64_t t = 0; t < end; t++)
+        for (int64_t tap = s->width - 1; tap >= 0; tap--) {
+            const int64_t row = NAME(scanned_row)(s, sequence, t, tap);
+            if (row < 0) break;
+            NAME(add)((real *)s->table_grad + (row * s->width + tap) * R, grad + t * R, R);
         }
-        for (int64_t j = 0; j < N; j++)
-            FOR_EACH_LANE(k) {
-                const NAME(lane) now = h[j * K + k] + B[j] * u[k];
-                h[j * K + k] = now;
-                y[k] += C[j] * now;
-            }
-        real whole[SCAN_LANES * LANE];
-        FOR_EACH_LANE(k) ((NAME(lane) *)whole)[k] = y[k];
-        for (; q >= 0; q = next_asked(&b->asked, q))
-            NAME(give)(y_out + q * b->outs + b->out, whole, b->n, K * LANE);
-    }
 }
 
-/* The sum of dy over all who asked at token t, zeros after the last channel. */
-INLINE void NAME(take_asked)(const NAME(scan_block_at) *b, const real *y_grad, int64_t q, NAME(lane) *dy, const int K) {
-    FOR_EACH_LANE(k) dy[k] = (NAME(lane)){0};
-    for (; q >= 0; q = next_asked(&b->asked, q)) {
-        real one[SCAN_LANES * LANE];
-        NAME(take)(one, y_grad + q * b->outs + b->out, b->n, K * LANE);
-        FOR_EACH_LANE(k) dy[k] += ((const NAME(lane) *)one)[k];
-    }
-}
-
-INLINE void NAME(scan_channels_back)(const NAME(scan_block_at) *b, const real *y_grad, const int K) {
-    NAME(lane) *h = b->h, dy[SCAN_LANES], u[SCAN_LANES];
-    const int64_t N = b->N;
-    memset(h, 0, N * K * sizeof *h);
-    for (int64_t t = 0; t < b->asked.end; t++) {
-        const real *row = b->hashed + t * b->R, *B = row + b->B;
-        real *restrict C_grad = b->grad + t * b->R + b->C;
-        FOR_EACH_LANE(k) u[k] = ((const NAME(lane) *)(row + b->x))[k];
-        const int64_t q = first_asked(&b->asked, t);
-        if (q < 0) {
-            for (int64_t j = 0; j < N; j++) FOR_EACH_LANE(k) h[j * K + k] += B[j] * u[k];
-            continue;
-        }
-        NAME(take_asked)(b, y_grad, q, dy, K);
-        for (int64_t j = 0; j < N; j++) {
-            NAME(lane) met = {0};
-            FOR_EACH_LANE(k) {
-                const NAME(lane) now = h[j * K + k] + B[j] * u[k];
-                h[j * K + k] = now;
-                met += now * dy[k];
-            }
-            C_grad[j] += NAME(across)(met);
-        }
-    }
-    memset(h, 0, N * K * sizeof *h);
-    for (int64_t t = b->asked.end - 1; t >= 0; t--) {
-        const real *row = b->hashed + t * b->R, *B = row + b->B, *C = row + b->C;
-        real *grad = b->grad + t * b->R, *restrict B_grad = grad + b->B;
-        NAME(lane) du[SCAN_LANES];
-        FOR_EACH_LANE(k) u[k] = ((const NAME(lane) *)(row + b->x))[k], du[k] = (NAME(lane)){0};
-        const int64_t q = first_asked(&b->asked, t);
-        if (q >= 0) {
-            NAME(take_asked)(b, y_grad, q, dy, K);
-            for (int64_t j = 0; j < N; j++) FOR_EACH_LANE(k) h[j * K + k] += C[j] * dy[k];
-        }
-        for (int64_t j = 0; j < N; j++) {
-            NAME(lane) met = {0};
-            FOR_EACH_LANE(k) {
-                const NAME(lane) now = h[j * K + k];
-                du[k] += B[j] * now;
-                met += now * u[k];
-            }
-            B_grad[j] += NAME(across)(met);
-        }
-        real whole[SCAN_LANES * LANE];
-        FOR_EACH_LANE(k) ((NAME(lane) *)whole)[k] = du[k];
-        for (int64_t i = 0; i < b->n && i < K * LANE; i++) grad[b->x + i] += whole[i];
-    }
-}
-
-APART void NAME(scan_block_forward)(const NAME(scan_block_at) *b, real *y, int lanes) {
-    FOR_ALL_LANE_COUNTS(scan_channels, lanes, b, y)
-}
-APART void NAME(scan_block_back)(const NAME(scan_block_at) *b, const real *y_grad, int lanes) {
-    FOR_ALL_LANE_COUNTS(scan_channels_back, lanes, b, y_grad)
-}
-
-/* Keys, values and queries of a sequence, then every block of every head, forwards or backwards. */
-static int NAME(scan_sequence)(const table_scan_arguments *s, int64_t sequence, void *room) {
-    const int64_t R = scan_columns(s), N = s->state, P = s->value, slack = SCAN_LANES * LANE;
+/* Keys, values and queries of a sequence, then every head, forwards or backwards. */
+static int NAME(scan_sequence)(void *context, int64_t sequence, void *room) {
+    const table_scan_arguments *s = context;
+    const int64_t R = scan_columns(s), N = s->state, P = s->value, outs = s->heads * P, slack = MOST_LANES * LANE;
     const scan_arguments where = {.length = s->length, .asked = s->asked, .positions = s->positions};
-    const int64_t outs = s->heads * P;
-    room = (void *)(((uintptr_t)room + 63) & ~(uintptr_t)63); /* a lane of the state in one cache line */
-    NAME(scan_block_at) b = {.h = room, .R = R, .N = N, .outs = outs};
-    b.hashed = (real *)room + N * slack;
-    b.grad = b.hashed + s->length * R + slack;
-    const int fault = list_asked(&where, sequence, (int64_t *)((char *)room + s->list_from), &b.asked);
-    if (fault || NAME(hash_tokens)(s, sequence, &b)) return OUT_OF_RANGE;
-    if (s->table_grad) memset(b.grad, 0, b.asked.end * R * sizeof(real));
-    for (int64_t m = 0; m < s->heads; m++)
-        for (int64_t d = 0; d < P; d += slack) {
-            b.n = P - d < slack ? P - d : slack;
-            b.B = (s->B_heads > 1 ? m : 0) * N;
-            b.x = s->B_heads * N + (s->x_heads > 1 ? m : 0) * P + d;
-            b.C = s->B_heads * N + s->x_heads * P + (s->C_heads > 1 ? m : 0) * N;
-            b.out = m * P + d;
-            const int lanes = (int)ceil_div(b.n, LANE);
-            if (s->table_grad)
-                NAME(scan_block_back)(&b, (const real *)s->y_grad + sequence * s->asked * outs, lanes);
-            else
-                NAME(scan_block_forward)(&b, (real *)s->y + sequence * s->asked * outs, lanes);
+    real *hashed = (real *)(((uintptr_t)room + 63) & ~(uintptr_t)63); /* rows in as few cache lines as may be */
+    real *read = hashed + s->length * R + slack, *grad = read + s->length * P + slack; /* read: y or dy by token */
+    asked_tokens asked;
+    const int fault = list_asked(&where, sequence, (int64_t *)((char *)hashed + s->list_from), &asked);
+    if (fault || NAME(hash_tokens)(s, sequence, asked.end, hashed)) return OUT_OF_RANGE;
+    if (s->table_grad) memset(grad, 0, asked.end * R * sizeof(real));
+    for (int64_t head = 0; head < s->heads; head++) {
+        const int64_t B_at = (s->B_heads > 1 ? head : 0) * N;
+        const int64_t u_at = s->B_heads * N + (s->x_heads > 1 ? head : 0) * P;
+        const int64_t C_at = s->B_heads * N + s->x_heads * P + (s->C_heads > 1 ? head : 0) * N;
+        const int64_t y_at = sequence * s->asked * outs + head * P;
+        const NAME(columns) B = {hashed + B_at, R, N}, u = {hashed + u_at, R, P}, C = {hashed + C_at, R, N};
+        const NAME(columns) y = {read, P, P};
+        memset(read, 0, asked.end * P * sizeof(real));
+        if (!s->table_grad) {
+            NAME(scan_in_order)(&(NAME(meeting)){&asked, B, u, C, y});
+            for (int64_t t = 0; t < asked.end; t++)
+                for (int64_t q = first_asked(&asked, t); q >= 0; q = next_asked(&asked, q))
+                    memcpy((real *)s->y + y_at + q * outs, read + t * P, P * sizeof(real));
+            continue;
         }
-    for (int64_t t = 0; t < b.asked.end && s->table_grad; t++)
-        for (int64_t tap = s->width - 1; tap >= 0; tap--) {
-            const int64_t row = NAME(scanned_row)(s, sequence, t, tap);
-            if (row < 0) break;
-            real *restrict entry = (real *)s->table_grad + (row * s->width + tap) * R;
-            const real *restrict grad = b.grad + t * R;
-#pragma omp simd
-            for (int64_t i = 0; i < R; i++) entry[i] += grad[i];
-        }
+        for (int64_t t = 0; t < asked.end; t++)
+            for (int64_t q = first_asked(&asked, t); q >= 0; q = next_asked(&asked, q))
+                NAME(add)(read + t * P, (const real *)s->y_grad + y_at + q * outs, P);
+        const NAME(columns) dy = y, dB = {grad + B_at, R, N}, du = {grad + u_at, R, P}, dC = {grad + C_at, R, N};
+        NAME(scan_in_order)(&(NAME(meeting)){&asked, u, B, dy, dC});
+        NAME(scan_against_order)(&(NAME(meeting)){&asked, C, dy, B, du});
+        NAME(scan_against_order)(&(NAME(meeting)){&asked, dy, C, u, dB});
+    }
+    if (s->table_grad) NAME(hash_tokens_back)(s, sequence, asked.end, grad);
     return DONE;
-}
-
-static int NAME(scan_sequence_piece)(void *context, int64_t piece, void *room) {
-    return NAME(scan_sequence)(context, piece, room);
 }
 
 /* Forward, or backward where there is a table_grad, which is added to. Sequences that share rows of it must not be
  * worked on at once: then threads is 1. */
 int NAME(table_scan)(table_scan_arguments *s) {
-    const int64_t slack = SCAN_LANES * LANE;
-    const int64_t numbers = s->state * slack + 2 * (s->length * scan_columns(s) + slack);
+    const int64_t slack = MOST_LANES * LANE;
+    const int64_t numbers = s->length * (2 * scan_columns(s) + s->value) + 3 * slack;
     s->list_from = ceil_div(numbers * sizeof(real), sizeof(int64_t)) * sizeof(int64_t);
     const size_t room = 64 + s->list_from + (s->length + s->asked) * sizeof(int64_t);
-    return run_pieces(NAME(scan_sequence_piece), s, room, s->batch, s->ids && s->table_grad ? 1 : s->threads);
+    return run_pieces(NAME(scan_sequence), s, room, s->batch, s->ids && s->table_grad ? 1 : s->threads);
 }

@@ -12,21 +12,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from recallscope import figures
-from recallscope.analysis.collapse import CollapseCurve, collapse_curve
+from recallscope.analysis.collapse import CollapseCurve, Fit, collapse_curve
 from recallscope.analysis.compare import law_on_cells
-from recallscope.analysis.rows import best_cells
-from recallscope.paper.claims import Check, Finding, Verdict, interval, verdict_of, within
-from recallscope.paper.experiment import Part, Rows, Scale, experiment
+from recallscope.analysis.rows import accuracies, compared_cells
+from recallscope.analysis.seed_noise import interval
+from recallscope.paper.claims import Check, Finding, Verdict, verdict_of, within
+from recallscope.paper.experiment import Part, Scale, experiment
 from recallscope.paper.experiments.dn_grid import (
     BOOTSTRAP,
     EXAMPLE,
+    FULL_EXAMPLE,
+    FULL_GRIDS,
     LINEAR_GRIDS,
     REGIMES,
     fit_part,
     full_and_linear,
     full_parts,
     linear_parts,
-    part_label,
     regime_name,
     regime_part,
     regimes_here,
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 
 # the a of Rem 4.3 and its name; for the full model half of it, the paper's heuristic
 PRINTED_A = {("linear", "ar"): (1.0, "1"), ("linear", "mqar"): (1.25, "5/4"), ("full", "mqar"): (0.625, "5/8")}
-NOTE = "dashed: as printed; solid: fitted, its 95\u00a0% band from resampled cells"
+NOTE = "dashed: as printed; solid: fitted, its 95\u00a0% band from resampled cells and seed noise"
 
 
 @experiment(
@@ -66,15 +68,16 @@ def one_curve(runs: PaperRuns) -> Iterator[Finding]:
     for label in (*by_task, EXAMPLE):
         if label in runs.parts:
             a, _ = PRINTED_A["linear", LINEAR_GRIDS[label][0] if label in LINEAR_GRIDS else "mqar"]
-            yield from _one_curve(label, runs.rows(label), a)
+            yield from _one_curve(label, runs, a)
 
 
-def _one_curve(label: str, rows: Rows, a: float) -> Iterator[Finding]:
+def _one_curve(label: str, runs: PaperRuns, a: float) -> Iterator[Finding]:
     question = f"One curve Phi(x - b), {label}: a, b and the spread around it"
     said = f"a = {a:g}, b = sqrt(2 log V)"
-    fit = fit_part(rows)
+    rows, missing = runs.rows(label), runs.missing(label)
+    fit = fit_part(rows, runs.noise(rows))
     if fit is None:
-        yield Check("fig-9", question, said, "fig-9").untested("too few cells done")
+        yield Check("fig-9", question, said, "fig-9").untested("too few cells done", missing)
         return
     a_holds, b_holds = within(a, fit.a_interval), within(fit.b_printed, fit.b_interval)
     near = abs(fit.a - a) < 0.3 * a
@@ -82,43 +85,53 @@ def _one_curve(label: str, rows: Rows, a: float) -> Iterator[Finding]:
         "holds" if a_holds and b_holds else "holds approximately" if (a_holds or near) else "does not hold"
     )
     yield Check("fig-9", question, f"{said} = {fit.b_printed:.2f}", "fig-9").answer(
-        f"a = {fit.a:.2f} {interval(*fit.a_interval)}, b = {fit.b:.2f} {interval(*fit.b_interval)} (m_V = "
-        f"{fit.b_typical:.2f}); spread: {fit.mean_error:.3f} on average, {fit.max_error:.3f} at most",
+        f"{_fitted(fit)} (m_V = {fit.b_typical:.2f}); spread: {fit.mean_error:.3f} on average, {fit.max_error:.3f} "
+        f"at most",
         verdict,
-        f"{fit.runs} runs, {fit.cells} cells, best of seeds; 95 % intervals from {BOOTSTRAP} resamplings of cells; "
-        f"spread is |measured - fitted curve|",
+        f"{fit.runs} runs, {fit.cells} cells, mean of seeds; 95 % intervals from {BOOTSTRAP} resamplings of cells, "
+        f"{fit.noise}; spread is |measured - fitted curve|",
+        missing,
     )
     at_all = f"Do the cells fall on one curve at all? {label}"
     yield Check("rem-4.3", at_all, "yes, of the form Phi(x - b)", "fig-9").answer(
         f"spread around the best curve {fit.mean_error:.3f} on average, {fit.max_error:.3f} at most",
         verdict_of(fit.mean_error, 0.015, 0.05),
-        f"{fit.cells} cells, a and b fitted",
+        f"{fit.cells} cells, mean of seeds, a and b fitted",
+        missing,
     )
+
+
+def _fitted(fit: Fit, name: str = "a") -> str:
+    return f"{name} = {fit.a:.2f} {interval(*fit.a_interval)}, b = {fit.b:.2f} {interval(*fit.b_interval)}"
 
 
 @curves.findings
 def half_of_a(runs: PaperRuns) -> Iterator[Finding]:
-    """The a of the full model beside the linear one's."""
-    paper = "a_full = a_linear / 2 = 5/8 (by eye)"
-    check = Check("fig-4", "Is a of the full model half of the linear one's?", paper, "fig-4")
-    full, linear = full_and_linear(runs)
-    ours, beside = fit_part(full), fit_part(linear)
-    if ours is None or beside is None:
-        yield check.untested("too few cells of one of the two done")
-        return
-    ratio = coefficient_ratio(full, linear, np.random.default_rng(0), bootstrap=BOOTSTRAP)
-    apart, together = (within(0.5, ends) and ends[1] < 1 for ends in (ratio.interval, ratio.shared_b_interval))
-    half, whole = ("contains" if within(value, ratio.interval) else "excludes" for value in (0.5, 1))
-    yield check.answer(
-        f"a_full = {ours.a:.2f} {interval(*ours.a_interval)}, b = {ours.b:.2f} {interval(*ours.b_interval)}; "
-        f"a_linear = {beside.a:.2f} {interval(*beside.a_interval)}, b = {beside.b:.2f} "
-        f"{interval(*beside.b_interval)}; ratio {ratio.value:.2f} {interval(*ratio.interval)}: {half} 1/2, "
-        f"{whole} 1. With one b for both: ratio {ratio.shared_b:.2f} {interval(*ratio.shared_b_interval)}",
-        "holds" if apart and together else "holds approximately" if together else "does not hold",
-        f"the authors' small grid: {ours.runs} full and {beside.runs} linear runs, batch 32, best of seeds; full "
-        f"spread {ours.mean_error:.3f}; 95 % intervals by resampling cells, the same for both; holds: "
-        f"1/2 inside and 1 outside both intervals, approximately: inside the one with one b",
-    )
+    """The a of the full model beside the linear one's, regime by regime."""
+    for both in full_and_linear(runs):
+        question = f"Is a of the full model half of the linear one's, MQAR ({both.regime})?"
+        check = Check("fig-4", question, "a_full = a_linear / 2 = 5/8 (by eye)", "fig-4")
+        noises = runs.noise(both.full), runs.noise(both.linear)
+        ours, beside = (fit_part(rows, noise) for rows, noise in zip((both.full, both.linear), noises, strict=True))
+        try:
+            generator = np.random.default_rng(0)
+            ratio = coefficient_ratio(both.full, both.linear, generator, bootstrap=BOOTSTRAP, noises=noises)
+        except ValueError as error:
+            yield check.untested(str(error), both.missing)
+            continue
+        apart, together = (within(0.5, ends) and ends[1] < 1 for ends in (ratio.interval, ratio.shared_b_interval))
+        half, whole = ("contains" if within(value, ratio.interval) else "excludes" for value in (0.5, 1))
+        fits = "; ".join(_fitted(fit, name) for fit, name in ((ours, "a_full"), (beside, "a_linear")) if fit)
+        spread = f"full spread {ours.mean_error:.3f}; " if ours else ""
+        yield check.answer(
+            f"{fits}; ratio {ratio.value:.2f} {interval(*ratio.interval)}: {half} 1/2, {whole} 1. With one b for "
+            f"both: ratio {ratio.shared_b:.2f} {interval(*ratio.shared_b_interval)}",
+            "holds" if apart and together else "holds approximately" if together else "does not hold",
+            f"{both.said}, mean of seeds; the ratios are on the {ratio.cells} cells that both have; {spread}95 % "
+            f"intervals by resampling cells, the same for both; full: {noises[0]}; linear: {noises[1]}. Holds: 1/2 "
+            f"inside and 1 outside both intervals of the ratio, approximately: of the one with one b",
+            both.missing,
+        )
 
 
 @curves.findings
@@ -126,29 +139,28 @@ def which_linear(runs: PaperRuns) -> Iterator[Finding]:
     """The full model as a linear one of other dimensions: chosen on half of one regime, checked on all the rest."""
     paper = "the same D and N, with half the noise coefficient a"
     check = Check("fig-4", "Which linear model is a full Mamba?", paper, "fig-4")
-    full, _ = full_and_linear(runs)
-    cells = best_cells(full) if full else []
+    missing = runs.missing(*FULL_GRIDS.values())
+    grids = {both.regime: compared_cells(both.full) for both in full_and_linear(runs) if both.full}
+    cells = grids.pop("iii", [])
     try:
         found = effective_dimensions(cells)
     except ValueError as error:
-        yield check.untested(str(error))
+        yield check.untested(str(error), missing)
         return
-    measured = np.array([cell["test_accuracy"] for cell in cells])
     printed, typical = (
-        float(np.nanmean(np.abs(measured - law_on_cells(find_law(name), cells))))
+        float(np.nanmean(np.abs(accuracies(cells) - law_on_cells(find_law(name), cells))))
         for name in ("full-unified", "full-unified-mv")
     )
     best, *others = found.rules
     rest = "; ".join(f"{rule.rule} {rule.error_chosen:.3f} and {rule.error_checked:.3f}" for rule in others)
     elsewhere = ""
-    if blind := [row for regime in ("i", "ii") for row in runs.rows(part_label("full", "mqar", regime))]:
-        new = best_cells(blind)
+    for regime, new in grids.items():
         gaps = np.abs(scaled_errors(best.rule, found.factor, new))
-        halved = law_on_cells(find_law("full-unified-mv"), new) - np.array([cell["test_accuracy"] for cell in new])
-        elsewhere = (
-            f"; {'not confirmed' if gaps.mean() > 0.02 else 'confirmed'} by regimes (i) and (ii), where it is off by "
-            f"{gaps.mean():.3f} on average ({gaps.max():.3f} at most; a/2 with m_V: {np.abs(halved).mean():.3f}) over "
-            f"{len(gaps)} cells, best of {max(cell['seeds'] for cell in new)} seeds"
+        halved = np.abs(law_on_cells(find_law("full-unified-mv"), new) - accuracies(new))
+        elsewhere += (
+            f"; {'not confirmed' if gaps.mean() > 0.02 else 'confirmed'} by regime ({regime}), where it is off by "
+            f"{gaps.mean():.3f} on average ({gaps.max():.3f} at most; a/2 with m_V: {halved.mean():.3f}) over "
+            f"{len(gaps)} cells"
         )
     yield check.answer(
         f"the linear model with {best.rule}, c = {found.factor:.2f}: off by {best.error_chosen:.4f} on the half of "
@@ -156,8 +168,9 @@ def which_linear(runs: PaperRuns) -> Iterator[Finding]:
         f"The printed law with a/2 is off by {printed:.3f}, with m_V by {typical:.3f}; the linear law itself by "
         f"{found.unscaled[0]:.3f} and {found.unscaled[1]:.3f}",
         verdict_of(printed, 0.02, 0.06),
-        f"{found.cells} cells of regime (iii), best of seeds, halves as on a chess board; trained-sharing; the "
-        f"verdict is on the printed law with a/2",
+        f"{found.cells} cells of regime (iii), mean of seeds ({runs.noise(runs.rows(FULL_EXAMPLE))}), halves as on a "
+        f"chess board; trained-sharing; the verdict is on the printed law with a/2",
+        missing,
     )
 
 
@@ -176,7 +189,7 @@ def curves_figure(runs: PaperRuns, wanted: Sequence[str], *, grids: bool = False
     regimes = regimes_here(runs, wanted)[: len(wanted)]
     parts = [[regime_part(runs, model, task, regime) for model, task in PRINTED_A] for regime in regimes]
     text = source_line(runs, curves.name, [part.label for row in parts for part in row if part])
-    note = f"{text}; {NOTE}; points: best of seeds, coloured by $N$"
+    note = f"{text}; {NOTE}; points: mean of seeds, coloured by $N${'; grids: best of seeds' if grids else ''}"
     with sheet(1.15 * figures.PAGE, 2.4 * (len(regimes) + grids) + 0.4, note) as figure:
         axes = figure.subplots(len(regimes) + grids, len(PRINTED_A), squeeze=False)
         if grids:
@@ -185,7 +198,7 @@ def curves_figure(runs: PaperRuns, wanted: Sequence[str], *, grids: bool = False
             figures.draw_bar(figure, axes[0])
         found = [
             [
-                curve_of(runs.rows(part.label) if part else [], a)
+                curve_of(runs, part.label, a) if part else None
                 for part, (a, _) in zip(row, PRINTED_A.values(), strict=True)
             ]
             for row in parts
@@ -201,9 +214,10 @@ def curves_figure(runs: PaperRuns, wanted: Sequence[str], *, grids: bool = False
     return figure
 
 
-def curve_of(rows: Rows, a: float, **options: Any) -> CollapseCurve | None:
-    """The collapse of some runs with this a; None without runs."""
-    return collapse_curve(rows, a, np.random.default_rng(0), **options) if rows else None
+def curve_of(runs: PaperRuns, label: str, a: float, **options: Any) -> CollapseCurve | None:
+    """The collapse of a part's runs with this a; None without runs."""
+    rows = runs.rows(label)
+    return collapse_curve(rows, a, np.random.default_rng(0), noise=runs.noise(rows), **options) if rows else None
 
 
 def draw_curve_or_why(curve: CollapseCurve | None, ax: Axes, name_a: str, sizes: Sequence[float], why: str) -> None:

@@ -5,17 +5,19 @@ Paper: Sec. 5.1 (`sec:scaling-laws-exp`), Fig. 1 (`fig:scaling-laws-2d-dims`), F
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from recallscope import figures
-from recallscope.analysis.accuracy_grid import AccuracyGrid, law_grid
+from recallscope.analysis.accuracy_grid import AccuracyGrid, law_grid, planned_rows
 from recallscope.analysis.collapse import Fit, fit_collapse
 from recallscope.analysis.compare import compare_law, law_points
-from recallscope.analysis.rows import best_by
-from recallscope.paper.claims import Check, Finding, interval, verdict_of
+from recallscope.analysis.rows import COMPARED, seeds_by
+from recallscope.analysis.seed_noise import SeedNoise, interval, mean_gap
+from recallscope.paper.claims import Check, Finding, verdict_of
 from recallscope.paper.designed import DesignedPart
 from recallscope.paper.experiment import Misses, Part, Rows, Scale, experiment, part
 from recallscope.paper.law_table import SHOWN_LAWS, where_it_fails
@@ -62,7 +64,8 @@ def part_label(model: str, task: str, regime: str) -> str:
 LINEAR_GRIDS = {part_label("linear", task, regime): (task, regime) for task in ("mqar", "ar") for regime in REGIMES}
 DESIGNED = {regime: part_label("designed", "mqar", regime) for regime in REGIMES}
 EXAMPLE = "the authors' small example, linear"
-FULL_EXAMPLE = part_label("full", "mqar", "iii")
+FULL_GRIDS = {regime: part_label("full", "mqar", regime) for regime in REGIMES}
+FULL_EXAMPLE = FULL_GRIDS["iii"]
 LARGE_BATCH = "linear AR (iii), batch 512"
 ALL_LINEAR = "all linear grids"
 BOOTSTRAP = 400
@@ -72,6 +75,7 @@ _SMALL_EXAMPLE = {"embed_dim": [16, 32, 48, 64], "state_dim": [8, 16, 24, 32]}
 _PAPER_AXES = {"embed_dim": range(2, 65, 2), "state_dim": range(2, 33)}
 _LESS = {"batch_size": 32, "eval_size": 1000}
 _WIDE = ["state_dim > embed_dim"]  # these cells are left empty
+_ONCE = ["seed > 0 and (embed_dim < 16 or state_dim < 4 or state_dim > 16)"]  # further seeds in the transition only
 
 
 def linear_parts(scale: Scale) -> Iterator[Part]:
@@ -81,32 +85,29 @@ def linear_parts(scale: Scale) -> Iterator[Part]:
         yield part(EXAMPLE, LINEAR, train=_LESS, axes={**_SMALL_EXAMPLE, "seed": [0]}, skip=_WIDE, cut=cut)
     if scale == "quick":
         return
-    axes = (
-        {"embed_dim": [8, 16, 32, 48, 64], "state_dim": [2, 4, 8, 16, 32], "seed": [0]}
-        if scale == "small"
-        else {**_PAPER_AXES, "seed": range(LINEAR.seeds)}
-    )
+    axes = {"embed_dim": [8, 16, 32, 48, 64], "state_dim": [2, 4, 8, 16, 32]} if scale == "small" else _PAPER_AXES
+    seeds = {"seed": range(LINEAR.seeds)}
+    skip = _WIDE + _ONCE if scale == "small" else _WIDE
     for label, (task, regime) in LINEAR_GRIDS.items():
-        yield part(label, LINEAR, task={"kind": task, **REGIMES[regime]}, axes=axes, skip=_WIDE)
+        yield part(label, LINEAR, task={"kind": task, **REGIMES[regime]}, axes={**axes, **seeds}, skip=skip)
     if scale == "small":  # one question a sequence: does AR lack recall, or training?
         task_of_ours = {"kind": "ar", **REGIMES["iii"]}
         cut = "our own part, with batch 512"
-        yield part(LARGE_BATCH, LINEAR, task=task_of_ours, train={"batch_size": 512}, axes=axes, skip=_WIDE, cut=cut)
+        one_seed = {**axes, "seed": [0]}
+        yield part(
+            LARGE_BATCH, LINEAR, task=task_of_ours, train={"batch_size": 512}, axes=one_seed, skip=_WIDE, cut=cut
+        )
 
 
 def full_parts(scale: Scale) -> Iterator[Part]:
-    """Grids of full Mamba; at the small scale (iii), then three cells each in the transition of (i) and (ii)."""
-    if scale == "paper":
-        for regime, letters in REGIMES.items():
-            axes = {**_PAPER_AXES, "seed": range(FULL.seeds)}
-            yield part(part_label("full", "mqar", regime), FULL, task=letters, axes=axes, skip=_WIDE)
-    if scale == "small":
-        cut = "batch 32 and test sets of 1000, as in the authors' small example"
-        yield part(FULL_EXAMPLE, FULL, train=_LESS, axes={**_SMALL_EXAMPLE, "seed": range(2)}, skip=_WIDE, cut=cut)
-        three = {"embed_dim": [32, 32, 64], "state_dim": [8, 16, 8]}
-        for regime in ("i", "ii"):
-            label, task = part_label("full", "mqar", regime), REGIMES[regime]
-            yield part(label, FULL, task=task, train=_LESS, axes={"seed": range(2)}, zipped=three, skip=_WIDE, cut=cut)
+    """Grids of full Mamba, at the small scale on the axes of the authors' example."""
+    if scale == "quick":
+        return
+    small = scale == "small"
+    axes = {**_SMALL_EXAMPLE, "seed": range(2)} if small else {**_PAPER_AXES, "seed": range(FULL.seeds)}
+    train, cut = (_LESS, "batch 32 and test sets of 1000, as in the authors' small example") if small else ({}, "")
+    for regime, letters in REGIMES.items():
+        yield part(FULL_GRIDS[regime], FULL, task=letters, train=train, axes=axes, skip=_WIDE, cut=cut)
 
 
 @experiment(
@@ -130,17 +131,38 @@ def dn_grid(scale: Scale) -> Iterator[Part | DesignedPart]:
     yield from full_parts(scale)
 
 
-def full_and_linear(runs: PaperRuns) -> tuple[Rows, Rows]:
-    """Runs of the full and the linear model on the authors' small example; of the full one those on the same task."""
-    linear = runs.rows(EXAMPLE)
-    tasks = {(row["vocab_size"], row["num_facts"]) for row in linear}
-    return [row for row in runs.rows(FULL_EXAMPLE) if (row["vocab_size"], row["num_facts"]) in tasks], linear
+@dataclass(frozen=True)
+class BothModels:
+    """Runs of the full and the linear model in one regime; of (iii), linear ones of the authors' small example."""
+
+    regime: str
+    full: Rows
+    linear: Rows
+    missing: int
+
+    @property
+    def said(self) -> str:
+        """How the two were trained, and how many runs there are."""
+        return "; ".join(
+            f"{len(rows)} {name} runs, batch {rows[0]['batch_size']}"
+            for name, rows in (("full", self.full), ("linear", self.linear))
+        )
 
 
-def fit_part(rows: Rows) -> Fit | None:
-    """Best-of-seeds fit of Phi(x - b); None if the cells are too few."""
+def full_and_linear(runs: PaperRuns) -> Iterator[BothModels]:
+    """The two models side by side, for every regime in which this scale trains full ones."""
+    for regime, letters in REGIMES.items():
+        full = FULL_GRIDS[regime]
+        linear = EXAMPLE if regime == "iii" and EXAMPLE in runs.parts else part_label("linear", "mqar", regime)
+        if full in runs.parts:
+            rows = [row for row in runs.rows(full) if all(row[name] == value for name, value in letters.items())]
+            yield BothModels(regime, rows, runs.rows(linear), runs.missing(full, linear))
+
+
+def fit_part(rows: Rows, noise: SeedNoise) -> Fit | None:
+    """Fit of Phi(x - b) to the means of seeds; None if the cells are too few."""
     try:
-        return fit_collapse(rows, np.random.default_rng(0), bootstrap=BOOTSTRAP)
+        return fit_collapse(rows, np.random.default_rng(0), bootstrap=BOOTSTRAP, noise=noise)
     except ValueError:
         return None
 
@@ -175,11 +197,12 @@ def theory_against_trained(runs: PaperRuns) -> Iterator[Finding]:
             continue
         check = Check("fig-7", f"Theory against trained, {label}", "the grids agree (by eye)", "fig-7")
         rows = runs.rows(label)
-        missing = len(runs.parts[label].cells) - len(rows)
-        if missing > len(rows):
-            yield check.untested(f"{len(rows)} runs done", missing)
+        missing = runs.missing(label)
+        done, planned = len(seeds_by(rows, *AXES)), len(planned_rows(runs.parts[label].grid))
+        if 2 * done < planned:
+            yield check.untested(f"{done} of {planned} cells done", missing)
             continue
-        grid = AccuracyGrid.from_runs(rows)
+        grid = AccuracyGrid.from_runs(rows, reduce=COMPARED)
         printed, typical, sharing = (
             compare_law(grid, find_law(name)) for name in ("unified", "unified-mv", "trained-sharing")
         )
@@ -188,7 +211,7 @@ def theory_against_trained(runs: PaperRuns) -> Iterator[Finding]:
             f"{typical.mean_error:.3f} ({typical.max_error:.2f}); trained-sharing {sharing.mean_error:.3f} "
             f"({sharing.max_error:.2f})",
             verdict_of(printed.mean_error, 0.02, 0.06),
-            f"{len(rows)} runs, {len(printed.cells)} cells, best of seeds; mean and largest |measured - predicted|",
+            f"{len(rows)} runs, {len(printed.cells)} cells, mean of seeds; mean and largest |measured - predicted|",
             missing,
         )
 
@@ -211,10 +234,10 @@ def theory_against_designed(runs: PaperRuns) -> Iterator[Finding]:
             )
 
 
-def equal_products(cells: dict[tuple[int, int], float]) -> list[tuple[tuple[int, int], tuple[int, int], float]]:
-    """Pairs of cells (D, N) with equal N D, the wider first, and how much better the wider is."""
+def equal_products(cells: Iterable[tuple[int, int]]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Pairs of cells (D, N) with equal N D, the wider first."""
     return [
-        (wide, narrow, cells[wide] - cells[narrow])
+        (wide, narrow)
         for wide in sorted(cells)
         for narrow in sorted(cells)
         if wide[0] > narrow[0] and wide[0] * wide[1] == narrow[0] * narrow[1]
@@ -225,41 +248,53 @@ def equal_products(cells: dict[tuple[int, int], float]) -> list[tuple[tuple[int,
 def trade_off(runs: PaperRuns) -> Iterator[Finding]:
     """Whether D and N count alike."""
     question, paper = "Accuracy at equal N D: can D and N be traded?", "recall needs N D of order N_f log V (Rem 4.4)"
-    grids = [best_by(runs.rows(label), *AXES) for label in LINEAR_GRIDS]
-    gaps = [gap for cells in grids for *_, gap in equal_products(cells)]
-    if len(gaps) < 4:
-        yield Check("rem-4.4", question, paper).untested("fewer than four pairs of cells with equal N D are done")
+    grids = {label: seeds_by(runs.rows(label), *AXES) for label in LINEAR_GRIDS}
+    pairs = [((label, *w), (label, *n)) for label, cells in grids.items() for w, n in equal_products(cells)]
+    missing = runs.missing(*LINEAR_GRIDS)
+    if len(pairs) < 4:
+        why = "fewer than four pairs of cells with equal N D are done"
+        yield Check("rem-4.4", question, paper).untested(why, missing)
         return
-    mean, error = float(np.mean(gaps)), float(np.std(gaps, ddof=1) / np.sqrt(len(gaps)))
-    sizes = np.abs(gaps)
+    noise = runs.noise([row for label in LINEAR_GRIDS for row in runs.rows(label)])
+    every = {(label, *cell): seeds for label, cells in grids.items() for cell, seeds in cells.items()}
+    gap = mean_gap(pairs, every, noise)
+    sizes = np.abs(gap.gaps)
     yield Check("rem-4.4", question, paper, "fig-1").answer(
-        f"at equal N D the wider model (larger D, smaller N) is better by {mean:+.3f} +- {error:.3f}; "
-        f"largest gap {sizes.max():.2f}",
+        f"at equal N D the wider model (larger D, smaller N) is better by {gap.mean:+.3f} "
+        f"{interval(*gap.interval, 3)}; largest gap {sizes.max():.2f}",
         verdict_of(float(sizes.mean()), 0.03, 0.1),
-        f"{len(gaps)} pairs of cells with equal N D and N <= D, all linear grids; +- is the standard error; the "
-        f"verdict is by the mean size of the gaps, {sizes.mean():.3f}",
+        f"{len(pairs)} pairs of cells with equal N D and N <= D, all linear grids, mean of seeds; 95 % interval: "
+        f"{noise}; the verdict is by the mean size of the gaps, {sizes.mean():.3f}",
+        missing,
     )
 
 
 @dn_grid.findings
 def full_against_linear(runs: PaperRuns) -> Iterator[Finding]:
     """Column (d) against column (c)."""
-    paper = "yes: its grid reaches further (Fig. 1 d)"
-    check = Check("fig-1", "Is the full model better than the linear one?", paper, "fig-1")
-    full, linear = full_and_linear(runs)
-    if not full or not linear:
-        yield check.untested("no runs of one of the two yet")
-        return
-    ours, beside = (best_by(rows, *AXES) for rows in (full, linear))
-    gaps = {cell: ours[cell] - beside[cell] for cell in ours if cell in beside}
-    values = np.array(list(gaps.values()))
-    worse = [f"({D}, {N}) {gap:+.3f}" for (D, N), gap in gaps.items() if gap < -0.01]
-    yield check.answer(
-        f"better by {values.mean():+.3f} on average, range {interval(values.min(), values.max())}"
-        + (f"; worse at {', '.join(worse)}" if worse else ""),
-        "holds" if not worse else "holds approximately" if values.mean() > 0 else "does not hold",
-        f"{len(gaps)} cells, best of {max(len({r['seed'] for r in full}), 1)} seeds against 1 seed, batch 32",
-    )
+    for both in full_and_linear(runs):
+        question = f"Is the full model better than the linear one, MQAR ({both.regime})?"
+        check = Check("fig-1", question, "yes: its grid reaches further (Fig. 1 d)", "fig-1")
+        cells = {
+            (model, *cell): seeds
+            for model, rows in (("full", both.full), ("linear", both.linear))
+            for cell, seeds in seeds_by(rows, *AXES).items()
+        }
+        pairs = [(key, beside) for key in cells if key[0] == "full" and (beside := ("linear", *key[1:])) in cells]
+        if not pairs:
+            yield check.untested("no cell with runs of both yet", both.missing)
+            continue
+        noise = runs.noise(both.full)  # the larger of the two
+        gap = mean_gap(pairs, cells, noise)
+        by_cell = zip(pairs, gap.gaps, strict=True)
+        worse = [f"({D}, {N}) {value:+.3f}" for ((_, D, N), _), value in by_cell if value < -0.01]
+        yield check.answer(
+            f"better by {gap.mean:+.3f} {interval(*gap.interval, 3)} on average, {gap.gaps.min():+.3f} to "
+            f"{gap.gaps.max():+.3f} by cell" + (f"; worse at {', '.join(worse)}" if worse else ""),
+            ("does not hold", "holds approximately", "holds")[(not worse) + (gap.interval[0] > 0)],
+            f"{len(pairs)} cells, mean of seeds against mean of seeds; {both.said}; 95 % interval: {noise}",
+            both.missing,
+        )
 
 
 # The law table
@@ -359,9 +394,9 @@ def laws_figure(runs: PaperRuns) -> Figure:
     colours = {label: colour_of[regime] for label, (_, regime) in kinds.items()}
     markers = {label: marker_of[task] for label, (task, _) in kinds.items()}
     text = source_line(runs, dn_grid.name, list(kinds))
-    grids = {label: AccuracyGrid.from_runs(rows) for label in kinds if (rows := runs.rows(label))}
+    grids = {label: AccuracyGrid.from_runs(rows, reduce=COMPARED) for label in kinds if (rows := runs.rows(label))}
     with sheet(
-        1.2 * figures.PAGE, 3.3, f"{text}; a dot is a cell, best of seeds; on the line a law is right"
+        1.2 * figures.PAGE, 3.3, f"{text}; a dot is a cell, mean of seeds; on the line a law is right"
     ) as figure:
         axes = figure.subplots(1, len(shown), sharey=True)
         for ax, (name, title) in zip(axes, shown.items(), strict=True):
@@ -409,7 +444,7 @@ def print_grids(runs: PaperRuns, console: Console) -> None:
     beside.add_row()
     beside.add_row(*columns[2:])
     console.print(beside, highlight=False)
-    if fit := fit_part(rows):
+    if fit := fit_part(rows, runs.noise(rows)):
         console.print(
             f"\nfitted Phi(x - b), x = sqrt(N D / (a N_f + N)):  a = {fit.a:.2f} {interval(*fit.a_interval)} (paper "
             f"1.25), b = {fit.b:.2f} {interval(*fit.b_interval)} (paper {fit.b_printed:.2f}), "

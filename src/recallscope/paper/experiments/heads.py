@@ -6,7 +6,7 @@ Paper: Thm 4.7 (`thm:multi-head-recall`), Sec. 5.4 (`subsec:multi-head-experimen
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from recallscope import figures
 from recallscope.analysis.compare import law_on_cells
-from recallscope.analysis.rows import best_cells
-from recallscope.paper.claims import Check, Finding, interval, verdict_of
+from recallscope.analysis.rows import compared_cells
+from recallscope.analysis.seed_noise import MeanGap, interval, mean_gap, pooled_noise
+from recallscope.paper.claims import Check, Finding, verdict_of
 from recallscope.paper.experiment import Part, Rows, Scale, experiment, part
 from recallscope.paper.law_table import counted
 from recallscope.paper.paper_runs import PaperRuns, draw_part, sheet, source_line
@@ -34,8 +35,8 @@ HEADS = Preset(
     seeds=3,
 )
 PATTERNS = ("MQA", "MKA", "MVA", "MHA")  # also the labels of the parts
-Cells = Mapping[tuple[str, int, int], NDArray[np.float64]]  # (pattern, N, M) to the accuracies of its seeds
-BOOTSTRAP = 1000
+SINGLE = "single"
+Cells = dict[tuple[str, int, int], NDArray[np.float64]]  # (pattern, N, M) to the accuracies of its seeds
 SAME = 0.02  # differences within this count as equal
 
 
@@ -64,39 +65,23 @@ def heads(scale: Scale) -> Iterator[Part]:
 
 
 def head_cells(runs: PaperRuns) -> Cells:
-    """All finished seeds by pattern, N and M."""
+    """All finished seeds by pattern, N and M. With M = 1 the patterns are one: those models are under SINGLE."""
     cells: dict[tuple[str, int, int], list[float]] = {}
     for pattern in PATTERNS:
         for row in runs.rows(pattern):
-            cells.setdefault((pattern, row["state_dim"], row["num_heads"]), []).append(row["test_accuracy"])
+            name = pattern if row["num_heads"] > 1 else SINGLE
+            cells.setdefault((name, row["state_dim"], row["num_heads"]), []).append(row["test_accuracy"])
     return {key: np.array(values) for key, values in cells.items()}
 
 
-def single_head(cells: Cells, N: int) -> NDArray[np.float64]:
-    """Accuracies of all one-head models with that N: with M = 1 the patterns are one."""
-    found = [values for (_, n, m), values in cells.items() if n == N and m == 1]
-    return np.concatenate(found) if found else np.array([])
-
-
-def difference(
-    cells: Cells, first: str, second: str | None, generator: np.random.Generator
-) -> tuple[float, tuple[float, float], int] | None:
-    """Mean over cells (N, M > 1) of the best of one pattern less the best of another, or of a single head.
-
-    With a 95 % interval from resampling cells; None if no cell has both.
-    """
-    pairs = []
-    for (pattern, N, M), ours in cells.items():
-        if pattern == first and M > 1:
-            theirs = single_head(cells, N) if second is None else cells.get((second, N, M), np.array([]))
-            if len(theirs):
-                pairs.append((ours, theirs))
-    if not pairs:
-        return None
-    gaps = np.array([ours.max() - theirs.max() for ours, theirs in pairs])
-    draws = gaps[generator.integers(len(gaps), size=(BOOTSTRAP, len(gaps)))].mean(axis=1)
-    low, high = np.quantile(draws, (0.025, 0.975))
-    return float(gaps.mean()), (float(low), float(high)), len(pairs)
+def difference(cells: Cells, first: str, second: str) -> MeanGap | None:
+    """Mean over cells (N, M > 1) of one pattern less another, or less the single head; None if no cell has both."""
+    pairs = [
+        (key, other)
+        for key in cells
+        if key[0] == first and (other := (second, key[1], 1 if second == SINGLE else key[2])) in cells
+    ]
+    return mean_gap(pairs, cells, pooled_noise(cells.values())) if pairs else None
 
 
 @heads.findings
@@ -104,25 +89,26 @@ def pairs_of_patterns(runs: PaperRuns) -> Iterator[Finding]:
     """Each pattern against the single head, and MQA against MKA."""
     cells = head_cells(runs)
     for claim, first, second, question, paper, sign in (
-        ("fig-6", "MQA", None, "MQA loses against a single head", "MQA < single (it is single[D/M, N])", -1),
-        ("fig-6", "MKA", None, "MKA loses against a single head", "MKA < single (it is single[D/M, N])", -1),
-        ("fig-6", "MVA", None, "MVA equals a single head", "MVA = single", 0),
-        ("fig-6", "MHA", None, "MHA gains from heads", "MHA > single, at most single[D, M N]", 1),
+        ("fig-6", "MQA", SINGLE, "MQA loses against a single head", "MQA < single (it is single[D/M, N])", -1),
+        ("fig-6", "MKA", SINGLE, "MKA loses against a single head", "MKA < single (it is single[D/M, N])", -1),
+        ("fig-6", "MVA", SINGLE, "MVA equals a single head", "MVA = single", 0),
+        ("fig-6", "MHA", SINGLE, "MHA gains from heads", "MHA > single, at most single[D, M N]", 1),
         ("sec-5.4", "MQA", "MKA", "MQA and MKA are equally good", "MQA = MKA (both single[D/M, N])", 0),
     ):
         check = Check(claim, question, paper, "fig-6")
-        seen = difference(cells, first, second, np.random.default_rng(0))
-        if seen is None:
-            yield check.untested("no runs with several heads yet")
+        missing = runs.missing(*PATTERNS)
+        gap = difference(cells, first, second)
+        if gap is None:
+            yield check.untested("no runs with several heads yet", missing)
             continue
-        mean, ends, count = seen
-        clear = sign * mean > SAME and ends[0] * ends[1] > 0
-        single = "; single: the best one-head model with the same N; 95 % interval from "
+        clear = sign * gap.mean > SAME and gap.interval[0] * gap.interval[1] > 0
+        single = "; single: mean of all one-head models with the same N" if second == SINGLE else ""
         yield check.answer(
-            f"{first} - {second or 'single'} = {mean:+.3f} {interval(*ends, 3)}",
-            verdict_of(abs(mean), SAME, 3 * SAME) if sign == 0 else "holds" if clear else "does not hold",
-            f"{count} cells (N, M > 1), best of seeds"
-            + ("" if second else f"{single}{BOOTSTRAP} resamplings of cells"),
+            f"{first} - {second} = {gap.mean:+.4f} {interval(*gap.interval, 4)}",
+            verdict_of(abs(gap.mean), SAME, 3 * SAME) if sign == 0 else "holds" if clear else "does not hold",
+            f"{len(gap.gaps)} cells (N, M > 1), mean of seeds against mean of seeds{single}; 95 % interval: "
+            f"{pooled_noise(cells.values())}",
+            missing,
         )
 
 
@@ -130,25 +116,26 @@ def pairs_of_patterns(runs: PaperRuns) -> Iterator[Finding]:
 def order_of_patterns(runs: PaperRuns) -> Iterator[Finding]:
     """All four patterns in one cell."""
     check = Check("sec-5.4", "MQA = MKA <= single = MVA <= MHA", "in every cell", "fig-6")
-    cells = head_cells(runs)
+    cells = {key: float(values.mean()) for key, values in head_cells(runs).items()}
     kept, broken = 0, []
     for N, M in sorted({(N, M) for (_, N, M) in cells if M > 1}):
-        best = {pattern: cells[(pattern, N, M)].max() for pattern in PATTERNS if (pattern, N, M) in cells}
-        if len(best) < len(PATTERNS) or not len(single_head(cells, N)):
+        here = {pattern: cells[(pattern, N, M)] for pattern in PATTERNS if (pattern, N, M) in cells}
+        if len(here) < len(PATTERNS) or (SINGLE, N, 1) not in cells:
             continue
-        one = single_head(cells, N).max()
-        steps = (one - max(best["MQA"], best["MKA"]), best["MHA"] - min(one, best["MVA"]))
-        if min(steps) >= -SAME and abs(best["MVA"] - one) <= 3 * SAME:
+        one = cells[SINGLE, N, 1]
+        steps = (one - max(here["MQA"], here["MKA"]), here["MHA"] - min(one, here["MVA"]))
+        if min(steps) >= -SAME and abs(here["MVA"] - one) <= 3 * SAME:
             kept += 1
         else:
             broken.append(f"(N, M) = ({N}, {M})")
     if not kept and not broken:
-        yield check.untested("no cell has all four patterns yet")
+        yield check.untested("no cell has all four patterns yet", runs.missing(*PATTERNS))
         return
     yield check.answer(
         f"in {kept} of {kept + len(broken)} cells" + (f"; not at {', '.join(broken)}" if broken else ""),
         "holds" if not broken else "holds approximately" if kept > len(broken) else "does not hold",
-        f"<= allows {SAME} for chance, = allows {3 * SAME:g}",
+        f"mean of seeds; <= allows {SAME} for chance, = allows {3 * SAME:g}",
+        runs.missing(*PATTERNS),
     )
 
 
@@ -161,7 +148,7 @@ def which_single(runs: PaperRuns) -> Iterator[Finding]:
         (("MHA",), "single[D, M N]"),
     ):
         question = f"Which single head is {' and '.join(patterns)}?"
-        cells = [cell for name in patterns for cell in best_cells(runs.rows(name)) if cell["num_heads"] > 1]
+        cells = [cell for name in patterns for cell in compared_cells(runs.rows(name)) if cell["num_heads"] > 1]
         ours = counted(cells) if cells else None
         if ours is None:
             yield Check("thm-4.7", question, single, "fig-6").untested("no runs with several heads yet")
@@ -181,9 +168,9 @@ def which_single(runs: PaperRuns) -> Iterator[Finding]:
             f"{single} is off by {off.mean():.3f} on average ({off.max():.2f} at most); with 2 D channels counted "
             f"{off_ours.mean():.3f} ({off_ours.max():.2f})",
             verdict_of(float(off.mean()), 0.02, 0.06),
-            f"{len(cells)} cells with M > 1, both by trained-sharing, no constant fitted; counted: values of rank "
-            f"min(D, 2 D/M) for MQA and MKA; single[D, min(M, 2) N] for MHA, wrong facts matched slice by slice. "
-            f"{_when_chosen(patterns, cells, off_ours)}",
+            f"{len(cells)} cells with M > 1, mean of seeds, both by trained-sharing, no constant fitted; counted: "
+            f"values of rank min(D, 2 D/M) for MQA and MKA; single[D, min(M, 2) N] for MHA, wrong facts matched slice "
+            f"by slice. {_when_chosen(patterns, cells, off_ours)}",
         )
 
 

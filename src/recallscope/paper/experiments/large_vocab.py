@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
-from scipy.stats import linregress
 
 from recallscope import figures
 from recallscope.analysis.accuracy_grid import AccuracyGrid, planned_grid
 from recallscope.analysis.compare import compare_law, law_on_cells
-from recallscope.analysis.rows import Row, group_cells
+from recallscope.analysis.rows import COMPARED, Row, accuracies, group_cells, reducer
 from recallscope.paper.claims import Check, Finding, verdict_of
 from recallscope.paper.experiment import Part, Rows, Scale, experiment, part
 from recallscope.paper.paper_runs import PaperRuns, sheet, source_line
@@ -94,12 +93,13 @@ class VocabularySlope:
 
 
 def vocabulary_slopes(rows: Sequence[Row]) -> list[VocabularySlope]:
-    """The best of seeds per V and L, and a line for each L.
+    """The mean of seeds per V and L, and a line for each L.
 
     Paper: Rem 4.3 (`rem:practical-scaling-law`) with m_V of Eq. label `app-eq:m-V`.
     """
+    one_number = reducer(COMPARED)
     cells = {
-        (int(members[0]["length"]), int(members[0]["vocab_size"])): max(row["test_accuracy"] for row in members)
+        (int(members[0]["length"]), int(members[0]["vocab_size"])): one_number(accuracies(members))
         for members in group_cells(rows, ("vocab_size", "length")).values()
     }
     found = []
@@ -117,6 +117,8 @@ def _line(m: NDArray[np.float64], z: NDArray[np.float64]) -> tuple[float, float,
     m, z = m[~np.isnan(z)], z[~np.isnan(z)]
     if len(m) < FEWEST:
         return np.nan, np.nan, np.nan
+    from scipy.stats import linregress  # a second of imports
+
     line = linregress(m, z)
     return -float(line.slope), float(line.stderr) if len(m) > FEWEST else np.nan, float(line.intercept)
 
@@ -150,8 +152,9 @@ def vocabulary_findings(runs: PaperRuns) -> Iterator[Finding]:
         "does not hold" if min(abs(line.slope - 1) for line in slopes) > 0.1 else "holds approximately",
         f"{len(rows)} runs; {cut}; +- is the standard error of the line. The verdict is on the law's slope 1; "
         f"trained-sharing predicts the slopes to {np.mean(gaps):.2f} on average without a fit",
+        runs.missing(VOCABULARIES),
     )
-    grid = AccuracyGrid.from_runs(rows, ("vocab_size", "num_facts"))
+    grid = AccuracyGrid.from_runs(rows, ("vocab_size", "num_facts"), reduce=COMPARED)
     printed, typical, sharing = (
         compare_law(grid, find_law(name)) for name in ("unified", "unified-mv", "trained-sharing")
     )
@@ -161,6 +164,7 @@ def vocabulary_findings(runs: PaperRuns) -> Iterator[Finding]:
         f"({sharing.max_error:.2f})",
         verdict_of(printed.mean_error, 0.02, 0.06),
         f"{len(rows)} runs; {cut}. The paper's own sizes need a GPU",
+        runs.missing(VOCABULARIES),
     )
 
 

@@ -13,8 +13,9 @@ import numpy as np
 
 from recallscope import figures
 from recallscope.analysis.collapse import fit_collapse
-from recallscope.analysis.rows import best_by, cell_words
-from recallscope.paper.claims import Check, Finding, interval, verdict_of
+from recallscope.analysis.rows import cell_words, seeds_by
+from recallscope.analysis.seed_noise import interval, mean_gap
+from recallscope.paper.claims import Check, Finding, verdict_of
 from recallscope.paper.experiment import Part, Rows, Scale, experiment, part
 from recallscope.paper.experiments.curves import NOTE, PRINTED_A, curve_of, draw_curve_or_why
 from recallscope.paper.paper_runs import PaperRuns, draw_part, sheet, source_line, why_empty
@@ -65,14 +66,16 @@ def layers(scale: Scale) -> Iterator[Part]:
     if scale == "small":
         yield part(
             MQAR, MQAR_PRESET, train={"batch_size": 32, "eval_size": 1000}, axes={"seed": [0]},
-            zipped={"state_dim": [12, 6, 4, 3, 6, 3, 3, 12], "num_layers": [1, 2, 3, 4, 1, 1, 2, 2]},
+            zipped={"state_dim": [3, 4, 6, 8, 12, 3, 4, 6, 8, 12, 3, 4, 6, 8, 3, 4],
+                    "num_layers": [1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4]},
             cut="batch 32, test sets of 1000",
         )  # fmt: skip
         yield part(
             AR, AR_PRESET, task={"num_facts": 20}, model={"embed_dim": 32},
             train={"batch_size": 256, "warmup_steps": 100, "flat_steps": 1400, "decay_steps": 2500},
             axes={"seed": [0]},
-            zipped={"state_dim": [8, 4, 2, 4, 2, 2, 8, 6], "num_layers": [1, 2, 4, 1, 1, 2, 2, 2]},
+            zipped={"state_dim": [2, 3, 4, 6, 8, 2, 3, 4, 6, 8, 2, 3, 4, 6, 2, 3],
+                    "num_layers": [1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4]},
             cut="N_f = 20, D = 32, batch 256, 4000 steps",
         )  # fmt: skip
     if scale == "paper":
@@ -87,17 +90,17 @@ def named_cells(runs: PaperRuns) -> Iterator[Finding]:
     question = f"Equal Lambda N = 12: (N, Lambda) = {', '.join(map(str, ANCHOR))}"
     check = Check("fig-10", question, f"about {PUBLISHED} at all four", "fig-10")
     rows = runs.rows(MQAR)
-    cells = best_by(rows, *AXES)
-    done = {cell: cells[cell] for cell in ANCHOR if cell in cells}
+    cells = seeds_by(rows, *AXES)
+    done = {cell: float(cells[cell].mean()) for cell in ANCHOR if cell in cells}
     if len(done) < 2:
-        yield check.untested(f"{len(done)} of the four cells done")
+        yield check.untested(f"{len(done)} of the four cells done", runs.missing(MQAR))
         return
     values = np.array(list(done.values()))
     said = ", ".join(f"{accuracy:.3f} at {cell}" for cell, accuracy in done.items())
     yield check.answer(
         f"{said}; spread {np.ptp(values):.3f}",
         verdict_of(max(np.ptp(values), abs(values.mean() - PUBLISHED)), 0.03, 0.08),
-        f"{len(done)} of 4 cells, V = {rows[0]['vocab_size']}, N_f = {rows[0]['num_facts']}; "
+        f"{len(done)} of 4 cells, mean of seeds, V = {rows[0]['vocab_size']}, N_f = {rows[0]['num_facts']}; "
         f"{runs.parts[MQAR].cut or 'as published'}",
     )
 
@@ -109,30 +112,33 @@ def product_alone(runs: PaperRuns) -> Iterator[Finding]:
         question, paper = f"Recall depends on Lambda N alone, {label}", "yes: the curves of all depths coincide"
         check = Check("sec-5.3", question, paper, "fig-10")
         rows = runs.rows(label)
-        cells = best_by(rows, *AXES)
-        gaps = np.array([  # deeper minus shallower
-            cells[deep] - cells[shallow]
+        cells = seeds_by(rows, *AXES)
+        pairs = [
+            (deep, shallow)
             for deep in cells
             for shallow in cells
             if deep[1] > shallow[1] and deep[0] * deep[1] == shallow[0] * shallow[1]
-        ])  # fmt: skip
-        if not len(gaps):
-            yield check.untested("no two cells with equal Lambda N done")
+        ]
+        if not pairs:
+            yield check.untested("no two cells with equal Lambda N done", runs.missing(label))
             continue
+        noise = runs.noise(rows)
+        gap = mean_gap(pairs, cells, noise)
         fitted = ""
         if len(cells) >= 4:
-            fit = fit_collapse(rows, np.random.default_rng(0), bootstrap=200, axes=cell_words(rows))
+            fit = fit_collapse(rows, np.random.default_rng(0), axes=cell_words(rows), noise=noise)
             fitted = (
                 f"; one curve in N_eff = Lambda N with a = {fit.a:.2f} {interval(*fit.a_interval)}, b = {fit.b:.2f}, "
                 f"spread {fit.mean_error:.3f}"
             )
-        spread = float(np.abs(gaps).mean())
+        sizes = np.abs(gap.gaps)
         yield check.answer(
-            f"at equal Lambda N cells differ by {spread:.3f} on average, {np.abs(gaps).max():.3f} at most; deeper "
-            f"minus shallower {gaps.mean():+.3f}{fitted}",
-            verdict_of(spread, 0.03, 0.08),
-            f"{len(cells)} cells, {len(rows)} runs, {len(gaps)} pairs with equal Lambda N; "
-            f"{runs.parts[label].cut or 'as published'}",
+            f"at equal Lambda N cells differ by {sizes.mean():.3f} on average, {sizes.max():.3f} at most; deeper "
+            f"minus shallower {gap.mean:+.3f} {interval(*gap.interval, 3)}{fitted}",
+            verdict_of(float(sizes.mean()), 0.03, 0.08),
+            f"{len(cells)} cells, {len(rows)} runs, {len(pairs)} pairs with equal Lambda N, mean of seeds; 95 % "
+            f"intervals: {noise}; {runs.parts[label].cut or 'as published'}",
+            runs.missing(label),
         )
 
 
@@ -151,7 +157,7 @@ def layers_figure(runs: PaperRuns, shown: dict[str, str]) -> Figure:
     """
     text = source_line(runs, layers.name, list(shown))
     curves = {
-        label: curve_of(runs.rows(label), PRINTED_A["linear", task][0], axes=AXES, group_word="num_layers")
+        label: curve_of(runs, label, PRINTED_A["linear", task][0], axes=AXES, group_word="num_layers")
         for label, task in shown.items()
     }
     depths: Sequence[float] = [float(depth) for curve in curves.values() if curve for depth in curve.group]

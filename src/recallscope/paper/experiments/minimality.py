@@ -129,6 +129,7 @@ def rung_by_rung(runs: PaperRuns) -> Iterator[Finding]:
             f"{result.mean:.4f} +- {result.spread:.4f}{also}",
             verdict_of(abs(result.mean - rung.published), 0.01, 0.03),
             f"mean and standard deviation of {len(result.accuracies)} seeds",
+            runs.missing(RUNGS),
         )
 
 

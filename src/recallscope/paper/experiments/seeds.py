@@ -15,7 +15,7 @@ from recallscope.analysis.accuracy_grid import convergence_by_best, convergence_
 from recallscope.analysis.rows import CONVERGED, group_cells
 from recallscope.paper.claims import Check, Finding, verdict_of
 from recallscope.paper.experiment import Part, Rows, Scale, experiment, part
-from recallscope.paper.experiments.dn_grid import FULL, FULL_EXAMPLE, full_parts
+from recallscope.paper.experiments.dn_grid import FULL, FULL_EXAMPLE, FULL_GRIDS, full_parts
 from recallscope.paper.paper_runs import PaperRuns, sheet, source_line
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ def seed_findings(runs: PaperRuns) -> Iterator[Finding]:
         f"best less worst seed {np.mean(spread):.3f} on average, {spread.max():.3f} at most",
         verdict_of(float(np.median(spread)), 0.03, 0.1),
         f"{len(found)} cells with {max(map(len, found))} seeds each; verdict by the median, {np.median(spread):.3f}",
+        runs.missing(FULL_EXAMPLE),
     )
     able = [values for values in found if values.max() >= CONVERGED]
     converged = sum(int((values >= CONVERGED).sum()) for values in able)
@@ -66,13 +67,14 @@ def seed_findings(runs: PaperRuns) -> Iterator[Finding]:
         f"{converged} of {total} seeds ({share:.0%}) reach {CONVERGED}",
         verdict_of(1 - share, 0.2, 0.5),
         f"cells whose best seed reaches {CONVERGED}",
+        runs.missing(FULL_EXAMPLE),
     )
 
 
 @seeds.law_cells
 def full_cells(runs: PaperRuns) -> dict[str, Rows]:
-    """The full model's grid."""
-    return {FULL_EXAMPLE: runs.rows(FULL_EXAMPLE)}
+    """The full model's grids."""
+    return {label: runs.rows(label) for label in FULL_GRIDS.values()}
 
 
 @seeds.figure("fig-19", "full model, seed by seed")

@@ -17,6 +17,7 @@ from scipy.special import ndtr, ndtri
 
 from recallscope.theory.extremes import sqrt_two_log, success_integral, two_moment_law, typical_max
 from recallscope.theory.law import law
+from recallscope.theory.laws.compared import TRAINED
 from recallscope.theory.problem import Array, LawTask, Problem, takes_words
 
 Level = Literal["sqrt", "mv", "two-moment", "integral"]
@@ -129,7 +130,7 @@ def _bisect_real(sign: Callable[[float], float], low: float, high: float) -> flo
     return high
 
 
-_printed = partial(law, layers="printed")
+_printed = partial(law, compared=TRAINED, layers="printed")
 _unified = partial(_printed, holds=NEAR_SQUARE, status="approximate")
 
 

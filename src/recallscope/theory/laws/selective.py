@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from recallscope.theory.domain import Domain
 from recallscope.theory.extremes import success_integral
 from recallscope.theory.law import law
+from recallscope.theory.laws.compared import TRAINED
 from recallscope.theory.laws.contest import SATURATED, Contest, check_keys, top_probability
 from recallscope.theory.problem import Array, Problem
 from recallscope.theory.quadrature import slot_rule
@@ -45,7 +46,8 @@ def welch_dim(dim: ArrayLike, count: ArrayLike) -> Array:
         return np.where(d < n, d * (n - 1) / np.where(d < n, n - d, 1), np.inf)
 
 
-_ours = partial(law, reference="ours; Rem F.3", status="hypothesis", fewest_facts=2)
+_trained = partial(law, compared=TRAINED)
+_ours = partial(_trained, reference="ours; Rem F.3", status="hypothesis", fewest_facts=2)
 _SHORTEST = Domain("L = 4 N_f")
 
 
@@ -81,14 +83,12 @@ def selective_max_law(problem: Problem) -> Array:
     "trained-t4",
     "hard key-value split, D_v = D - N (pessimistic)",
     domain=Domain("N < D"),
-    monotone_in_state=False,
     options={"share": "hard"},
 )
 @_ours(
     "trained-t3",
     "soft key-value selectivity, D_v = D - N (1 - r), tight-frame codes",
     domain=_SHORTEST,
-    monotone_in_state=False,
 )
 def selective_law(problem: Problem, *, share: Share = "soft", welch: bool = True) -> Array:
     """Recall of a key-value selective model, with the noise of unit vectors; keys cost the values `share` N dimensions.
@@ -114,7 +114,7 @@ def selective_law(problem: Problem, *, share: Share = "soft", welch: bool = True
     return _selective(problem, share, welch)
 
 
-@law("trained-t2", "trained-t1 with the Welch dimensions of tight frames", "ours", domain=_SHORTEST)
+@_trained("trained-t2", "trained-t1 with the Welch dimensions of tight frames", "ours", domain=_SHORTEST)
 def trained_t2_law(problem: Problem) -> Array:
     """`trained_t1_law` with tight-frame codes: N and D replaced by their Welch dimensions among V/2 codes.
 
@@ -127,7 +127,7 @@ def trained_t2_law(problem: Problem) -> Array:
     return _gaussian(problem, welch_dim(np.minimum(problem.N, D), V_v), welch_dim(D, V_v))
 
 
-@law(
+@_trained(
     "trained-t1",
     "exact integral, x² = N D / (n + N), mean over query slots",
     "Eq. label eq:p-succ-appx-large-Nf",

@@ -13,13 +13,15 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import betainc, betaincinv, ndtr
 
 from recallscope.theory.problem import Array
 from recallscope.theory.quadrature import Rule, beta_rule, gamma_rule, normal_rule
 
 LARGEST_PART = 0.995  # of the noise that one competitor may be: its posterior degenerates at 1
 SIGN_CODE = 1.05  # below this many dimensions key codes are signs
+FEW_DIMENSIONS = 1.2  # below this many keys cannot move apart
+LEAST_REACH = 1.3  # over sqrt(N*): no code keeps all weights below 1 / sqrt(N*) (Welch)
 ELEMENTS = 16_000  # of a work array: it stays in cache, and malloc need not ask the system for it
 
 
@@ -30,10 +32,12 @@ class Noise(NamedTuple):
     D_star: Array  # dimensions of the value code
     n: Array  # noise pairs, counted in facts
     spread: Array  # relative variance of the noise power between sequences
-    repeats: Array  # chance that the filler wrote the right value once more
+    repeats: Array  # chance that the filler wrote the right value once more, with another key
     once: Array  # competitors written once
     twice: Array  # competitors written twice
     never: Array  # competitors not in the context
+    reach: Array  # alpha_c, largest weight that a wrong key has; 1 if keys do not repel each other
+    stretch: Array  # gamma, by which the other weights grow in turn
 
 
 class _View(NamedTuple):
@@ -53,7 +57,7 @@ def win_probability(
     noise: Noise,
     *,
     norm_nodes: int | None = None,
-    signal_nodes: int = 40,
+    signal_nodes: int = 28,
     residual_nodes: int | None = None,
     weight_nodes: int | None = None,
 ) -> Array:
@@ -70,14 +74,39 @@ def win_probability(
     for column, count in enumerate((norm_nodes, residual_nodes, weight_nodes)):
         if count is not None:
             nodes[:, column] = count
+    nodes = np.column_stack([nodes, 1 + (rows[:, Noise._fields.index("repeats")] > 0)])  # Z has one part, or two
     p = np.empty(len(rows))
     for kind in np.unique(nodes, axis=0):
         members = np.flatnonzero((nodes == kind).all(axis=-1))
         step = max(1, ELEMENTS // int(np.prod(kind) * len(_signal_rule(signal_nodes)[0])))
         for start in range(0, len(members), step):
             chunk = members[start : start + step]
-            p[chunk] = _win_probability(Noise(*rows[chunk].T), signal_nodes, *kind.tolist())
+            p[chunk] = _win_probability(Noise(*rows[chunk].T), signal_nodes, *kind[:3].tolist())
     return p[place.reshape(-1)]
+
+
+def key_repulsion(key_dim: Array, unshared: Array, vocab: Array) -> tuple[Array, Array]:
+    """Largest weight alpha_c of a wrong key among `vocab` keys, and the factor gamma of all others.
+
+    A random frame of V_k keys in N* dimensions has neighbours with a weight near 1. Trained keys repel each other along
+    N* - 1 directions: as many neighbours are pushed out, and the mean square, 1 / N*, is kept. Where keys share their
+    dimensions with values (`unshared` = 0) nothing of it is seen: reach and stretch are 1.
+    """
+    N_star, omega, V_k = np.broadcast_arrays(key_dim, unshared, vocab)
+    reach, stretch = np.ones_like(N_star), np.ones_like(N_star)
+    some = (omega > 0) & (N_star >= FEW_DIMENSIONS)
+    N, b = N_star[some], (N_star[some] - 1) / 2
+    pushed = np.minimum(1, 2 * omega[some] * (N - 1) / (V_k[some] - 1))
+    limit = np.minimum(1, np.maximum(np.sqrt(1 - betaincinv(b, 0.5, pushed)), LEAST_REACH / np.sqrt(N)))
+    low, high = np.zeros_like(N), np.full_like(N, 4.0)  # log2 gamma
+    for _ in range(40):
+        gamma = 2 ** ((low + high) / 2)
+        z = np.minimum(1, (limit / gamma) ** 2)
+        square = gamma**2 / N * betainc(1.5, b, z) + limit**2 * (1 - betainc(0.5, b, z))
+        small = square < 1 / N
+        low, high = np.where(small, (low + high) / 2, low), np.where(small, high, (low + high) / 2)
+    reach[some], stretch[some] = limit, 2**high
+    return reach, stretch
 
 
 def _node_counts(noise: Noise) -> np.ndarray:
@@ -86,7 +115,7 @@ def _node_counts(noise: Noise) -> np.ndarray:
     norm = np.select([easy, noise.spread <= 0.2], [8, 16], 40)
     q_variance = 2 / _freedom(noise)
     residual = np.select([q_variance <= 0.15, q_variance <= 0.3], [7, 14], 32)
-    weight = np.where(noise.D_star <= 128, 6, 16)
+    weight = np.where((noise.D_star <= 128) & (noise.reach == 1), 6, 16)
     return np.stack([norm, residual, weight], axis=-1)
 
 
@@ -112,10 +141,13 @@ def _win_probability(noise: Noise, signal_nodes: int, norm_nodes: int, residual_
     s2 = n * R / N_star  # squared norm of the noise weights
 
     # axes: query, R, weight, Zq (Z and q in one)
-    spread_Z = np.sqrt(1 + noise.repeats * noise.D_star / noise.n)
-    pairs = (len(noise.n), len(Z), residual_nodes)
-    flat_Z = np.broadcast_to((spread_Z[:, None] * Z)[:, :, None], pairs).reshape(len(noise.n), 1, 1, -1)
-    flat_q = np.broadcast_to(np.maximum(q, 1e-12)[:, None, :], pairs).reshape(len(noise.n), 1, 1, -1)
+    if np.any(noise.repeats):  # Z is a mixture: a repeat of the right value adds its own key weight
+        chance = noise.repeats[:, None]
+        Z = np.concatenate([np.broadcast_to(Z, (len(n), len(Z))), np.sqrt(1 + D_star / n) * Z], axis=1)
+        Z_weights = np.concatenate([(1 - chance) * Z_weights, chance * Z_weights], axis=1)
+    pairs = (len(n), Z.shape[-1], residual_nodes)
+    flat_Z = np.broadcast_to(np.atleast_2d(Z)[:, :, None], pairs).reshape(len(n), 1, 1, -1)
+    flat_q = np.broadcast_to(np.maximum(q, 1e-12)[:, None, :], pairs).reshape(len(n), 1, 1, -1)
     D = D_star[..., None, None]
     c = np.sqrt(D / s2[..., None, None]) + flat_Z
     rest = (D - 1) * flat_q
@@ -129,7 +161,7 @@ def _win_probability(noise: Noise, signal_nodes: int, norm_nodes: int, residual_
         wins *= _in_context(view, *_weights_once(noise, s2, weight_nodes)) ** noise.once[column]
     if np.any(noise.twice > 0):
         wins *= _in_context(view, *_weights_twice(noise, R, s2, weight_nodes)) ** noise.twice[column]
-    shared = (Z_weights[:, None] * q_weights[:, None, :]).reshape(len(noise.n), -1)
+    shared = (np.atleast_2d(Z_weights)[:, :, None] * q_weights[:, None, :]).reshape(len(n), -1)
     return np.einsum("aRm,aR,am->a", wins, R_weights, shared)
 
 
@@ -166,7 +198,9 @@ def _weights_once(noise: Noise, s2: Array, n: int) -> Rule:
     weights = np.exp(tilt - tilt.max(axis=-1, keepdims=True))
     weights /= weights.sum(axis=-1, keepdims=True)
     alpha2 = np.where(signs[..., None], 1.0, alpha2)
-    return np.minimum(np.sqrt(alpha2 / s2[..., None]), LARGEST_PART), weights
+    reach, stretch = noise.reach[:, None, None], noise.stretch[:, None, None]
+    weight = np.minimum(stretch * np.sqrt(alpha2), reach)
+    return np.minimum(weight / np.sqrt(s2[..., None]), LARGEST_PART), weights
 
 
 def _weights_twice(noise: Noise, R: Array, s2: Array, n: int) -> Rule:

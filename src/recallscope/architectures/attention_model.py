@@ -1,0 +1,42 @@
+"""Softmax attention, the reference that keeps everything.
+
+Departs: no rotary embedding; with a window of two tokens and no positions it is what recall needs.
+"""
+
+from typing import final
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from recallscope.architectures.attention import AttentionSpec
+from recallscope.architectures.capabilities import HasState
+from recallscope.architectures.matrix_memory_model import Drive, MemoryLayer, MemoryModel
+from recallscope.ops import softmax_attention
+
+
+@final
+class SoftmaxLayer(MemoryLayer):
+    """o_t = Σ_τ softmax_τ(kᵀ_τ q_t) v_τ."""
+
+    spec: AttentionSpec
+
+    def recall(self, drive: Drive, positions: Int[Tensor, "batch Q"] | None) -> Float[Tensor, "batch Q M P"]:
+        """All keys and values so far are looked at."""
+        return softmax_attention(drive.q, drive.k, drive.v, positions=positions)
+
+    def state(self, drive: Drive) -> None:
+        """None: it grows."""
+        return
+
+
+@final
+class SoftmaxAttention(MemoryModel):
+    """Softmax attention."""
+
+    layer = SoftmaxLayer
+
+    def why_not(self, protocol: type) -> str | None:
+        """There is no state of a fixed size."""
+        if protocol is HasState:
+            return "softmax attention keeps every key and value: its memory grows, and is no matrix of a fixed size"
+        return super().why_not(protocol)

@@ -1,0 +1,256 @@
+"""The layer around every matrix memory: norm, projections with a short convolution, the memory, norm, gate, projection.
+
+An architecture says which gates it has (`gates`) and how the memory is driven (`update`, or `recall` itself). All that
+is read is linear in the values, so state and attention follow from the same scan: unit queries read the state out,
+unit values give the weight of every token.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import normalize, silu
+
+from recallscope.architectures.capabilities import Attention
+from recallscope.architectures.layered import LayeredModel, LayerTrace, RecallLayer
+from recallscope.architectures.matrix_memory import MatrixMemory
+from recallscope.architectures.model import draw_uniform
+from recallscope.ops import add_taps, at_positions, causal_conv, delta_scan
+
+GATE_SCALE = 0.1  # of the weights of gates at the start: a gate begins near its bias
+
+
+class Gate(NamedTuple):
+    """A number per head and token, or `width` of them, before its activation; `bias` is where it starts."""
+
+    width: int
+    bias: float
+
+
+class Drive(NamedTuple):
+    """What tokens bring to the memory; with positions, q is that of the positions."""
+
+    q: Float[Tensor, "batch Q M N"]
+    k: Float[Tensor, "batch L M N"]
+    v: Float[Tensor, "batch L M P"]
+    gates: dict[str, Float[Tensor, "batch L M width"]]
+
+
+class Update(NamedTuple):
+    """How a state changes: S <- diag(w) S + b (aᵀ S) + k vᵀ, read as Sᵀ q; see `ops/delta_scan.py`."""
+
+    q: Float[Tensor, "batch Q M F"]
+    k: Float[Tensor, "batch L M F"]
+    v: Float[Tensor, "batch L M P"]
+    w: Float[Tensor, "batch L M #F"] | None = None
+    a: Float[Tensor, "batch L M F"] | None = None
+    b: Float[Tensor, "batch L M F"] | None = None
+
+
+class MemoryLayer(RecallLayer):
+    """One layer. Weights: `W_in` (taps, rows, D), rows for q, k, v of all heads, then gates; `W_out` (D, M P)."""
+
+    def __init__(self, spec: MatrixMemory) -> None:
+        super().__init__()
+        D, M, N, P = spec.embed_dim, spec.num_heads, spec.state_dim, spec.head_dim
+        self.spec, self.residual = spec, spec.residual
+        self.gate_names = self.gates()
+        self.rows = [M * N, M * N, M * P, *(M * gate.width for gate in self.gate_names.values())]
+        taps, gate_rows = spec.conv_width if spec.conv == "full" else 1, sum(self.rows[3:])
+        self.W_in = nn.Parameter(torch.zeros(taps, sum(self.rows), D))
+        self.W_out = nn.Parameter(torch.zeros(D, M * P))
+        self.gate_bias = nn.Parameter(torch.zeros(gate_rows)) if gate_rows else None
+        self.W_conv = self.shift = self.W_gate = None
+        if spec.conv == "depthwise":
+            self.W_conv = nn.Parameter(torch.zeros(sum(self.rows[:3]), spec.conv_width))
+        if spec.conv == "shift":
+            self.shift = nn.Parameter(torch.zeros(len(self.rows), D))
+        if spec.output_gate != "none":
+            self.W_gate = nn.Parameter(torch.zeros(M * P, D))
+        self.norm = nn.RMSNorm(D, eps=1e-5) if spec.norm == "rms" else nn.Identity()
+        self.norm_out = nn.RMSNorm(P, eps=1e-5) if spec.output_norm == "rms" else nn.Identity()
+
+    def gates(self) -> dict[str, Gate]:
+        """The gates of the architecture, by name."""
+        return {}
+
+    @abstractmethod
+    def recall(self, drive: Drive, positions: Int[Tensor, "batch Q"] | None) -> Float[Tensor, "batch Q M P"]:
+        """What the heads read after every token, or at the positions: linear in the values, of any width."""
+
+    @abstractmethod
+    def state(self, drive: Drive) -> Float[Tensor, "batch M P N"] | None:
+        """The memory after the last token; None if it is no matrix of a fixed size."""
+
+    def drive(self, x_in: Float[Tensor, "batch L C"], positions: Int[Tensor, "batch Q"] | None = None) -> Drive:
+        """Queries, keys, values and gates from the projected input."""
+        spec, (M, N) = self.spec, (self.spec.num_heads, self.spec.state_dim)
+        if self.W_conv is None:
+            rows = add_taps(x_in.unflatten(-1, (-1, sum(self.rows))))
+            plain, raw = rows.split([sum(self.rows[:3]), sum(self.rows[3:])], dim=-1)
+        else:
+            plain, raw = x_in.split([sum(self.rows[:3]), sum(self.rows[3:])], dim=-1)
+            plain = causal_conv(plain, self.W_conv)
+        plain = silu(plain) if spec.activation == "silu" else plain
+        q, k, v = (part.unflatten(-1, (M, -1)) for part in plain.split(self.rows[:3], dim=-1))
+        q = q if positions is None else at_positions(q.flatten(2), positions).unflatten(-1, (M, N))
+        if spec.qk_norm == "l2":
+            q, k = normalize(q, dim=-1), normalize(k, dim=-1)
+        parts = (raw if self.gate_bias is None else raw + self.gate_bias).split(self.rows[3:], dim=-1)
+        gates = {name: part.unflatten(-1, (M, -1)) for name, part in zip(self.gate_names, parts, strict=True)}
+        return Drive(q * N**-0.5, k, v, gates)
+
+    def project_in(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch C"]:
+        """Norm and projections: what a token adds to q, k, v and gates, by tap where taps are matrices."""
+        W: Tensor = self.W_in
+        if self.shift is not None:
+            mix = self.shift.repeat_interleave(torch.tensor(self.rows, device=W.device), dim=0)
+            W = torch.cat((W * mix, W * (1 - mix)))
+        return self.norm(x) @ W.flatten(0, 1).T
+
+    def project_out(self, o: Float[Tensor, "batch T M P"], x: Float[Tensor, "batch T D"]) -> Float[Tensor, "batch T D"]:
+        """Norm, gate and projection of what was read, x being the layer's input there."""
+        y, gate = self.norm_out(o).flatten(2), self.gate(x)
+        return self.passed_on(x, (y if gate is None else y * gate) @ self.W_out.T)
+
+    def gate(self, x: Float[Tensor, "batch T D"]) -> Float[Tensor, "batch T D_in"] | None:
+        """The factor on what is read."""
+        if self.W_gate is None:
+            return None
+        z = self.norm(x) @ self.W_gate.T
+        return silu(z) if self.spec.output_gate == "silu" else torch.sigmoid(z)
+
+    def mix(self, x: Float[Tensor, "batch L D"]) -> Float[Tensor, "batch L D"]:
+        """The layer at every token."""
+        return self.project_out(self.recall(self.drive(self.project_in(x)), None), x)
+
+    def read(
+        self, x_in: Float[Tensor, "batch L C"], x_q: Float[Tensor, "batch Q D"], positions: Int[Tensor, "batch Q"]
+    ) -> Float[Tensor, "batch Q D"]:
+        """The memory runs through; what follows it is done at the positions."""
+        return self.project_out(self.recall(self.drive(x_in, positions), positions), x_q)
+
+    def trace(self, x: Float[Tensor, "batch L D"], *, states: bool = False) -> LayerTrace:
+        """Every tensor; states token by token, if asked for and if there are any."""
+        drive = self.drive(self.project_in(x))
+        o, h = self.recall(drive, None), None
+        if states:
+            found = [self.state(_until(drive, t + 1)) for t in range(x.shape[1])]
+            h = None if found[0] is None else torch.stack([one for one in found if one is not None], dim=1)
+        v = drive.v
+        return LayerTrace(
+            x=x, x_hat=v.flatten(2), B=drive.k, C=drive.q, y_hat=o.flatten(2), y=self.project_out(o, x), x_heads=v,
+            y_heads=o, gate=self.gate(x), h=h,
+        )  # fmt: skip
+
+    def attention(self, x: Float[Tensor, "batch L D"]) -> Attention:
+        """Weights of every token at every other: what is read where token τ alone has a value, 1."""
+        drive, P = self.drive(self.project_in(x)), self.spec.head_dim
+        (batch, L, M, _), gate = drive.v.shape, self.gate(x)
+        units = torch.eye(L, dtype=x.dtype, device=x.device)[None, :, None].expand(batch, L, M, L)
+        maps = self.recall(drive._replace(v=units), None).permute(0, 2, 3, 1)[:, :, None]  # batch M 1 tau t
+        weight = getattr(self.norm_out, "weight", None)
+        factor = None if gate is None else gate.unflatten(-1, (M, P))
+        if weight is not None:
+            factor = weight.expand(batch, L, M, P) if factor is None else factor * weight
+        return Attention(maps, drive.v, self.W_out.unflatten(1, (M, P)), factor)
+
+    @torch.no_grad()
+    def draw_weights(self, generator: torch.Generator) -> None:
+        """torch's default for Linear and Conv1d; gates start at their biases, a shift at one half."""
+        spec = self.spec
+        draw_uniform(self.W_in, self.W_in.shape[0] * spec.embed_dim, generator)
+        self.W_in[:, sum(self.rows[:3]) :] *= GATE_SCALE
+        if self.W_conv is not None:
+            draw_uniform(self.W_conv, spec.conv_width, generator)
+        if self.shift is not None:
+            self.shift.fill_(0.5)
+        if self.W_gate is not None:
+            draw_uniform(self.W_gate, spec.embed_dim, generator)
+        draw_uniform(self.W_out, spec.inner_dim, generator)
+        if self.gate_bias is not None:
+            new, gates = self.gate_bias.new_full, self.gate_names.values()
+            self.gate_bias.copy_(torch.cat([new((spec.num_heads * gate.width,), gate.bias) for gate in gates]))
+
+
+class DeltaLayer(MemoryLayer):
+    """A layer whose memory is one state per head that every token fades, corrects and adds to."""
+
+    @abstractmethod
+    def update(self, drive: Drive) -> Update:
+        """How tokens change the state."""
+
+    def recall(self, drive: Drive, positions: Int[Tensor, "batch Q"] | None) -> Float[Tensor, "batch Q M P"]:
+        """One delta scan."""
+        return delta_scan(*self.update(drive), positions=positions)
+
+    def state(self, drive: Drive) -> Float[Tensor, "batch M P N"]:
+        """Unit queries at the last token."""
+        update = self.update(drive)
+        batch, L, M, F = update.k.shape
+        units = torch.eye(F, dtype=update.k.dtype, device=update.k.device)[None, :, None].expand(batch, F, M, F)
+        last = torch.full((batch, F), L - 1, device=units.device)
+        return delta_scan(units, *update[1:], positions=last).permute(0, 2, 3, 1)
+
+
+class MemoryModel(LayeredModel):
+    """Such layers between the embedding and the head: HasState, HasKeys and HasAttention."""
+
+    spec: MatrixMemory
+    layer: type[MemoryLayer]  # the architecture's
+    layers: Sequence[MemoryLayer]
+
+    def __init__(self, spec: MatrixMemory, vocab_size: int) -> None:
+        super().__init__(spec, vocab_size, [self.layer(spec) for _ in range(spec.num_layers)])
+        self.norm_f = nn.RMSNorm(spec.embed_dim, eps=1e-5) if spec.norm == "rms" else nn.Identity()
+
+    def finish(self, y: Float[Tensor, "batch T D"]) -> Float[Tensor, "batch T D"]:
+        """The norm before the head."""
+        return self.norm_f(y)
+
+    @torch.no_grad()
+    def inputs(self, tokens: Int[Tensor, "batch L"]) -> list[Float[Tensor, "batch L D"]]:
+        """What every layer reads."""
+        found = [self.embed(tokens)]
+        for layer in self.layers[:-1]:
+            found.append(layer.mix(found[-1]))
+        return found
+
+    @torch.no_grad()
+    def state_after(self, tokens: Int[Tensor, "batch L"]) -> tuple[Float[Tensor, "batch heads P N"], ...]:
+        """The memory of every layer after the last token; normalisers are rows of their own."""
+        pairs = zip(self.layers, self.inputs(tokens), strict=True)
+        states = [layer.state(layer.drive(layer.project_in(x))) for layer, x in pairs]
+        return tuple(state for state in states if state is not None)
+
+    @torch.no_grad()
+    def keys_and_queries(
+        self, tokens: Int[Tensor, "batch L"], layer: int = -1
+    ) -> tuple[Float[Tensor, "batch L heads_k N"], Float[Tensor, "batch L heads_q N"]]:
+        """k and q of every token."""
+        chosen = self.layers[layer]
+        drive = chosen.drive(chosen.project_in(self.inputs(tokens)[layer]))
+        return drive.k, drive.q
+
+    @torch.no_grad()
+    def attention(self, tokens: Int[Tensor, "batch L"], layer: int = -1) -> Attention:
+        """One layer as attention: what is read is linear in the values. An output norm's length is left out."""
+        return self.layers[layer].attention(self.inputs(tokens)[layer])
+
+    def logit_directions(self) -> Float[Tensor, "D V"]:
+        """The head, with the weights of the norm before it."""
+        weight = getattr(self.norm_f, "weight", None)
+        return (self.head if weight is None else self.head * weight[:, None]).detach()
+
+    def undecayed(self) -> frozenset[str]:
+        """Biases and rates, and the weights of norms."""
+        spared = ("gate_bias", "A_log", "shift", "log_ridge", "norm.weight", "norm_out.weight", "norm_f.weight")
+        return frozenset(name for name, _ in self.named_parameters() if name.endswith(spared))
+
+
+def _until(drive: Drive, end: int) -> Drive:
+    q, k, v, gates = drive
+    return Drive(q[:, :end], k[:, :end], v[:, :end], {name: gate[:, :end] for name, gate in gates.items()})

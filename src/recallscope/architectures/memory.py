@@ -1,0 +1,49 @@
+"""Memory: what a model needs, found without building it, and what the machine has."""
+
+import contextlib
+import os
+from pathlib import Path
+
+import torch
+
+from recallscope.specs import ModelSpec
+
+CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of a container
+
+
+class NotEnoughMemoryError(ValueError):
+    """More memory is needed than the machine has; the message gives both numbers."""
+
+
+def weight_bytes(spec: ModelSpec, vocab_size: int) -> int:
+    """Bytes of a model's weights, by building it without any; 0 for one that cannot be built so, as its code does more.
+
+    Models of any kind are built on torch's "meta" device, where tensors have shapes and nothing else.
+    """
+    try:
+        with torch.device("meta"):
+            tensors = spec.blank_model(vocab_size).state_dict().values()
+    except Exception:  # the code of others may read what it has just drawn
+        return 0
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def machine_bytes(device: torch.device | str = "cpu") -> int:
+    """Memory of a device: of a GPU all of it, of this machine what the process may have of it."""
+    place = torch.device(device)
+    if place.type == "cuda":
+        return int(torch.cuda.get_device_properties(place).total_memory)
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for path in CGROUP_LIMITS:
+        with contextlib.suppress(OSError, ValueError):  # no such group, or "max"
+            limits.append(int(Path(path).read_text()))
+    return min(limits)
+
+
+def require_memory(needed: int, what: str, way_out: str, device: torch.device | str = "cpu") -> None:
+    """Raise a NotEnoughMemoryError if a device has less than is needed at the least."""
+    there = machine_bytes(device)
+    if needed > there:
+        raise NotEnoughMemoryError(
+            f"{what} needs at least {needed / 1e9:,.1f} GB, and there are {there / 1e9:,.1f} GB here. {way_out}"
+        )

@@ -1,0 +1,64 @@
+"""The picture of `recallscope fit --figure`: one row per group of runs, its collapse and the law that is closest."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from recallscope.analysis import Comparison, Fit, Reduce, RunGroup
+
+MOST_ROWS = 12
+
+
+def write_fit_figure(
+    groups: Sequence[tuple[RunGroup, Sequence[Fit], Sequence[Comparison]]],
+    path: Path,
+    *,
+    reduce: Reduce,
+    bootstrap: int,
+) -> int:
+    """Left, accuracy against x with the fitted a; right, measured against what the closest law predicts.
+
+    Groups that are too small to fit are left out; returns how many are drawn.
+    """
+    from recallscope.analysis import LawPoints, collapse_curve
+    from recallscope.figures import (
+        BLUE,
+        draw_collapse,
+        draw_law_points,
+        draw_size_bar,
+        figure_style,
+        new_figure,
+        write_figure,
+    )
+
+    fitted = [(group, fits[0].a, laws[0]) for group, fits, laws in groups if fits]
+    if not 1 <= len(fitted) <= MOST_ROWS:
+        raise ValueError(
+            f"{len(fitted)} groups of these runs can be fitted, and a figure takes 1 to {MOST_ROWS}. "
+            f"Choose with --where, such as --where model=linear."
+        )
+    with figure_style():
+        figure = new_figure(6.8, 3.0 * len(fitted))
+        panels = figure.subplots(len(fitted), 2, squeeze=False)
+        for (group, a, law), (left, right) in zip(fitted, panels, strict=True):
+            generator = np.random.default_rng(0)
+            curve = collapse_curve(group.rows, a, generator, axes=group.axes, bootstrap=bootstrap, reduce=reduce)
+            draw_collapse(curve, left, name_a=f"{a:.2f}", group_range=(curve.group.min(), curve.group.max()))
+            draw_size_bar(figure, [left], curve.group, "$N$")
+            left.set_title("\n".join(textwrap.wrap(group.label, 44, max_lines=2)))
+            points = LawPoints(
+                law.law,
+                {group.label: np.array([cell.predicted for cell in law.cells])},
+                {group.label: np.array([cell.measured for cell in law.cells])},
+                law.mean_error,
+            )
+            title = f"{law.law}: mean error {law.mean_error:.3f}"
+            draw_law_points(points, right, title=title, colours={group.label: BLUE}, markers={group.label: "o"})
+    write_figure(figure, path)
+    return len(fitted)

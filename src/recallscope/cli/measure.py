@@ -1,0 +1,199 @@
+"""`recallscope measure`: any model on a task, its recall, its state, and its place among others."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from recallscope.atomic import write_atomically
+from recallscope.cli.evaluate import task_of, weights_file
+from recallscope.cli.flags import OptionalInt, OptionalPath, print_json, typed_value
+from recallscope.cli.run_flags import RunFlags, with_run_flags
+
+if TYPE_CHECKING:
+    from recallscope.architectures.model import RecallModel
+    from recallscope.measuring.measurement import Measurement
+    from recallscope.specs import TaskSpec
+
+SHOWN = 9  # models beside the measured one, those nearest in state
+
+
+@dataclass(kw_only=True)
+class Measure(RunFlags):
+    """recallscope measure examples/gru.py:Model --vocab-size 128 --num-facts 8
+
+    Measure an architecture, or a torch.nn.Module of your own, on a recall task: accuracy with its interval, the size of
+    its state, the bits it holds per state entry, the linear Mamba it equals, and its place among stored runs on the
+    same task. It is trained by one recipe for all; the learning rate is the best of a few in short trainings on another
+    seed, unless you give one. Any field of task, model and training is a flag:
+
+    recallscope measure linear --vocab-size 32 --num-facts 2 --embed-dim 8 --state-dim 4 --flat-steps 9 --decay-steps 9
+
+    With --weights nothing is trained: a file or folder of recallscope train, or any safetensors of your module.
+    """
+
+    model: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL", help_behavior_hint="")] = None
+    """Architecture, or a module of your own, my_nets.py:MyModel; comes first. Weights of ours bring it with them."""
+    weights: OptionalPath = None
+    """Measure these weights as they are."""
+    seeds: int = 1
+    """Trainings with different seeds; with several the interval is over seeds."""
+    beside: Annotated[tuple[Path, ...] | None, tyro.conf.arg(metavar="STORE ...", help_behavior_hint="")] = None
+    """Stores with runs to compare with; unless given, the records of this repository."""
+    num_examples: int = 2000
+    """Test sequences (with --weights; after training it is --eval-size)."""
+    workers: OptionalInt = None
+    """Trainings at once; one per core unless given."""
+    out: Path = Path("runs/measured")
+    """Folder for the figure, the measurement as JSON, and the store of the trainings, which are used again."""
+    figure: OptionalPath = None
+    """The figure's file instead, as PNG and SVG."""
+    json: bool = False
+    """Print one JSON object on stdout; progress goes to stderr."""
+
+    def run(self) -> int:
+        """Train or load, measure, draw, print."""
+        if self.model is None and self.weights is None and not self.starts:
+            raise ValueError("which model? Name it first: recallscope measure linear, or my_nets.py:MyModel.")
+        from recallscope.cli.capacity import progress_lines
+        from recallscope.cli.training import use_threads
+        from recallscope.measuring.measure import measure
+        from recallscope.measuring.trainings import RECIPE, store_trainer
+        from recallscope.runs.store import RunStore
+
+        use_threads(1)
+        if self.weights is not None:
+            subject, task = self._as_it_is(self.weights)
+            measured = measure(subject, task, seed=self.seed or 0, beside=self.beside, num_examples=self.num_examples)
+        else:
+            run = self.run_spec(RECIPE)
+            task = run.task
+            store = RunStore(self.out / "store", create=True)
+            measured = measure(
+                run.model, task, train=run.train, seed=run.seed, seeds=self.seeds, store=store, beside=self.beside,
+                search_rates=not self.starts and "learning_rate" not in self.given("train"),
+                trainer=store_trainer(store, workers=self.workers, weights=True, view=progress_lines()),
+            )  # fmt: skip
+        stem = self.out / self._name(measured)
+        facts = asdict(measured) | {"place": measured.place, "place_at_its_state": measured.place_per_entry}
+        write_atomically(stem.with_name(f"{stem.name}.json"), json.dumps(facts, indent=1).encode() + b"\n")
+        figure = self._draw(measured, task, self.figure.with_suffix("") if self.figure else stem)
+        if self.json:
+            print_json(facts | {"figure": figure})
+        else:
+            self._print(measured, figure)
+        return 0
+
+    def _as_it_is(self, path: Path) -> tuple[RecallModel, TaskSpec]:
+        """The model of a weights file and its task, with the flags of the task on top."""
+        import torch
+
+        from recallscope.architectures.model import build_model
+        from recallscope.train.weights import load_tensors, read_weights
+
+        file = weights_file(path)
+        if task_of(file) is None and self.model is not None and file.is_file():  # tensors of the user's own
+            run = self.run_spec()
+            model = build_model(run.model, run.task.vocab_size, torch.Generator().manual_seed(0))
+            load_tensors(file, model)
+            return model, run.task
+        model, task = read_weights(file)
+        if self.model not in (None, model.spec.kind):
+            raise ValueError(f"{path} holds a {model.spec.kind}, not a {self.model}. Leave MODEL out.")
+        return model, type(task).model_validate(task.leaving_out() | self.given("task"))
+
+    def _name(self, measured: Measurement) -> str:
+        run = measured.runs[0][:8] if measured.runs else "as-it-is"
+        return re.sub(r"[^\w.-]+", "-", f"{measured.name.rpartition('/')[2]}-{run}")
+
+    def _draw(self, measured: Measurement, task: TaskSpec, stem: Path) -> str | None:
+        """Save the figure; None where there is no matplotlib."""
+        if importlib.util.find_spec("matplotlib") is None:
+            return None
+        import numpy as np
+
+        from recallscope.figures import PAGE, draw_measured, figure_style, new_figure, save_figure
+        from recallscope.measuring.measurement import linear_curve
+        from recallscope.theory.bounds import most_recall
+
+        seen = [row.state_entries for row in measured.beside if row.state_entries] + [measured.state_entries or 256]
+        few, many = (np.geomspace(max(min(seen) / 4, 2), max(seen) * 4, points) for points in (12, 100))
+        curves = {"best linear Mamba (law)": (few, linear_curve(task, few))}
+        if "num_facts" in measured.task:
+            bound = most_recall(many, measured.task["num_facts"], task.vocab_size)
+            curves["information bound, 1 bit per entry"] = (many, bound)
+        with figure_style():
+            figure = new_figure(PAGE, 3.0)
+            axes = draw_measured(measured, figure.subplots(), curves)
+            axes.set_title(", ".join(f"{name} {value}" for name, value in measured.task.items()), fontsize=7)
+        return str(save_figure(figure, stem)[0])
+
+    def _print(self, measured: Measurement, figure: str | None) -> None:
+        from rich.console import Console
+        from rich.table import Table
+
+        console = Console(highlight=False)
+        (low, high), held, equal = measured.accuracy.interval, measured.information, measured.linear
+        console.print(
+            f"[bold]{measured.name}  recall {measured.accuracy.mean:.4f}[/bold]  (95 %: {low:.4f} to {high:.4f}, over "
+            f"{measured.accuracy.over})"
+        )
+        if len(measured.accuracy.seeds) > 1:
+            console.print("seeds       " + "  ".join(f"{value:.4f}" for value in measured.accuracy.seeds))
+        size = f"{measured.state_entries:,} entries, {measured.state_bytes:,} bytes, " if measured.state_entries else ""
+        console.print(f"state       {size}{measured.state_how}")
+        console.print(f"parameters  {measured.parameters:,}")
+        if held is not None:
+            console.print(f"bits        {held.held:.1f} of the {held.of_task:.1f} that the facts have", end="")
+            if held.per_entry is not None and held.share_of_bound is not None:
+                share = f"{held.share_of_bound:.2%} of what its 32-bit numbers could hold (Lem 4.5)"
+                console.print(f"; {held.per_entry:.3f} per state entry, {share}", end="")
+            console.print()
+        if equal.state_dim is None:
+            console.print(f"equals      no linear Mamba by {equal.law}: {equal.reason}")
+        else:
+            sizes = f"D={equal.embed_dim}, N={equal.state_dim}, {equal.state_entries:,} state entries"
+            console.print(f"equals      a linear Mamba of {sizes}: {equal.reason}, by {equal.law}")
+        console.print(f"recipe      {measured.recipe}")
+        self._print_beside(console, Table, measured)
+        console.print(f"figure      {figure or 'none: pip install recallscope[figures]'}", markup=False)
+
+    def _print_beside(self, console: Any, table_class: Any, measured: Measurement) -> None:
+        if not measured.beside:
+            console.print("beside      no stored run on this task; name stores with --beside")
+            return
+        among = f"place {measured.place} of {len(measured.beside) + 1} by recall"
+        if measured.place_per_entry is not None:
+            among += f", place {measured.place_per_entry} among those with no more state"
+        console.print(f"beside      {among}")
+        mine = measured.state_entries or 1
+        rows = [row for row in measured.beside if row.state_entries]
+        near = sorted(rows, key=lambda row: max(row.state_entries or 1, mine) / min(row.state_entries or 1, mine))
+        shown = [(row.label, row.accuracy, row.state_entries, row.seeds, row.store) for row in near[:SHOWN]]
+        shown.append(
+            (measured.name, measured.accuracy.mean, measured.state_entries, len(measured.accuracy.seeds), "this")
+        )
+        table = table_class(box=None, pad_edge=False, header_style="dim")
+        for name in ("model", "recall", "state entries", "seeds", "store"):
+            table.add_column(name, justify="left" if name in ("model", "store") else "right")
+        for label, accuracy, entries, seeds, store in sorted(shown, key=lambda row: -row[1]):
+            style = "bold" if store == "this" else None
+            table.add_row(
+                label, f"{accuracy:.4f}", "-" if entries is None else f"{entries:,}", str(seeds), store, style=style
+            )
+        console.print(table)
+
+
+def verb_for(arguments: Sequence[str]) -> type:
+    """The verb with flags for the model that comes first, and for the task that is named or that the weights have."""
+    named = ["--model", arguments[0]] if arguments and not arguments[0].startswith("-") else []
+    weights = typed_value(arguments, "--weights")
+    kind = task_of(weights_file(Path(weights))) if weights else None
+    return with_run_flags(Measure, [*arguments, *named, *(["--task", kind] if kind else [])])

@@ -1,0 +1,121 @@
+"""`recallscope plot`: any two columns of a store against each other."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from recallscope.cli.flags import OptionalText, Unset, print_json
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from recallscope.specs import Value
+
+MOST_PANELS = 24
+PANELS_IN_A_ROW = 4
+MOST_IN_LEGEND = 14
+MOST_NAMED = 5  # fields that a mean is also taken over
+
+
+@dataclass(kw_only=True)
+class Plot:
+    """recallscope plot STORE --x state_dim --y test_accuracy --color embed_dim --facet num_facts --out plot.png
+
+    Plot any two columns of a store's runs: a dot per run, so seeds are dots, and a line through the means. Columns are
+    those of recallscope store list, numbers or texts.
+    """
+
+    store: Annotated[Path, tyro.conf.Positional]
+    """Folder of the runs."""
+    x: str
+    """Column to the right, such as state_dim."""
+    y: str = "test_accuracy"
+    """Column upwards."""
+    color: OptionalText = None
+    """Column whose values get a colour and a line each."""
+    facet: OptionalText = None
+    """Column whose values get a panel each."""
+    where: Annotated[tuple[str, ...], Unset, tyro.conf.arg(aliases=["--filter"])] = ()
+    """Only runs that satisfy these, such as model=linear or "state_dim<=16"."""
+    out: Path = Path("plot.png")
+    """File to write, .png or .svg."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def run(self) -> int:
+        """Query, group, draw, say what was drawn and what the lines are means over."""
+        from recallscope.analysis.series import also_varying, series_of, sorted_values
+        from recallscope.figures import check_picture
+        from recallscope.runs import RunStore, find_runs, parse_conditions
+
+        check_picture(self.out)
+        chosen = [name for name in (self.x, self.y, self.color, self.facet) if name]
+        store, conditions = RunStore(self.store), parse_conditions(self.where)
+        find_runs(store, conditions, columns=chosen, limit=1)  # names a column that is not there, and the nearest ones
+        every = find_runs(store, conditions)
+        rows = [row for row in every if row[self.x] is not None and row[self.y] is not None]
+        if not rows:
+            raise ValueError(
+                f"{self.store} has no run with both {self.x} and {self.y} that satisfies this. "
+                f"recallscope store list {shlex.quote(str(self.store))} shows what it has."
+            )
+        facets = sorted_values(row[self.facet] for row in rows) if self.facet else [None]
+        if len(facets) > MOST_PANELS:
+            raise ValueError(f"{self.facet} has {len(facets)} values, and at most {MOST_PANELS} panels are drawn.")
+        panels = {}
+        for value in facets:
+            mine = [row for row in rows if not self.facet or row[self.facet] == value]
+            panels[value] = series_of(mine, self.x, self.y, self.color)
+        from recallscope.figures import write_figure
+
+        write_figure(self._figure(panels), self.out)
+        varying = also_varying(rows, chosen)
+        if self.json:
+            drawn = [{"facet": value, "series": [asdict(one) for one in panel]} for value, panel in panels.items()]
+            print_json({"file": str(self.out), "runs": len(rows), "panels": drawn, "also_varying": varying})
+            return 0
+        left = (
+            f", {len(every) - len(rows)} left out as they lack {self.x} or {self.y}" if len(rows) < len(every) else ""
+        )
+        print(f"{len(rows)} runs in {self.out}{left}")
+        if varying and any(one.means for series in panels.values() for one in series):
+            more = f" and {len(varying) - MOST_NAMED} more" if len(varying) > MOST_NAMED else ""
+            print(
+                f"these runs also differ in {', '.join(varying[:MOST_NAMED])}{more}, and lines are means over that: "
+                f"--color, --facet or --where tells them apart"
+            )
+        return 0
+
+    def _figure(self, panels: dict[Value, list[Any]]) -> Figure:
+        from recallscope.analysis.series import sorted_values
+        from recallscope.figures import draw_columns, figure_style, new_figure, shown
+
+        wide = min(len(panels), PANELS_IN_A_ROW)
+        high = -(-len(panels) // wide)
+        every = [one for series in panels.values() for one in series]
+        with figure_style():
+            figure = new_figure(2.6 * wide + 1.8, 2.5 * high + 0.3)
+            axes = figure.subplots(high, wide, sharex=True, sharey=True, squeeze=False).ravel()
+            for ax in axes[len(panels) :]:
+                ax.set_visible(False)
+            for place, (ax, (value, series)) in enumerate(zip(axes, panels.items(), strict=False)):
+                title = f"{self.facet} = {shown(value)}" if self.facet else ""
+                draw_columns(series, ax, x=self.x, y=self.y, title=title, beside=every)
+                lowest = place + wide >= len(panels)
+                ax.tick_params(labelbottom=lowest)
+                ax.set(xlabel=ax.get_xlabel() if lowest else "", ylabel=ax.get_ylabel() if place % wide == 0 else "")
+            if self.color:
+                self._legend(figure, axes, [shown(group) for group in sorted_values(one.group for one in every)])
+        return figure
+
+    def _legend(self, figure: Figure, axes: Any, labels: list[str]) -> None:
+        dots = {label: dot for ax in axes for dot, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+        kept = labels[:MOST_IN_LEGEND]
+        more = f" (first {len(kept)} of {len(labels)})" if len(labels) > len(kept) else ""
+        title = f"{str(self.color).replace('_', ' ')}{more}"
+        figure.legend([dots[label] for label in kept], kept, title=title, loc="outside right upper")

@@ -1,0 +1,126 @@
+"""Flag a run whose accuracy should not be taken at face value: it diverged, stayed at chance, or was still improving.
+
+The rules are here and nowhere else, and read plain data, so runs that were recorded before there were flags get theirs
+on reading. A run has one flag at most, the first that applies:
+
+diverged         a loss was not a finite number (training stops at the step after which weights are not finite either)
+still-improving  from the last evaluation before the last eighth of its steps to its end, the best validation accuracy
+                 rose by more than .02 per eighth of the steps, and by more than chance moves it, and the run did not
+                 reach its stop_accuracy
+at-chance        the test accuracy is not above what guessing gives: any of the context's N_f values, or any value
+
+"More than chance" is 3.1 standard errors of a share over the test's queries: passed 1 time in 1000.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, TypeGuard
+
+from recallscope.specs import Value, in_words
+
+Flag = Literal["diverged", "still-improving", "at-chance"]
+RARE = 3.1  # standard errors that luck exceeds 1 time in 1000
+LAST_PART = 1 / 8  # of the steps
+LEAST_GAIN = 0.02  # in that part
+
+
+class Finding(NamedTuple):
+    """A flag, and the sentence that explains it; both empty for a run without fault."""
+
+    flag: Flag | Literal[""] = ""
+    sentence: str = ""
+
+
+class Guess(NamedTuple):
+    """What can be had without recall: the share of right answers, and how."""
+
+    accuracy: float
+    how: str
+
+
+def examine(facts: Mapping[str, Any]) -> Finding:
+    """The finding about a record as plain data; what the data lack cannot be found."""
+    spec, history = facts.get("spec"), facts.get("history")
+    words = in_words(spec if isinstance(spec, Mapping) else {})
+    seen = [entry for entry in history if _is_evaluation(entry)] if isinstance(history, list) else []
+    return (
+        _diverged(facts, words, seen) or _still_improving(facts, words, seen) or _at_chance(facts, words) or Finding()
+    )
+
+
+def flag_of(facts: Mapping[str, Any]) -> str:
+    """The flag that was recorded; of an earlier record, what its numbers say."""
+    recorded = facts.get("flag")
+    return recorded if isinstance(recorded, str) else examine(facts).flag
+
+
+def best_guess(words: Mapping[str, Value]) -> Guess | None:
+    """The best guess at a task, from the words of its fields; None if they do not tell."""
+    facts, tokens = words.get("num_facts"), words.get("vocab_size")
+    options = [(facts, f"any of the {facts} values of the context"), (tokens, f"any of the {tokens} tokens")]
+    if isinstance(facts, int) and isinstance(tokens, int):  # half of the tokens are values
+        options[1] = tokens // 2, f"any of the {tokens // 2} values"
+    return max((Guess(1 / n, how) for n, how in options if isinstance(n, int) and n > 1), default=None)
+
+
+def noise(accuracy: float, queries: float) -> float:
+    """How far luck moves a measured accuracy, exceeded 1 time in 1000."""
+    return RARE * math.sqrt(max(accuracy * (1 - accuracy), 0.0) / max(queries, 1))
+
+
+def _diverged(facts: Mapping[str, Any], words: Mapping[str, Value], seen: list[Mapping[str, Any]]) -> Finding | None:
+    lost = next((entry["step"] for entry in seen if entry.get("loss", 0) is None), None)
+    if lost is None:
+        return None
+    rate = words.get("learning_rate")
+    than = f" than {rate:g}" if isinstance(rate, float | int) else ""
+    return Finding(
+        "diverged",
+        f"diverged: at step {lost} its loss was no longer a finite number. The accuracy is that of step "
+        f"{facts.get('best_step')}. Try a smaller --learning-rate{than}.",
+    )
+
+
+def _still_improving(
+    facts: Mapping[str, Any], words: Mapping[str, Value], seen: list[Mapping[str, Any]]
+) -> Finding | None:
+    steps, queries, goal = facts.get("steps"), facts.get("test_queries"), words.get("stop_accuracy")
+    if not (is_number(steps) and is_number(queries)):
+        return None
+    before = [entry for entry in seen if entry["step"] <= steps * (1 - LAST_PART)]
+    after = [entry["accuracy"] for entry in seen if entry["step"] > steps * (1 - LAST_PART)]
+    if not before or not after or (is_number(goal) and max(after) >= goal):
+        return None
+    old, new = max(entry["accuracy"] for entry in before), max(after)
+    parts = (1 - before[-1]["step"] / steps) / LAST_PART
+    if new - old <= max(LEAST_GAIN * parts, math.hypot(noise(old, queries), noise(new, queries))):
+        return None
+    return Finding(
+        "still-improving",
+        f"still improving: from step {before[-1]['step']} to its end at {steps} its validation accuracy rose from "
+        f"{old:.4f} to {new:.4f}. It may reach more with more steps (--flat-steps, --decay-steps).",
+    )
+
+
+def _at_chance(facts: Mapping[str, Any], words: Mapping[str, Value]) -> Finding | None:
+    reached, queries, guess = facts.get("test_accuracy"), facts.get("test_queries"), best_guess(words)
+    if guess is None or not (is_number(reached) and is_number(queries)):
+        return None
+    if reached > guess.accuracy + noise(guess.accuracy, queries):
+        return None
+    return Finding(
+        "at-chance",
+        f"at chance: accuracy {reached:.4f} is not above the {guess.accuracy:.4f} of guessing {guess.how} "
+        f"(over {queries:,} queries). The model may be too small, or not trained for long enough.",
+    )
+
+
+def _is_evaluation(entry: Any) -> bool:
+    return isinstance(entry, Mapping) and is_number(entry.get("step")) and is_number(entry.get("accuracy"))
+
+
+def is_number(value: Any) -> TypeGuard[float]:
+    """Whether a value is a finite number, and neither true nor false."""
+    return type(value) in (int, float) and value - value == 0  # finite

@@ -1,0 +1,260 @@
+"""Capacity as one number: the most facts, or the least size of a model, at which trained recall reaches a target.
+
+Few trainings instead of a grid: the law of the architecture proposes a value, training says what it really gives, a
+probit fit of all accuracies so far against the law's variable moves the proposal, until a value that reaches the
+target and its neighbour that does not are both trained. Without a law the value is doubled or halved until the target
+lies between two trainings, and the fit is against log n.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from scipy.special import ndtri
+
+from recallscope.analysis.probit import ProbitFit, fit_probit
+from recallscope.measuring.capacity_question import CapacityQuestion
+from recallscope.measuring.trainings import RateSearch, Trainer, Training, search_rate, with_train
+from recallscope.runs.plan import estimated_cost
+from recallscope.specs import RunSpec
+
+MOST_TRAININGS = 6
+START = 8  # the first value where no law proposes one
+LAW_SLOPE = (1.0, 0.25)  # expected of the fit against the law's own variable
+LOG_SLOPE = (2.5, 2.5)  # and against log n: the Hebbian law has (sqrt(2 log V) + z) / 2
+LARGEST_SIZE = 4096  # of a model's fields
+LEVELLED = 0.01  # a law that gains less than this, in standard deviations, has levelled off
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One training of the search."""
+
+    value: int
+    accuracy: float
+    queries: int
+    seconds: float
+    run: str
+    new: bool
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """The answer, or None with its reason; where the fit crosses the target; and what it took."""
+
+    unknown: str
+    target: float
+    value: int | None
+    reason: str
+    crossing: float | None = None
+    interval: tuple[float | None, float | None] | None = None
+    law: str | None = None
+    predicted: int | None = None  # by the law alone
+    trainings: list[Tried] = field(default_factory=list)
+    rate: RateSearch | None = None
+    grid_trainings: int = 0
+    grid_seconds: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Training time of all values tried, also of those that were found in the store."""
+        return sum(tried.seconds for tried in self.trainings)
+
+
+def find_capacity(
+    question: CapacityQuestion, train: Trainer, *, most: int = MOST_TRAININGS, search_rates: bool = False
+) -> Capacity:
+    """Propose, train, correct. `search_rates` first chooses a learning rate, by short trainings at the first proposal.
+
+    Every accuracy is of one training; the interval counts the test queries and the scatter between seeds.
+    """
+    if not 1 <= most <= 1000:
+        raise ValueError(f"most={most} trainings: between 1 and 1000 are allowed.")
+    if question.target <= question.guess_rate():
+        reason = (
+            f"guessing among the values gives {question.guess_rate():.4f}, which reaches {question.target:g} already"
+        )
+        return Capacity(question.unknown, question.target, None, f"no answer: {reason}. Use a larger target.")
+    search = _Search(question, train, most)
+    if search_rates:
+        search.choose_rate()
+    return search.run()
+
+
+@dataclass
+class _Search:
+    """The trainings so far, by m = sign * value, so that recall always falls with m."""
+
+    question: CapacityQuestion
+    train: Trainer
+    most: int
+    tried: dict[int, Tried] = field(default_factory=dict)
+    specs: dict[int, RunSpec] = field(default_factory=dict)
+    rate: RateSearch | None = None
+
+    def __post_init__(self) -> None:
+        question = self.question
+        ends = (1, question.largest if question.sign > 0 else self._most_useful())
+        self.low, self.high = ends if question.sign > 0 else (-ends[1], -ends[0])
+
+    def _most_useful(self) -> int:
+        """The largest size worth a training: where the law levels off, if there is one."""
+        sizes = [2**power for power in range(LARGEST_SIZE.bit_length()) if 2**power <= self.question.largest]
+        if self.question.law is None:
+            return sizes[-1]
+        levels = [self.question.variable(size) for size in sizes]
+        return next(size for size, level in zip(sizes, levels, strict=True) if level >= max(levels) - LEVELLED)
+
+    def choose_rate(self) -> None:
+        """Short trainings at the first proposal; their rate is used from here on."""
+        self.rate, _ = search_rate(self.question.run_at(abs(self.first())), self.train)
+
+    def run(self) -> Capacity:
+        """Train proposals until the answer is bracketed, or there is none, or the trainings are used up."""
+        while len(self.tried) < self.most:
+            m = self.proposal()
+            if m is None:
+                break
+            self.measure(m)
+        return self.answer()
+
+    def first(self) -> int:
+        """Where the search begins: what the law says, else a small number."""
+        question = self.question
+        if question.law is None:
+            return min(max(question.sign * START, self.low), self.high)
+        return self.reached(float(ndtri(question.target)))
+
+    def reached(self, level: float) -> int:
+        """The hardest m whose variable is at a level or above it; the easiest if none is."""
+        low, high = self.low, self.high
+        while low < high:
+            middle = (low + high + 1) // 2
+            enough = self.question.variable(abs(middle)) >= level
+            low, high = (middle, high) if enough else (low, middle - 1)
+        return low
+
+    def measure(self, m: int) -> None:
+        """Train one value."""
+        run = self.question.run_at(abs(m))
+        if self.rate is not None:
+            run = with_train(run, learning_rate=self.rate.chosen)
+        done: Training = self.train([run])[0]
+        record = done.record
+        self.specs[m] = run
+        self.tried[m] = Tried(
+            abs(m), record.test_accuracy, max(record.test_queries, 1), record.seconds, record.run, done.new
+        )
+
+    @property
+    def good(self) -> list[int]:
+        """Values that reach the target."""
+        return [m for m, tried in self.tried.items() if tried.accuracy >= self.question.target]
+
+    @property
+    def bad(self) -> list[int]:
+        """Values that do not."""
+        return [m for m in self.tried if m not in self.good]
+
+    def bracket(self) -> tuple[int, int]:
+        """The hardest value that reaches the target below all that do not; and the easiest that does not.
+
+        Beyond the ends of the range where there is none.
+        """
+        bad = min(self.bad, default=self.high + 1)
+        return max((m for m in self.good if m < bad), default=self.low - 1), bad
+
+    def proposal(self) -> int | None:
+        """The next value to train; None if there is nothing left to ask."""
+        if not self.tried:
+            return self.first()
+        good, bad = self.bracket()
+        if bad - good <= 1:
+            return None
+        m = self.reached(self.fit.crossing(self.question.target)[0])
+        if self.question.law is None:  # the fit is trusted no further than one doubling
+            m = min(m, self._doubled(good)) if self.good else m
+            m = max(m, self._halved(bad)) if self.bad else m
+        return min(max(m, good + 1), bad - 1)
+
+    def _doubled(self, m: int) -> int:
+        """Twice as hard."""
+        return 2 * m if m > 0 else -(-m // 2)
+
+    def _halved(self, m: int) -> int:
+        """Half as hard."""
+        return m // 2 if m > 0 else 2 * m
+
+    @property
+    def fit(self) -> ProbitFit:
+        """Through the trainings so far; those with all answers right, or all wrong, only say which side they are on."""
+        points = [tried for tried in self.tried.values() if 3 < tried.accuracy * tried.queries < tried.queries - 3]
+        points = points or [self.tried[max(self.good) if self.good else min(self.bad)]]
+        return fit_probit(
+            [self.question.variable(tried.value) for tried in points],
+            [tried.accuracy for tried in points],
+            [tried.queries for tried in points],
+            slope=LOG_SLOPE if self.question.law is None else LAW_SLOPE,
+        )
+
+    def answer(self) -> Capacity:
+        """What the trainings say."""
+        question, (good, bad) = self.question, self.bracket()
+        law = question.law
+        predicted = None if law is None else abs(self.first())
+        grid = self._grid()
+        facts: dict[str, Any] = {
+            "law": law.name if law else None, "predicted": predicted, "trainings": list(self.tried.values()),
+            "rate": self.rate, "grid_trainings": grid[0], "grid_seconds": grid[1],
+        }  # fmt: skip
+
+        def said(value: int | None, reason: str, **more: Any) -> Capacity:
+            return Capacity(question.unknown, question.target, value, reason, **facts, **more)
+
+        if bad <= self.low:
+            best = self.tried[bad]
+            return said(
+                None,
+                f"unreachable: even {question.unknown}={best.value} is trained to {best.accuracy:.4f}, below "
+                f"{question.target:g}. {'Use a larger model' if question.sign > 0 else 'Use fewer facts'}, or train "
+                f"otherwise.",
+            )
+        if good >= self.high:
+            best = self.tried[good]
+            more = "more do not fit the task" if question.sign > 0 else "less there is not"
+            return said(best.value, f"{question.wanted} there is: trained to {best.accuracy:.4f}; {more}")
+        x, (x_low, x_high) = self.fit.crossing(question.target)
+        crossing, *ends = (self.real(level) for level in (x, x_low, x_high))
+        low, high = sorted(ends)
+        where = {"crossing": crossing, "interval": (low, high)}
+        if bad - good == 1:
+            a, b = self.tried[good], self.tried[bad]
+            return said(
+                abs(good),
+                f"{question.wanted} that reaches {question.target:g}: {a.value} is trained to {a.accuracy:.4f}, "
+                f"{b.value} to {b.accuracy:.4f}",
+                **where,
+            )
+        value = abs(min(max(self.reached(x), good), bad - 1))
+        told = "by the fit" if good >= self.low and bad <= self.high else "by the fit beyond what was trained, a guess"
+        used = f"{len(self.tried)} trainings were used up before its neighbour was trained"
+        if value < 1 or (good < self.low and bad > self.high):
+            return said(None, f"no answer: {used}. Allow more.", **where)
+        return said(value, f"{question.wanted} that reaches {question.target:g}, {told}: {used}", **where)
+
+    def real(self, level: float) -> float:
+        """The value between two whole numbers at which the variable is at a level."""
+        m = self.reached(level)
+        above = self.question.variable(abs(m))
+        if m == self.high or above <= level:
+            return float(abs(m))
+        below = self.question.variable(abs(m + 1))
+        return abs(m + (above - level) / (above - below))
+
+    def _grid(self) -> tuple[int, float]:
+        """Every value from 1 to the largest that was tried: how many trainings, and how long by those that were."""
+        largest = max(tried.value for tried in self.tried.values())
+        cost = sum(estimated_cost(run) for run in self.specs.values())
+        speed = sum(tried.seconds for tried in self.tried.values()) / cost
+        return largest, speed * sum(estimated_cost(self.question.run_at(value)) for value in range(1, largest + 1))

@@ -1,0 +1,175 @@
+"""What a measurement of one model on one task says: plain data, made into sentences, a table and a figure elsewhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri, stdtrit
+
+from recallscope.measuring.beside import Neighbour
+from recallscope.specs import ModelSpec, TaskSpec
+from recallscope.theory.bounds import information_bits
+from recallscope.theory.law import RECOMMENDED, find_law
+from recallscope.theory.problem import Array, Problem
+from recallscope.theory.solve import Question, frontier, solve
+
+STATE_BITS = 32  # of a number of the state
+FRONTIER_POINTS = 16  # sizes N at which the least state is looked for
+CURVE_SIZES = (1, 2, 4, 8, 16)  # N of the linear Mambas among which the best of each state is drawn
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Share of questions answered rightly, with a 95 % interval, and what that interval is over."""
+
+    mean: float
+    interval: tuple[float, float]
+    over: str
+    seeds: tuple[float, ...]
+    queries: int  # of one seed
+
+    @classmethod
+    def of(cls, means: Sequence[float], errors: Sequence[float], sequences: int, queries: int) -> Accuracy:
+        """Over seeds by Student's t if there are several; of one seed by Wilson's interval over test sequences.
+
+        `errors` are standard errors over sequences, which treat the questions of one sequence as dependent.
+        """
+        mean, count = sum(means) / len(means), len(means)
+        if count > 1:
+            spread = float(np.std(means, ddof=1)) / math.sqrt(count) * float(stdtrit(count - 1, 0.975))
+            return cls(mean, _inside(mean - spread, mean + spread), f"{count} seeds", tuple(means), queries)
+        n = mean * (1 - mean) / errors[0] ** 2 if errors[0] > 0 else float(sequences)
+        z = float(ndtri(0.975))
+        middle, half = mean + z**2 / (2 * n), z * math.sqrt(mean * (1 - mean) / n + z**2 / (4 * n**2))
+        ends = ((middle - half) / (1 + z**2 / n), (middle + half) / (1 + z**2 / n))
+        return cls(mean, _inside(*ends), f"{sequences:,} test sequences, one seed", tuple(means), queries)
+
+
+def _inside(low: float, high: float) -> tuple[float, float]:
+    return max(low, 0.0), min(high, 1.0)
+
+
+@dataclass(frozen=True)
+class Information:
+    """Bits about the values that the accuracy proves were held (Lem 4.5), and how many the facts have in all."""
+
+    held: float
+    of_task: float
+    per_entry: float | None  # of the state
+    share_of_bound: float | None  # of what the state's 32-bit numbers could hold
+
+    @classmethod
+    def of(cls, accuracy: float, task: TaskSpec, state_entries: int | None) -> Information | None:
+        """None for a task without facts to count."""
+        num_facts = getattr(task, "num_facts", None)
+        if num_facts is None:
+            return None
+        chance = 2 / task.vocab_size
+        held, every = (
+            float(information_bits(num_facts, task.vocab_size, min(max(1 - p, 1e-12), 1 - 1e-12), values="distinct"))
+            for p in (accuracy, 1.0)
+        )
+        held = held if accuracy > chance else 0.0
+        per_entry = held / state_entries if state_entries else None
+        return cls(held, every, per_entry, None if per_entry is None else per_entry / STATE_BITS)
+
+
+@dataclass(frozen=True)
+class LinearEqual:
+    """The linear Mamba that recalls as well, by the recommended law; None with the reason where there is none."""
+
+    law: str
+    embed_dim: int | None
+    state_dim: int | None
+    state_entries: int | None
+    reason: str
+
+    @classmethod
+    def of(cls, accuracy: Accuracy, task: TaskSpec, model: ModelSpec) -> LinearEqual:
+        """The least N at the model's own D, if it has one that is enough; else the least state of any D and N.
+
+        Where every answer was right, the lower end of the interval counts.
+        """
+        law = find_law(RECOMMENDED["trained"])
+        words, D = task.model_dump(mode="json") | {"task": task.kind}, getattr(model, "embed_dim", None)
+        if accuracy.mean <= 2 / task.vocab_size:
+            return cls(law.name, None, None, None, "it recalls no more than guessing does")
+        target, at_least = (accuracy.mean, "") if accuracy.mean < 1 else (accuracy.interval[0], "at least ")
+        try:
+            Problem.from_words(words)
+            known: dict[str, Any] = {name: words.get(name) for name in ("vocab_size", "num_facts", "length")}
+            question = Question(law, target, task=words["task"], **known)
+            N = None if D is None else solve(replace(question, embed_dim=D), "state_dim").value
+            if D is not None and N is not None:
+                return cls(law.name, D, N, 2 * D * N, f"{at_least}the least N at its D={D}")
+            points = frontier(question, max_points=FRONTIER_POINTS)
+        except (ValueError, TypeError) as error:  # a task that the laws do not speak about
+            return cls(law.name, None, None, None, str(error))
+        if not points:
+            return cls(law.name, None, None, None, "none recalls as much")
+        best = min(points, key=lambda point: point.state_entries)
+        why = "" if D is None else f"; at its D={D} none recalls as much"
+        return cls(law.name, best.embed_dim, best.state_dim, best.state_entries, f"{at_least}the least state{why}")
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One model on one task."""
+
+    name: str
+    model: dict[str, Any]
+    task: dict[str, Any]
+    accuracy: Accuracy
+    parameters: int
+    state_entries: int | None
+    state_bytes: int | None
+    state_how: str
+    recipe: str
+    information: Information | None
+    linear: LinearEqual
+    beside: list[Neighbour]
+    runs: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def place(self) -> int:
+        """Its rank by accuracy among the models beside it, from 1."""
+        return 1 + sum(row.accuracy > self.accuracy.mean for row in self.beside)
+
+    @property
+    def place_per_entry(self) -> int | None:
+        """Among those with no more state than it has, by accuracy, from 1; None if its state was not measured."""
+        mine = self.state_entries
+        if mine is None:
+            return None
+        return 1 + sum(
+            row.accuracy > self.accuracy.mean for row in self.beside if row.state_entries and row.state_entries <= mine
+        )
+
+
+def linear_by_state(states: Array, state_dim: Array) -> Array:
+    """D of a linear Mamba with so many state entries, 2 D N."""
+    return states / (2 * state_dim)
+
+
+def linear_curve(task: TaskSpec, sizes: Array, embed_dim: Callable[[Array, Array], Array] = linear_by_state) -> Array:
+    """The best recall of a linear Mamba of some size or less, by the recommended law; nan if unknown.
+
+    The size is the number of state entries, or another one from which `embed_dim` gives D at every N.
+    """
+    law = find_law(RECOMMENDED["trained"])
+    S, N = (grid.ravel() for grid in np.meshgrid(sizes, CURVE_SIZES, indexing="ij"))
+    D = embed_dim(S, N)
+    p = np.zeros(S.shape)
+    fits = D >= N
+    try:
+        words = task.model_dump(mode="json") | {"task": task.kind, "embed_dim": D[fits], "state_dim": N[fits]}
+        with np.errstate(all="ignore"):
+            p[fits] = np.nan_to_num(law(Problem.from_words(words)))
+    except ValueError:  # a task that the laws do not speak about
+        return np.full(len(sizes), np.nan)
+    return np.maximum.accumulate(p.reshape(len(sizes), -1).max(axis=1))

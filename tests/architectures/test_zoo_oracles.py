@@ -1,0 +1,315 @@
+"""Every matrix memory is the one others run: values and gradients against independent code, at random sizes.
+
+flash-linear-attention's references are plain torch; importing `fla.ops` would need Triton, so the files are loaded by
+their path in the installed wheel. Where the wheel or transformers is missing these tests fail: they never skip.
+"""
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import elu, logsigmoid, normalize, relu, softplus
+from transformers import Qwen3NextConfig
+from transformers.models.kimi_linear.modeling_kimi_linear import (
+    chunk_kimi_delta_attention,
+    recurrent_kimi_delta_attention,
+)
+from transformers.models.qwen3_next.modeling_qwen3_next import (
+    Qwen3NextGatedDeltaNet,
+    torch_chunk_gated_delta_rule,
+    torch_recurrent_gated_delta_rule,
+)
+from transformers.models.xlstm.modeling_xlstm import mlstm_chunkwise_native_autograd, mlstm_recurrent_sequence_native
+
+from recallscope.architectures.matrix_memory_model import Drive, MemoryLayer
+from recallscope.ops import ssd_scan
+from recallscope.registry import import_from
+from recallscope.specs import ARCHITECTURES
+
+TOLERANCE = 1e-5  # float32 against float32, relative to the largest entry
+Oracle = Callable[[MemoryLayer, Tensor, Tensor, Tensor, dict[str, Tensor]], Tensor]
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "ORACLES.md"
+
+
+def fla(name: str) -> ModuleType:
+    """A reference of flash-linear-attention, without its package."""
+    found = find_spec("fla")
+    assert found is not None, "fla-core is not installed: pip install -e '.[test]'"
+    assert found.origin is not None
+    return import_from(str(Path(found.origin).parent / "ops" / name))
+
+
+def heads_first(*tensors: Tensor) -> list[Tensor]:
+    return [x.transpose(1, 2) for x in tensors]
+
+
+def beta(gates: dict[str, Tensor]) -> Tensor:
+    return torch.sigmoid(gates["beta"])[..., 0]
+
+
+def log_alpha(layer: MemoryLayer, gates: dict[str, Tensor]) -> Tensor:
+    return -layer.A_log.exp() * softplus(gates["alpha"])
+
+
+def linear_attention(layer, q, k, v, gates):
+    f = {"identity": lambda x: x, "relu": relu, "elu": lambda x: elu(x) + 1}[layer.spec.feature_map]
+    theirs = fla("linear_attn/naive.py").naive_recurrent_linear_attn
+    return theirs(f(q), f(k), v, normalize=layer.spec.normaliser)[0]
+
+
+def based(layer, q, k, v, gates):
+    o = fla("based/naive.py").naive_parallel_based(*heads_first(q, k, v), use_norm=layer.spec.normaliser)
+    return o.transpose(1, 2)
+
+
+def retention(layer, q, k, v, gates):
+    return fla("retention/naive.py").naive_retention(*heads_first(q, k, v)).transpose(1, 2)
+
+
+def gla(layer, q, k, v, gates):
+    return fla("gla/naive.py").naive_recurrent_gla(q, k, v, logsigmoid(gates["alpha"]) / 16)[0]
+
+
+def delta_rule(layer, q, k, v, gates):
+    theirs = fla("delta_rule/naive.py").delta_rule_recurrence
+    return theirs(*heads_first(q, k, v), beta(gates).transpose(1, 2))[0].transpose(1, 2)
+
+
+def gated_delta_rule(layer, q, k, v, gates):
+    theirs = fla("gated_delta_rule/naive.py").naive_recurrent_gated_delta_rule
+    return theirs(q, k, v, beta(gates), log_alpha(layer, gates)[..., 0])[0]
+
+
+def qwen3_next_recurrent(layer, q, k, v, gates):
+    g = log_alpha(layer, gates)[..., 0]
+    return torch_recurrent_gated_delta_rule(q, k, v, g, beta(gates), None, False)[0]
+
+
+def qwen3_next_chunked(layer, q, k, v, gates):
+    return torch_chunk_gated_delta_rule(q, k, v, log_alpha(layer, gates)[..., 0], beta(gates), chunk_size=4)[0]
+
+
+def kda(layer, q, k, v, gates):
+    return fla("kda/naive.py").naive_recurrent_kda(q, k, v, log_alpha(layer, gates), beta(gates))[0]
+
+
+def kimi_linear_recurrent(layer, q, k, v, gates):
+    return recurrent_kimi_delta_attention(q, k, v, log_alpha(layer, gates), beta(gates), None, False)[0]
+
+
+def kimi_linear_chunked(layer, q, k, v, gates):
+    return chunk_kimi_delta_attention(q, k, v, log_alpha(layer, gates), beta(gates), chunk_size=4)[0]
+
+
+def dplr(layer, q, k, v, gates):
+    """RWKV-7 as diagonal plus low rank; the bonus is fla's sum over the current token."""
+    a, log_w = torch.sigmoid(gates["a"]), -0.606531 * torch.sigmoid(gates["w"])
+    kappa, key = normalize(k * layer.k_k, dim=-1), k * (1 + (a - 1) * layer.k_a)
+    theirs = fla("generalized_delta_rule/dplr/naive.py").dplr_recurrence
+    o = theirs(*heads_first(q, key, v, -kappa, kappa * a, log_w))[0].transpose(1, 2)
+    return o + (q * q.shape[-1] ** -0.5 * key * layer.r_k).sum(-1, keepdim=True) * v
+
+
+def xlstm_recurrent(layer, q, k, v, gates):
+    return mlstm_recurrent_sequence_native(*heads_first(q, k, v, gates["i"][..., 0], gates["f"][..., 0])).transpose(
+        1, 2
+    )
+
+
+def xlstm_chunked(layer, q, k, v, gates):
+    tensors = heads_first(q, k, v, gates["i"][..., 0], gates["f"][..., 0])
+    return mlstm_chunkwise_native_autograd(*tensors, chunk_size=1).transpose(1, 2)
+
+
+def mesa(layer, q, k, v, gates):
+    ridge = layer.spec.least_ridge + layer.log_ridge.exp()
+    g = -softplus(gates["alpha"])[..., 0]
+    return fla("mesa_net/naive.py").naive_mesa_net_exact(q * q.shape[-1] ** -0.5, k, v, g, ridge, beta(gates))[0]
+
+
+def softmax(layer, q, k, v, gates):
+    return fla("attn/naive.py").naive_parallel_attn(q, k, v)[0]
+
+
+class Case(NamedTuple):
+    """One architecture with some fields, the oracle, and where it is from."""
+
+    kind: str
+    source: str
+    oracle: Oracle
+    fields: dict[str, Any] = {}  # noqa: RUF012 (never changed)
+
+
+FLA, HF = "fla-core `fla/ops/{}`", "transformers `models/{}`"
+CASES = [
+    Case("linear_attention", FLA.format("linear_attn/naive.py"), linear_attention),
+    Case("linear_attention", FLA.format("linear_attn/naive.py"), linear_attention, {"feature_map": "relu"}),
+    Case(
+        "linear_attention",
+        FLA.format("linear_attn/naive.py"),
+        linear_attention,
+        {"feature_map": "elu", "normaliser": True},
+    ),
+    Case("linear_attention", FLA.format("based/naive.py"), based, {"feature_map": "taylor"}),
+    Case("linear_attention", FLA.format("based/naive.py"), based, {"feature_map": "taylor", "normaliser": True}),
+    Case("retnet", FLA.format("retention/naive.py"), retention),
+    Case("gla", FLA.format("gla/naive.py"), gla),
+    Case("mlstm", HF.format("xlstm"), xlstm_recurrent),
+    Case("mlstm", HF.format("xlstm"), xlstm_chunked),
+    Case("delta_net", FLA.format("delta_rule/naive.py"), delta_rule),
+    Case("gated_delta_net", FLA.format("gated_delta_rule/naive.py"), gated_delta_rule),
+    Case("gated_delta_net", HF.format("qwen3_next"), qwen3_next_recurrent),
+    Case("gated_delta_net", HF.format("qwen3_next"), qwen3_next_chunked),
+    Case("kda", FLA.format("kda/naive.py"), kda),
+    Case("kda", HF.format("kimi_linear"), kimi_linear_recurrent),
+    Case("kda", HF.format("kimi_linear"), kimi_linear_chunked),
+    Case("rwkv7", FLA.format("generalized_delta_rule/dplr/naive.py"), dplr, {"bonus": True}),
+    Case("mesa_net", FLA.format("mesa_net/naive.py"), mesa, {"forget": True, "least_ridge": 0.25}),
+    Case("attention", FLA.format("attn/naive.py"), softmax),
+]
+
+
+def name_of(case: Case) -> str:
+    return "-".join([case.kind, case.oracle.__name__, *map(str, case.fields.values())])
+
+
+def draw_layer(case: Case, seed: int, g: torch.Generator) -> MemoryLayer:
+    """Random sizes; seeds 0, 1 and 2 are one token, one dimension and one head. Weights are moved off constants."""
+    N, M = 1 if seed == 1 else pick(g, 1, 8), 1 if seed == 2 else pick(g, 2, 4)
+    P = N if case.kind == "mesa_net" else pick(g, 1, 6)  # theirs has square states only
+    spec = ARCHITECTURES.find(case.kind)(embed_dim=M * P, state_dim=N, num_heads=M, **case.fields)
+    layer = spec.blank_model(4).layers[0]
+    layer.draw_weights(g)
+    with torch.no_grad():
+        for weight in layer.parameters():
+            weight += 0.3 * torch.randn(weight.shape, generator=g)
+    return layer
+
+
+def pick(g: torch.Generator, low: int, high: int) -> int:
+    return int(torch.randint(low, high + 1, (), generator=g))
+
+
+def assert_near(ours: Tensor, theirs: Tensor, what: str) -> None:
+    error = (ours - theirs).abs().max().item()
+    assert error <= TOLERANCE * max(1.0, theirs.abs().max().item()), f"{what}: {error}"
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_the_memory_is_theirs_in_values_and_every_gradient(case: Case, seed: int) -> None:
+    """By queries, keys, values, gates before their activation, and the layer's own parameters."""
+    g = torch.Generator().manual_seed(seed)
+    layer, batch, L = draw_layer(case, seed, g), pick(g, 1, 3), 1 if seed == 0 else pick(g, 2, 14)
+    M, N, P = layer.spec.num_heads, layer.spec.state_dim, layer.spec.head_dim
+    q, k = (normalize(torch.randn(batch, L, M, N, generator=g), dim=-1) for _ in range(2))
+    v = torch.randn(batch, L, M, P, generator=g)
+    gates = {name: torch.randn(batch, L, M, gate.width, generator=g) for name, gate in layer.gate_names.items()}
+    leaves = [x.requires_grad_() for x in (q, k, v, *gates.values())]
+    own = {name: p for name, p in layer.named_parameters() if name in ("A_log", "k_k", "k_a", "r_k", "log_ridge")}
+    ours = layer.recall(Drive(q * N**-0.5, k, v, gates), None)
+    theirs = case.oracle(layer, q, k, v, gates)
+    assert_near(ours, theirs, "values")
+    weight = torch.randn(ours.shape, generator=g) / ours.numel() ** 0.5
+    names = ["q", "k", "v", *gates, *own]
+    found = (torch.autograd.grad(o, [*leaves, *own.values()], weight, allow_unused=True) for o in (ours, theirs))
+    for name, mine, expected in zip(names, *found, strict=True):
+        zero = torch.zeros(())
+        assert_near(zero if mine is None else mine, zero if expected is None else expected, f"gradient by {name}")
+
+
+def qwen3_next_layer(layer: MemoryLayer) -> Qwen3NextGatedDeltaNet:
+    """Their whole layer with our weights: rows of projections are dealt to heads in another order."""
+    spec = layer.spec
+    M, N, P = spec.num_heads, spec.state_dim, spec.head_dim
+    config = Qwen3NextConfig(
+        vocab_size=4, hidden_size=spec.embed_dim, num_hidden_layers=1, layer_types=["linear_attention"],
+        linear_num_value_heads=M, linear_num_key_heads=M, linear_key_head_dim=N, linear_value_head_dim=P,
+        linear_conv_kernel_dim=spec.conv_width, rms_norm_eps=1e-5, hidden_act="silu",
+    )  # fmt: skip
+    theirs = Qwen3NextGatedDeltaNet(config, 0).eval()
+    q, k, v, b, a = (rows.unflatten(0, (M, -1)) for rows in layer.W_in[0].split(layer.rows))
+    given = {
+        "in_proj_qkvz.weight": torch.cat((q, k, v, layer.W_gate.unflatten(0, (M, P))), dim=1).flatten(0, 1),
+        "in_proj_ba.weight": torch.cat((b, a), dim=1).flatten(0, 1),
+        "conv1d.weight": layer.W_conv[:, None],
+        "dt_bias": layer.gate_bias[M:],
+        "A_log": layer.A_log[:, 0],
+        "norm.weight": layer.norm_out.weight,
+        "out_proj.weight": layer.W_out,
+    }
+    theirs.load_state_dict(given, strict=True)
+    return theirs
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_published_gated_delta_net_is_a_layer_of_qwen3_next(seed: int) -> None:
+    """Projections, convolution, SiLU, unit keys, gates, norm and output gate together; the norm before it aside."""
+    g = torch.Generator().manual_seed(seed)
+    M, P, N = pick(g, 1, 4), pick(g, 2, 6), pick(g, 4, 8)
+    find = ARCHITECTURES.find("gated_delta_net").published
+    spec = find(embed_dim=M * P, state_dim=N, num_heads=M, norm="none", residual=False)
+    layer = spec.blank_model(4).layers[0]
+    layer.draw_weights(g)
+    with torch.no_grad():
+        for weight in layer.parameters():
+            weight += torch.randn(weight.shape, generator=g)  # far from 0, where their epsilon in the L2 norm shows
+        layer.gate_bias[:M] = 0.0  # theirs has no bias there
+    theirs = qwen3_next_layer(layer)
+    x = torch.randn(2, pick(g, 1, 12), spec.embed_dim, generator=g).requires_grad_()
+    ours, expected = layer.mix(x), theirs(x)
+    assert_near(ours, expected, "values")
+    weight = torch.randn(x.shape, generator=g) / x.numel() ** 0.5
+    pairs = [(x, x), (layer.W_out, theirs.out_proj.weight), (layer.norm_out.weight, theirs.norm.weight)]
+    mine = torch.autograd.grad(ours, [one for one, _ in pairs], weight)
+    for one, other in zip(mine, torch.autograd.grad(expected, [other for _, other in pairs], weight), strict=True):
+        assert_near(one, other, "gradient")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_mamba_2s_scan_is_simple_gated_linear_attention(seed: int) -> None:
+    """B and C are keys and queries, Δ x̂ the values, exp(Δ A) the decay."""
+    g = torch.Generator().manual_seed(seed)
+    batch, L, M, P, N = (pick(g, 1, n) for n in (3, 12, 4, 5, 6))
+    x, B, C = (torch.randn(batch, L, M, n, generator=g) for n in (P, N, N))
+    delta, A = torch.rand(batch, L, M, generator=g), -torch.rand(M, generator=g)
+    leaves = [t.requires_grad_() for t in (x, delta, A, B, C)]
+    theirs = fla("simple_gla/naive.py").naive_recurrent_simple_gla(C, B, delta[..., None] * x, delta * A, scale=1.0)[0]
+    ours = ssd_scan(*leaves)
+    assert_near(ours, theirs, "values")
+    weight = torch.randn(ours.shape, generator=g)
+    for mine, expected in zip(*(torch.autograd.grad(o, leaves, weight) for o in (ours, theirs)), strict=True):
+        assert_near(mine, expected, "gradient")
+
+
+ELSEWHERE = {
+    "full": "transformers `models/mamba`; mambapy (`tests/claims/test_full_mamba_oracles.py`)",
+    "full2": "transformers `models/mamba2` (`tests/architectures/test_full2_oracle.py`); fla-core "
+    "`fla/ops/simple_gla/naive.py`",
+    "linear": "none of its own: it is `full` with parts off (`tests/agreement/test_linear_is_full_with_parts_off.py`)",
+    "multihead": "none of its own: its heads are `linear` models (`tests/agreement/test_multi_head_forms.py`)",
+}
+
+
+def table() -> str:
+    rows = dict(ELSEWHERE)
+    for case in CASES:
+        sources = rows.get(case.kind, "").split("; ") if case.kind in rows else []
+        if case.source not in sources:
+            rows[case.kind] = "; ".join([*sources, case.source])
+    lines = [f"| `{kind}` | {rows[kind]} |" for kind in sorted(rows)]
+    return "\n".join(["| architecture | compared with |", "|---|---|", *lines])
+
+
+def test_the_table_in_the_docs_is_this_one() -> None:
+    assert table() in DOCS.read_text(encoding="utf-8"), f"docs/ORACLES.md should hold:\n{table()}"
+
+
+def test_every_architecture_has_a_row() -> None:
+    ours = [name for name in ARCHITECTURES.names() if ARCHITECTURES.origin(name) is None]
+    assert sorted(ours) == sorted({case.kind for case in CASES} | set(ELSEWHERE))

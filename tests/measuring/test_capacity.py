@@ -1,0 +1,168 @@
+"""Capacity by few trainings: the law proposes, training corrects. Trainings are made up here, by a known curve."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.special import ndtr, ndtri
+
+from recallscope.analysis.probit import fit_probit
+from recallscope.measuring.capacity import find_capacity
+from recallscope.measuring.capacity_question import CapacityQuestion
+from recallscope.measuring.trainings import RATES, Training, search_rate, store_trainer
+from recallscope.records import Evaluation, RunRecord
+from recallscope.specs import RunSpec, in_words
+from recallscope.theory.law import find_law
+from recallscope.theory.problem import Problem
+
+LINEAR = {"task": {"vocab_size": 512}, "model": {"embed_dim": 32, "state_dim": 16}, "train": {}}
+MINE = {"task": {"vocab_size": 512}, "model": {"kind": "examples/gru.py:Model"}, "train": {}}
+
+
+def made_up(curve):
+    """A trainer whose accuracy is a function of the run's words, and the runs it was asked for."""
+    asked = []
+
+    def train(runs):
+        asked.extend(in_words(run) for run in runs)
+        return [Training(record(run, curve(in_words(run))), new=True) for run in runs]
+
+    return train, asked
+
+
+def record(run, accuracy):
+    accuracy = min(max(float(accuracy), 0.0), 1.0)
+    history = [Evaluation(step=1, loss=1 - accuracy, accuracy=accuracy)]
+    return RunRecord(
+        spec=run, test_accuracy=accuracy, val_accuracy=accuracy, test_queries=30_000, best_step=1, steps=1,
+        seconds=10.0, history=history,
+    )  # fmt: skip
+
+
+def lawful(shift):
+    """The law's own accuracy, moved by so many standard deviations."""
+    law = find_law("trained-sharing")
+    return lambda words: ndtr(ndtri(float(law(Problem.from_words(words)))) + shift)
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.3, -0.3])
+def test_the_law_proposes_and_training_corrects(shift):
+    curve = lawful(shift)
+    train, asked = made_up(curve)
+    found = find_capacity(CapacityQuestion(LINEAR, "num_facts", 0.9), train)
+    sizes = {"vocab_size": 512, "embed_dim": 32, "state_dim": 16}
+    truth = found.value
+    assert curve({**sizes, "num_facts": truth}) >= 0.9 > curve({**sizes, "num_facts": truth + 1})
+    assert len(asked) <= 4
+    assert found.predicted == 15
+    assert found.law == "trained-sharing"
+    low, high = found.interval
+    assert truth <= found.crossing <= truth + 1
+    assert low < found.crossing < high
+    assert found.grid_trainings == max(words["num_facts"] for words in asked)
+    assert found.grid_seconds > found.seconds
+
+
+@pytest.mark.parametrize(("unknown", "known"), [("state_dim", {"embed_dim": 32}), ("embed_dim", {"state_dim": 16})])
+def test_the_least_size_is_found_as_well(unknown, known):
+    curve = lawful(0.1)
+    fields = {"task": {"vocab_size": 512, "num_facts": 16}, "model": known, "train": {}}
+    found = find_capacity(CapacityQuestion(fields, unknown, 0.9), made_up(curve)[0])
+    words = {"vocab_size": 512, "num_facts": 16, **known}
+    assert curve({**words, unknown: found.value}) >= 0.9 > curve({**words, unknown: found.value - 1})
+    assert len(found.trainings) <= 4
+
+
+@pytest.mark.parametrize("capacity", [1.5, 3.4, 12.5, 35.5])
+def test_without_a_law_the_answer_is_bracketed_by_doubling(capacity):
+    train, _ = made_up(lambda words: ndtr(ndtri(0.9) + 3 * math.log(capacity / words["num_facts"])))
+    found = find_capacity(CapacityQuestion(MINE, "num_facts", 0.9), train)
+    assert found.value == int(capacity)
+    assert len(found.trainings) <= 6
+    assert found.law is None
+    assert found.crossing == pytest.approx(capacity, abs=0.5)
+
+
+def test_any_argument_of_a_module_of_ones_own_can_be_looked_for():
+    fields = {**MINE, "task": {"vocab_size": 64, "num_facts": 4}}
+    train, _ = made_up(lambda words: ndtr(ndtri(0.8) + 2 * math.log(words["width"] / 21.5)))
+    found = find_capacity(CapacityQuestion(fields, "width", 0.8), train)
+    assert found.value == 22
+
+
+def test_trainings_that_run_out_are_said_and_the_fit_answers():
+    train, _ = made_up(lambda words: ndtr(ndtri(0.9) + 3 * math.log(100.5 / words["num_facts"])))
+    found = find_capacity(CapacityQuestion(MINE, "num_facts", 0.9), train, most=5)
+    assert "used up" in found.reason
+    assert len(found.trainings) == 5
+    assert found.value == pytest.approx(100, abs=15)
+
+
+def test_hopeless_targets_are_answered_with_a_reason():
+    poor = made_up(lambda words: 0.3)[0]
+    for fields in (LINEAR, MINE):
+        found = find_capacity(CapacityQuestion(fields, "num_facts", 0.9), poor)
+        assert found.value is None
+        assert "even num_facts=1 is trained to 0.3000" in found.reason
+    sizes = {"task": {"vocab_size": 512, "num_facts": 16}, "model": {"embed_dim": 32}, "train": {}}
+    found = find_capacity(CapacityQuestion(sizes, "state_dim", 0.99), made_up(lawful(0.0))[0])
+    assert found.value is None
+    assert "even state_dim=32" in found.reason
+    assert len(found.trainings) == 1, "the law levels off at N = D: no larger state is trained"
+    found = find_capacity(CapacityQuestion(LINEAR, "num_facts", 0.003), poor)
+    assert found.value is None
+    assert "guessing" in found.reason
+    assert found.trainings == []
+
+
+def test_a_model_that_holds_everything_is_told_what_fits():
+    for fields in (LINEAR, MINE):
+        found = find_capacity(CapacityQuestion(fields, "num_facts", 0.9), made_up(lambda words: 1.0)[0])
+        assert found.value == 255
+        assert "do not fit" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("unknown", "target", "says"),
+    [
+        ("vocab_size", 0.9, "cannot be looked for"),
+        ("seed", 0.9, "cannot be looked for"),
+        ("num_fact", 0.9, "cannot be looked for"),
+        ("num_facts", 1.2, "between 0 and 1"),
+    ],
+)
+def test_bad_questions_are_refused(unknown, target, says):
+    with pytest.raises(ValueError, match=says):
+        CapacityQuestion(LINEAR, unknown, target)
+
+
+def test_the_rate_is_the_one_with_the_least_loss_on_another_seed():
+    train, asked = made_up(lambda words: {0.01: 0.2, 0.003: 0.6, 0.001: 0.4}[words["learning_rate"]])
+    found = find_capacity(CapacityQuestion(MINE, "num_facts", 0.5), train, most=2, search_rates=True)
+    assert found.rate.chosen == 0.003
+    assert [words["learning_rate"] for words in asked[: len(RATES)]] == list(RATES)
+    assert {words["seed"] for words in asked[: len(RATES)]} == {2**30}
+    assert all(words["learning_rate"] == 0.003 and words["seed"] == 0 for words in asked[len(RATES) :])
+    assert "0.003" in found.rate.sentence()
+
+
+def test_a_training_that_fails_says_why(tmp_path, monkeypatch):
+    (tmp_path / "bad.py").write_text("import no_such_module")
+    monkeypatch.chdir(tmp_path)
+    run = RunSpec.model_validate({"task": {"vocab_size": 16, "num_facts": 1}, "model": {"kind": "bad.py:Model"}})
+    with pytest.raises(ValueError, match="no_such_module"):
+        search_rate(run, store_trainer("store", workers=1))
+
+
+def test_the_fit_covers_the_truth_in_95_of_100():
+    """1000 fits of four accuracies with known errors; 95 % +- 3 %: wrong once in 10,000 suites at most."""
+    rng, target = np.random.default_rng(0), 0.9
+    truth, inside = 1.2, 0
+    for _ in range(1000):
+        x = np.array([0.8, 1.1, 1.3, 1.7])
+        p = ndtr(ndtri(target) + 1.1 * (x - truth))
+        seen = p + rng.normal(0, np.sqrt(p * (1 - p) / 30_000 + 0.005**2))
+        found, (low, high) = fit_probit(x, seen, [30_000] * 4, slope=(1.0, 0.25)).crossing(target)
+        inside += low <= truth <= high
+        assert low < found < high
+    assert 920 <= inside

@@ -1,0 +1,103 @@
+"""What a measurement says: intervals, bits, the linear Mamba it equals, and its place among stored runs."""
+
+import math
+
+import pytest
+import torch
+
+import recallscope as rs
+from recallscope.measuring import measurement
+from recallscope.measuring.beside import Neighbour, neighbours
+from recallscope.measuring.measurement import Accuracy, Information, LinearEqual, linear_curve
+from recallscope.records import RunRecord
+from recallscope.runs.store import RunStore
+from recallscope.theory.bounds import information_bits, most_recall
+
+TASK = rs.MQARSpec(vocab_size=64, num_facts=4)
+
+
+def test_one_seed_has_an_interval_over_sequences_and_several_over_seeds():
+    one = Accuracy.of([0.9], [0.01], 2000, 8000)
+    assert one.interval == pytest.approx((0.88, 0.92), abs=0.003)
+    all_right = Accuracy.of([1.0], [0.0], 2000, 8000)
+    assert all_right.interval[1] == pytest.approx(1)
+    assert 1 - 4 / 2000 < all_right.interval[0] < 1, "all right in 2000 is no proof of 1"
+    three = Accuracy.of([0.90, 0.91, 0.92], [0.01] * 3, 2000, 8000)
+    assert three.mean == pytest.approx(0.91)
+    assert three.interval[1] - three.mean == pytest.approx(4.3027 * 0.01 / math.sqrt(3), rel=1e-3)
+    assert "3 seeds" in three.over
+
+
+def test_bits_are_those_of_the_information_bound():
+    found = Information.of(0.9, TASK, 100)
+    assert found.held == pytest.approx(float(information_bits(4, 64, 0.1, values="distinct")))
+    assert found.of_task == pytest.approx(math.log2(32 * 31 * 30 * 29), abs=1e-6)
+    assert found.per_entry == pytest.approx(found.held / 100)
+    assert found.share_of_bound == pytest.approx(found.held / 3200)
+    assert Information.of(0.01, TASK, None).held == 0
+    assert Information.of(1.0, TASK, None).per_entry is None
+
+
+def test_most_recall_inverts_the_information_bound():
+    for p in (0.2, 0.6, 0.95):
+        bits = float(information_bits(16, 512, 1 - p, values="distinct"))
+        assert float(most_recall(bits, 16, 512)) == pytest.approx(p, abs=2e-3)
+    assert most_recall([0.0, 1e4], 16, 512).tolist() == pytest.approx([2 / 512, 1.0])
+
+
+def test_a_linear_mamba_equals_one_of_its_own_size_by_the_law():
+    spec = rs.LinearSpec(embed_dim=16, state_dim=5)
+    p = float(rs.find_law("trained-sharing")(vocab_size=64, num_facts=4, embed_dim=16, state_dim=5))
+    found = LinearEqual.of(Accuracy.of([p - 1e-9], [0.01], 100, 400), TASK, spec)
+    assert (found.embed_dim, found.state_dim, found.state_entries) == (16, 5, 160)
+
+
+def test_where_nothing_is_equal_the_reason_is_given(monkeypatch):
+    monkeypatch.setattr(measurement, "FRONTIER_POINTS", 2)  # few sizes N are enough to find one
+    sure, poor = Accuracy.of([0.99], [0.001], 1000, 4000), Accuracy.of([0.02], [0.001], 1000, 4000)
+    small = rs.LinearSpec(embed_dim=4, state_dim=2)
+    larger = LinearEqual.of(sure, TASK, small)
+    assert larger.embed_dim > 4
+    assert "at its D=4 none recalls as much" in larger.reason
+    assert "guessing" in LinearEqual.of(poor, TASK, small).reason
+    repeated = rs.RepeatedSpec(vocab_size=64, num_facts=4, key_repeats=2)
+    assert "repeated keys" in LinearEqual.of(sure, repeated, small).reason
+
+
+def test_the_best_linear_mamba_of_a_state_only_gains_with_the_state():
+    curve = linear_curve(TASK, torch.logspace(1, 3, 5).numpy())
+    assert (curve[1:] >= curve[:-1]).all()
+    assert 0 <= curve[0] < curve[-1] <= 1
+
+
+def test_only_runs_on_exactly_this_task_stand_beside_it(tmp_path):
+    store = RunStore(tmp_path / "store", create=True)
+
+    def put(accuracy, task=TASK, seed=0, rate=0.01, **sizes):
+        model = rs.LinearSpec(**({"embed_dim": 8, "state_dim": 4} | sizes))
+        run = rs.RunSpec(task=task, model=model, train=rs.TrainSpec(learning_rate=rate), seed=seed)
+        numbers = {"test_accuracy": accuracy, "val_accuracy": accuracy, "test_queries": 10, "best_step": 1, "steps": 1}
+        store.put(RunRecord(spec=run, seconds=1.0, **numbers))
+
+    put(0.5)
+    put(0.7, seed=1)
+    put(0.2, rate=0.5)  # the better training of a model counts
+    put(0.9, state_dim=8)
+    put(0.99, task=rs.MQARSpec(vocab_size=64, num_facts=4, filler="zero"))
+    put(0.99, task=rs.MQARSpec(vocab_size=64, num_facts=2))
+    put(0.99, task=rs.ARSpec(vocab_size=64, num_facts=4))
+    best, other = neighbours(TASK, [tmp_path / "store"])
+    assert best == Neighbour("linear", "D=8 N=8", 0.9, 1, 128, "store")
+    assert (other.accuracy, other.seeds, other.state_entries) == (pytest.approx(0.6), 2, 64)
+
+
+def test_a_model_is_measured_as_it_is():
+    """The circuit that is perfect without key filler."""
+    task = rs.MQARSpec(vocab_size=16, num_facts=3, filler="zero")
+    circuit = rs.ideal_circuit(16)
+    found = rs.measure(circuit, task, beside=[], num_examples=50)
+    assert found.accuracy.mean == 1
+    assert found.information.held == pytest.approx(found.information.of_task)
+    assert found.parameters == sum(weight.numel() for weight in circuit.parameters())
+    assert found.place == 1
+    assert "without training" in found.recipe

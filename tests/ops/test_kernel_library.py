@@ -1,0 +1,213 @@
+"""The cache of compiled kernels: what is damaged or not ours is never opened, and nothing is left behind."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from recallscope.ops import compiled, kernel_library
+from recallscope.ops.kernel_library import _compile, _compiler, _fingerprint, cache_folder, open_library
+
+NOBODY = 65534
+OPEN = """
+import pathlib, runpy, sys
+module = runpy.run_path(sys.argv[1])  # alone, as the package would load torch first
+open_library = module["open_library"]
+open_library.__globals__["SOURCE"] = pathlib.Path(sys.argv[2])
+print(open_library()[1])
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty cache and temporary folder, and a source that compiles at once."""
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "kernels.c").write_text("int answer(void) { return 42; }\n")
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(kernel_library, "SOURCE", source)
+    monkeypatch.setattr(kernel_library.tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setenv("RECALLSCOPE_CACHE", str(tmp_path))
+    return tmp_path / "recallscope"
+
+
+@pytest.fixture
+def builds(monkeypatch):
+    """The folders in which something was compiled."""
+    seen = []
+    monkeypatch.setattr(
+        kernel_library,
+        "_compile",
+        lambda compiler, folder, name: seen.append(folder) or _compile(compiler, folder, name),
+    )
+    return seen
+
+
+def build(folder: Path) -> Path:
+    """A library that this process has not opened: damaging one that is mapped would end the process."""
+    compiler = _compiler()
+    return _compile(compiler, folder, f"kernels-{_fingerprint(compiler)}")
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_sound_library_is_opened_without_a_compiler_run(folder, builds):
+    path = build(folder)
+    kernels, digest = open_library()
+    assert kernels.answer() == 42
+    assert path.name.endswith(f"-{digest}.so")
+    assert builds == []
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def flip_one_bit(data: bytes) -> bytes:
+    return data[:2000] + bytes([data[2000] ^ 1]) + data[2001:]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda data: data[: len(data) // 3], lambda data: bytes(len(data)), flip_one_bit, lambda data: b""],
+    ids=["truncated", "zeroed", "one bit flipped", "empty"],
+)
+def test_a_damaged_library_is_built_again(folder, builds, caplog, damage):
+    path = build(folder)
+    whole = path.read_bytes()
+    path.write_bytes(damage(whole))
+    assert open_library()[0].answer() == 42
+    assert builds == [folder]
+    assert path.read_bytes() == whole
+    assert f"{path} is damaged" in caplog.text
+
+
+def test_a_library_without_a_digest_is_not_opened(folder, builds):
+    path = build(folder)
+    path.rename(folder / f"{path.stem.rpartition('-')[0]}.so")
+    assert open_library()[0].answer() == 42
+    assert builds == [folder]
+
+
+def others_may_write(path: Path) -> None:
+    path.chmod(0o722)
+
+
+def belongs_to_another(path: Path) -> None:
+    if os.getuid() != 0:
+        pytest.skip("only root can give a file away")
+    os.chown(path, NOBODY, -1)
+
+
+@pytest.mark.parametrize("spoil", [others_may_write, belongs_to_another])
+def test_a_library_that_others_could_have_put_there_is_built_again(folder, builds, spoil):
+    path = build(folder)
+    spoil(path)
+    assert open_library()[0].answer() == 42
+    assert builds == [folder]
+    assert path.stat().st_mode & 0o777 == 0o700
+    assert path.stat().st_uid == os.getuid()
+
+
+@pytest.mark.parametrize("spoil", [others_may_write, belongs_to_another])
+@pytest.mark.parametrize("by_link", [False, True])
+def test_a_folder_that_others_could_write_to_is_left_alone(folder, builds, caplog, spoil, by_link):
+    caplog.set_level("INFO")
+    target = folder.with_name("elsewhere") if by_link else folder
+    before = build(target)
+    if by_link:
+        folder.symlink_to(target)
+    spoil(target)
+    assert open_library()[0].answer() == 42
+    assert builds == [kernel_library.temporary_folder()]
+    assert before.exists()
+    assert f"kernels are not kept in {folder}" in caplog.text
+
+
+def test_where_no_folder_is_safe_torch_computes_and_the_record_says_why(folder, monkeypatch):
+    for unsafe in (folder, kernel_library.temporary_folder()):
+        unsafe.mkdir()
+        unsafe.chmod(0o777)
+    with pytest.raises(OSError, match=r"mode 777: others may write.*chmod go-w.*Set RECALLSCOPE_CACHE"):
+        open_library()
+    compiled._opened.cache_clear()
+    try:
+        assert compiled.library() is None
+        assert compiled.who_computes("cpu") == "torch (no folder for the compiled library)"
+    finally:
+        monkeypatch.undo()
+        compiled._opened.cache_clear()
+
+
+def test_a_read_only_cache_compiles_once_per_machine(folder, builds):
+    """A file stands where the folder should be, which stops root as well."""
+    folder.write_bytes(b"")
+    instead = kernel_library.temporary_folder()
+    for _ in range(3):
+        assert open_library()[0].answer() == 42
+    assert builds.count(instead) == 1
+    assert names(instead.parent) == [instead.name]
+    assert instead.stat().st_mode & 0o777 == 0o700
+
+
+def test_what_killed_builders_left_is_cleared_away_after_a_while(folder):
+    folder.mkdir(mode=0o700)
+    old, new = folder / ".building-old.so", folder / ".building-new.so"
+    old.touch()
+    new.touch()
+    hours_ago = time.time() - 2 * kernel_library.STALE_SECONDS
+    os.utime(old, (hours_ago, hours_ago))
+    path = build(folder)
+    assert names(folder) == [".building-new.so", path.name]
+
+
+def test_a_failed_build_leaves_nothing(folder):
+    (kernel_library.SOURCE / "kernels.c").write_text("this is not C\n")
+    with pytest.raises(RuntimeError, match=r"could not compile"):
+        open_library()
+    assert names(folder) == []
+
+
+def test_processes_may_build_at_once(folder):
+    """All open the same whole library; nothing half-written is left behind, nor among temporary files."""
+    temporary = folder.with_name("temporary")
+    command = [sys.executable, "-c", OPEN, kernel_library.__file__, str(kernel_library.SOURCE)]
+    several = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"TMPDIR": str(temporary)})
+        for _ in range(3)
+    ]
+    said = {process.communicate(timeout=120)[0].strip() for process in several}
+    (library,) = names(folder)
+    assert said == {library.rpartition("-")[2].removesuffix(".so")}
+    assert names(temporary) == []
+
+
+def test_flags_asked_for_are_used_and_are_another_library(folder, monkeypatch):
+    before = build(folder)
+    (kernel_library.SOURCE / "kernels.c").write_text("int answer(void) { return ANSWER; }\n")
+    monkeypatch.setenv("RECALLSCOPE_CFLAGS", "-DANSWER=7 -g0")
+    assert open_library()[0].answer() == 7
+    monkeypatch.setenv("RECALLSCOPE_CFLAGS", "-DANSWER=8")
+    assert open_library()[0].answer() == 8
+    assert len(names(folder)) == 3
+    assert before.name in names(folder)
+
+
+def test_the_record_names_the_form_of_scan_that_was_asked_for(monkeypatch):
+    monkeypatch.delenv("RECALLSCOPE_SCAN", raising=False)
+    plain = compiled.who_computes("cpu")
+    monkeypatch.setenv("RECALLSCOPE_SCAN", "torch")
+    assert compiled.who_computes("cpu") == f"{plain}, RECALLSCOPE_SCAN=torch"
+    assert compiled.who_computes("cuda:1") == "torch (on cuda), RECALLSCOPE_SCAN=torch"
+
+
+def test_the_cache_has_three_possible_homes(monkeypatch):
+    monkeypatch.setenv("RECALLSCOPE_CACHE", "/a")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/b")
+    assert cache_folder() == Path("/a/recallscope")
+    monkeypatch.delenv("RECALLSCOPE_CACHE")
+    assert cache_folder() == Path("/b/recallscope")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_folder() == Path.home() / ".cache" / "recallscope"

@@ -1,0 +1,63 @@
+"""Advice in messages and help works when it is followed: the commands and flags they name are there."""
+
+import ast
+import dataclasses
+import re
+from pathlib import Path
+from typing import Annotated, get_args, get_origin, get_type_hints
+
+import pytest
+
+from recallscope.cli import completion
+from recallscope.cli.main import VERBS
+from recallscope.cli.store import Store
+
+PACKAGE = Path(completion.__file__).parents[1]
+COMMAND = re.compile(r"recallscope ([a-z]+)((?: +[^\s.;,:()'\"`]+)*)")
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+OTHERS = {"ray": {"--head", "--node-ip-address"}}  # flags of other programs
+
+
+def texts(path):
+    """Every text of a module, with a word for what is filled in."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(p.value) if isinstance(p, ast.Constant) else "WORD" for p in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inside:
+            yield node.value
+
+
+def flags(verb):
+    found = {"--help"}
+    for name, hint in get_type_hints(verb, include_extras=True).items():
+        marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+        if name not in {field.name for field in dataclasses.fields(verb)}:
+            continue
+        names = [getattr(mark, "name", None) for mark in marks if getattr(mark, "name", None)]
+        found |= {f"--{(names or [name])[0].replace('_', '-')}"}
+        found |= {alias for mark in marks for alias in (getattr(mark, "aliases", None) or ())}
+    return found
+
+
+STORE = {
+    get_args(part)[1].name: get_args(part)[0]
+    for part in get_args(get_args(get_type_hints(Store, include_extras=True)["action"])[0])
+}
+FLAGS = {verb: flags(completion.completed(verb)) for verb in VERBS} | {
+    f"store {action}": flags(kind) for action, kind in STORE.items()
+}
+EVERY = set().union(*FLAGS.values(), *OTHERS.values(), {"--version", "--tyro-print-completion", "--list"})
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_commands_and_flags_in_texts_exist(path):
+    for text in texts(path):
+        for verb, rest in COMMAND.findall(" ".join(text.split())):
+            if verb in VERBS:
+                words = rest.split()
+                known = FLAGS[f"store {words[0]}"] if verb == "store" and words and words[0] in STORE else FLAGS[verb]
+                wrong = [flag for flag in FLAG.findall(rest) if flag not in known]
+                assert not wrong, (text, wrong)
+        assert not set(FLAG.findall(text)) - EVERY, text

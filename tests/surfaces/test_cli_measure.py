@@ -1,0 +1,129 @@
+"""`measure` and `capacity` as a user meets them."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from recallscope.registry import import_from
+
+GRU = Path(__file__).parents[2] / "examples" / "gru.py"
+TASK = ["--vocab-size", "32", "--num-facts", "2"]
+SIZES = ["--embed-dim", "4", "--state-dim", "2"]
+SHORT = ["--batch-size", "8", "--warmup-steps", "5", "--flat-steps", "10", "--decay-steps", "10", "--eval-size", "50"]
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    shutil.copy(GRU, tmp_path / "my_gru.py")
+    monkeypatch.chdir(tmp_path)
+    return "my_gru.py:Model"
+
+
+def test_a_module_of_ones_own_gets_its_row_and_a_figure(mine, run, tmp_path):
+    """The whole way: three short trainings choose the rate, one is measured; a second call trains nothing."""
+    words = [
+        "measure",
+        mine,
+        *TASK,
+        *SHORT,
+        "--model-args",
+        '{"width": 12}',
+        "--out",
+        "out",
+        "--workers",
+        "1",
+        "--json",
+    ]
+    code, out, _ = run(*words)
+    assert code == 0
+    row = json.loads(out)
+    assert row["state_entries"] == 12
+    assert row["state_bytes"] == 48
+    assert row["parameters"] == sum(p.numel() for p in import_from("my_gru.py").Model(32, 12).parameters())
+    assert 0 <= row["accuracy"]["interval"][0] <= row["accuracy"]["mean"] <= row["accuracy"]["interval"][1] <= 1
+    assert "of 0.01 (" in row["recipe"]
+    assert row["information"]["of_task"] == pytest.approx(7.9069, abs=1e-3)
+    assert Path(row["figure"]).stat().st_size > 5000
+    (kept,) = Path("out").glob("*.json")
+    assert json.loads(kept.read_text())["runs"] == row["runs"]
+    code, again, err = run(*words)
+    assert json.loads(again) == row
+    assert "0 to do" in err
+
+
+def test_weights_are_measured_as_they_are(mine, run):
+    model = import_from("my_gru.py").Model(32, 6)
+    save_file(model.state_dict(), "plain.safetensors")
+    words = ["measure", mine, "--model-args", '{"width": 6}', *TASK, "--num-examples", "40", "--json"]
+    code, out, err = run(*words, "--weights", "plain.safetensors", "--figure", "there.png")
+    assert code == 0, err
+    row = json.loads(out)
+    assert (row["runs"], row["state_entries"], row["figure"]) == ([], 6, "there.png")
+    assert Path("there.svg").exists()
+    code, _, err = run(*words, "--model-args", '{"width": 7}', "--weights", "plain.safetensors")
+    assert code == 2
+    assert "does not fit" in err
+
+
+def test_weights_of_ours_bring_model_and_task(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    sizes = ["--embed-dim", "16", "--state-dim", "8", "--num-examples", "10"]
+    assert run("design", *TASK, *sizes, "--out", "circuit.safetensors")[0] == 0
+    code, out, err = run("measure", "--weights", "circuit.safetensors", "--num-facts", "4", "--num-examples", "20")
+    assert code == 0, err
+    assert "declared by the architecture" in out
+    code, _, err = run("measure", "full", "--weights", "circuit.safetensors")
+    assert code == 2
+    assert "holds a linear" in err
+
+
+def test_capacity_prints_its_trainings_and_uses_them_again(run, tmp_path):
+    words = ["capacity", "--vocab-size", "32", "--embed-dim", "8", "--state-dim", "4", "--target", "0.5", *SHORT]
+    words += ["--store", tmp_path / "store", "--most", "1", "--workers", "1"]
+    first = json.loads(run(*words, "--json")[1])
+    assert (first["unknown"], first["law"]) == ("num_facts", "trained-sharing")
+    (tried,) = first["trainings"]
+    assert tried["new"]
+    code, out, err = run(*words)
+    assert code == 0, err
+    assert f"{tried['accuracy']:.4f}    found" in out
+    assert "1 training," in out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["measure"], "which model?"),
+        (["measure", "liner", *TASK], "Did you mean linear"),
+        (["measure", "linear", *TASK], "--embed-dim"),
+        (["measure", "nowhere.py:Model", *TASK], "there is no file nowhere.py"),
+        (["measure", "linear", "--weights", "nowhere.safetensors"], "no such weights file"),
+        (["measure", "linear", *TASK, *SIZES, "--seeds", 0], "seeds=0"),
+        (["measure", "linear", *TASK, *SIZES, "--beside", "nowhere"], "nowhere is not a store"),
+        (["capacity", "--target", "0.9", *TASK, *SIZES], "nothing is left to find"),
+        (["capacity", "--target", "0.9", "--vocab-size", 32], "too much is left to find"),
+        (["capacity", "--target", "1.5", "--vocab-size", 32, *SIZES], "target=1.5"),
+        (["capacity", "--target", "0.9", *TASK, "--embed-dim", 4, "--solve-for", "vocab_size"], "too much"),
+        (["capacity", "--target", "0.9", *TASK, *SIZES, "--solve-for", "seed"], "'seed' cannot"),
+        (["capacity", "--target", "0.9", "--vocab-size", 32, *SIZES, "--most", 0], "most=0"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_answered_in_one_paragraph(words, says, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(*words)
+    assert (code, out) == (2, ""), err
+    assert "Traceback" not in err
+    assert says in err
+
+
+def test_a_hopeless_target_is_an_answer(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["--target", "0.01", "--vocab-size", 32, "--embed-dim", 4, "--state-dim", 2]
+    code, out, _ = run("capacity", *words)
+    assert code == 0
+    assert out.startswith("no answer")
+    assert torch.get_num_threads() >= 1

@@ -1,0 +1,137 @@
+"""plot, fit --figure and store list on any store, as a newcomer tries them."""
+
+import json
+import shlex
+import sys
+import xml.etree.ElementTree as ET
+from types import SimpleNamespace
+
+import pytest
+
+from recallscope.records import RunRecord
+from recallscope.runs import Grid, RunStore
+from recallscope.specs import RunSpec
+from recallscope.theory.law import find_law
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """Two models, four widths, four states, two seeds; accuracies by a law, one seed a little higher."""
+    folder = tmp_path_factory.mktemp("my runs") / "a store"
+    store = RunStore(folder, create=True)
+    law = find_law("unified")
+    base = RunSpec.model_validate(
+        {"task": {"vocab_size": 64, "num_facts": 4}, "model": {"embed_dim": 8, "state_dim": 4}}
+    )
+    axes = {"model": ["linear", "full"], "embed_dim": [8, 16, 32, 64], "state_dim": [2, 4, 8], "seed": [0, 1]}
+    for cell in Grid.around(base, axes=axes).cells():
+        D, N = cell.spec.model.embed_dim, cell.spec.model.state_dim
+        p = float(law(vocab_size=64, num_facts=4, embed_dim=D, state_dim=N))
+        numbers = {"val_accuracy": p, "test_queries": 100, "best_step": 1, "steps": 2, "seconds": 1.5}
+        seen = min(p + 0.01 * cell.spec.seed, 1.0)
+        record = RunRecord(run=cell.run, identity=cell.spec.identity(), spec=cell.spec, test_accuracy=seen, **numbers)
+        store.put(record, None)
+    return folder
+
+
+def refused(result, *words):
+    code, out, err = result
+    assert (code, out) == (2, ""), (code, out, err)
+    for word in words:
+        assert word in err, err
+
+
+@pytest.mark.parametrize(
+    ("name", "axes"),
+    [
+        ("plot.png", ["--x", "state_dim", "--y", "test_accuracy", "--color", "model", "--facet", "embed_dim"]),
+        ("plot.svg", ["--x", "model", "--y", "seconds"]),
+        ("plot.svg", ["--x", "embed_dim", "--y", "model", "--color", "gate"]),
+    ],
+)
+def test_any_two_columns_are_drawn(name, axes, run, store, tmp_path):
+    code, out, err = run("plot", store, *axes, "--out", tmp_path / name)
+    assert (code, err) == (0, "")
+    assert "48 runs in" in out
+    picture = (tmp_path / name).read_bytes()
+    if name.endswith("svg"):
+        ET.fromstring(picture)
+    else:
+        assert picture.startswith(b"\x89PNG")
+    assert run("plot", store, *axes, "--out", tmp_path / name)[0] == 0
+    assert (tmp_path / name).read_bytes() == picture  # the same runs, the same bytes
+
+
+def test_the_example_in_the_help_runs(run, store, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = [line.strip() for line in run("plot", "--help")[1].splitlines()]
+    (example,) = [line for line in lines if line.startswith("recallscope plot STORE")]
+    assert run(*(str(store) if word == "STORE" else word for word in example.split()[1:]))[0] == 0
+    assert (tmp_path / "plot.png").exists()
+
+
+def test_seeds_are_points_and_lines_are_their_means(run, store, tmp_path):
+    where = ["--where", "model=linear", "embed_dim=8"]
+    out = run("plot", store, "--x", "state_dim", *where, "--out", tmp_path / "p.png", "--json")[1]
+    answer = json.loads(out)
+    ((series,),) = [panel["series"] for panel in answer["panels"]]
+    assert sorted(series["x"]) == [2, 2, 4, 4, 8, 8]
+    assert [x for x, _ in series["means"]] == [2, 4, 8]
+    for place, mean in series["means"]:
+        seeds = [y for x, y in zip(series["x"], series["y"], strict=True) if x == place]
+        assert mean == pytest.approx(sum(seeds) / 2)
+    assert answer["also_varying"] == []
+    out = run("plot", store, "--x", "state_dim", "--filter", "model=linear", "--out", tmp_path / "p.png")[1]
+    assert "also differ in embed_dim" in out
+
+
+def test_mistakes_are_answered_before_anything_is_drawn(run, store, tmp_path):
+    refused(run("plot", store, "--x", "state_dm", "--out", tmp_path / "p.png"), "state_dim")
+    refused(run("plot", store, "--x", "state_dim", "--color", "modle", "--out", tmp_path / "p.png"), "model")
+    refused(run("plot", store, "--x", "state_dim", "--out", tmp_path / "p.jpg"), "p.png")
+    refused(run("fit", store, "--figure", tmp_path / "f.pdf"), "f.png")
+    result = run("plot", store, "--x", "state_dim", "--where", "embed_dim=9", "--out", tmp_path / "p.png")
+    refused(result, "store list")
+    advice = shlex.split(result[2].split("recallscope ")[1].split(" shows")[0])
+    assert run(*advice)[0] == 0
+    assert not list(tmp_path.iterdir())
+
+
+def test_fit_draws_its_fit(run, store, tmp_path):
+    words = ["fit", store, "--where", "model=linear", "--bootstrap", 0, "--law", "unified"]
+    code, out, err = run(*words, "--figure", tmp_path / "fit.svg")
+    assert (code, err) == (0, "")
+    assert "1 of 1 groups drawn in" in out
+    ET.fromstring((tmp_path / "fit.svg").read_bytes())
+
+
+def test_list_shows_the_columns_that_differ_and_says_what_is_alike(run, store):
+    head, *_ = run("store", "list", store, "--where", "embed_dim=8", "model=linear")[1].splitlines()
+    assert head.split() == ["run", "state_dim", "seed", "test_accuracy", "seconds"]
+    out = run("store", "list", store, "--where", "embed_dim=8", "model=linear")[1]
+    assert "all: task=mqar vocab_size=64 num_facts=4 length=16 model=linear embed_dim=8 num_layers=1" in out
+    head, *_ = run("store", "list", store)[1].splitlines()
+    assert head.split()[:5] == ["run", "model", "embed_dim", "state_dim", "seed"]
+    head, *_ = run("store", "list", store, "--limit", 1)[1].splitlines()
+    assert "vocab_size" in head  # one run differs from none
+
+
+def test_to_pandas_has_a_row_per_run_or_says_what_is_missing(store, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=list))
+    rows = RunStore(store).to_pandas("state_dim<=4", "model=linear")
+    assert len(rows) == 16
+    assert {"run", "embed_dim", "test_accuracy"} <= set(rows[0])
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ValueError, match="pip install pandas"):
+        RunStore(store).to_pandas()
+
+
+def test_a_quiet_sweep_prints_its_answer_only(run, store, tmp_path):
+    grid = tmp_path / "grid.toml"
+    grid.write_text(
+        "[task]\nvocab_size = 64\nnum_facts = 4\n[axes]\nembed_dim = [8, 16]\nstate_dim = [2, 4]\nseed = [0, 1]\n"
+    )
+    words = ["sweep", grid, "--store", store, "--json"]
+    assert "8 done, 0 to do" in run(*words)[2]
+    code, out, err = run(*words, "--quiet")
+    assert (code, err, json.loads(out)["skipped"]) == (0, "", 8)
