@@ -11,6 +11,7 @@ import hashlib
 import os
 import threading
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 
 TEMPORARY = ".tmp"  # how a file's name ends while it is being written; a leftover one is half a file
@@ -73,6 +74,9 @@ def sealed(data: bytes) -> bytes:
     return data.replace(NO_DIGEST.encode(), digest_of(data).encode(), 1)
 
 
-def seal_is_broken(data: bytes, digest: str) -> bool:
-    """Whether bytes whose header has this digest have changed since they were sealed."""
+def seal_is_broken(data: bytes, header: Mapping[str, str]) -> bool:
+    """Whether bytes with this header have changed since they were sealed. A format named `...-sealed` has a seal."""
+    digest = header.get("digest")
+    if digest is None:
+        return str(header.get("format")).endswith("-sealed")
     return len(digest) != len(NO_DIGEST) or digest_of(data.replace(digest.encode(), NO_DIGEST.encode(), 1)) != digest

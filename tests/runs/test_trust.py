@@ -111,8 +111,7 @@ def test_a_record_outside_a_store_knows_its_weights(tmp_path):
     assert safetensors_fault(tmp_path / "weights.safetensors", digest)
 
 
-@pytest.mark.parametrize("place", [-5, 40, 300])
-def test_a_flipped_byte_of_a_checkpoint_is_found_and_never_resumed_from(store, place):
+def test_any_flipped_byte_of_a_checkpoint_is_found_and_never_resumed_from(store):
     import torch
 
     run = spec()
@@ -121,10 +120,15 @@ def test_a_flipped_byte_of_a_checkpoint_is_found_and_never_resumed_from(store, p
     write_checkpoint(path, progress)
     assert verify(store).clean
     assert read_checkpoint(path, run).tensors["w"].tolist() == list(range(50))
-    flip(path, place)
+    whole = path.read_bytes()
+    for place in range(len(whole)):  # its header is in another order each time: try every place
+        flip(path, place)
+        assert safetensors_fault(path), place
+        with pytest.raises(CheckpointError, match="damaged"):
+            read_checkpoint(path, run)
+        path.write_bytes(whole)
+    flip(path)
     assert not verify(store, move=False).clean
-    with pytest.raises(CheckpointError, match="damaged"):
-        read_checkpoint(path, run)
 
 
 def test_a_row_changed_by_hand_is_not_believed(store):

@@ -14,7 +14,8 @@ from recallscope.atomic import NO_DIGEST, is_storage_fault, seal_is_broken, seal
 from recallscope.records import Evaluation, differences
 from recallscope.specs import RunSpec
 
-FORMAT = "recallscope-checkpoint-1"
+FORMAT = "recallscope-checkpoint-2-sealed"
+READABLE = (FORMAT, "recallscope-checkpoint-1")  # the first had no seal
 
 
 class CheckpointError(ValueError):
@@ -55,13 +56,13 @@ def read_checkpoint(path: Path, spec: RunSpec) -> Progress | None:
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
-            if metadata.get("format") != FORMAT:
+            if seal_is_broken(path.read_bytes(), metadata):
+                raise CheckpointError(f"{path} is damaged: its bytes have changed since it was written.")
+            if metadata.get("format") not in READABLE:
                 raise CheckpointError(
                     f"{path} is not a checkpoint of this version (format {metadata.get('format')!r}, expected "
                     f"{FORMAT!r})."
                 )
-            if "digest" in metadata and seal_is_broken(path.read_bytes(), metadata["digest"]):
-                raise CheckpointError(f"{path} is damaged: its bytes have changed since it was written.")
             if metadata.get("run") != run:
                 differs = differences(json.loads(metadata["identity"]), spec.identity())
                 raise OtherRunError(
