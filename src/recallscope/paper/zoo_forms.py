@@ -183,7 +183,7 @@ def ranking(runs: PaperRuns, size: Size, forms: Sequence[Form] = BARE) -> list[t
 
 
 def losses(runs: PaperRuns, form: Form) -> dict[float, float]:
-    """The search: loss at the end of a short training by learning rate, infinite if it diverged."""
+    """The search: loss at the end of a training by learning rate, infinite if it diverged."""
     found = {}
     for record in runs.records(label_of("rates", form)):
         if record.history:
