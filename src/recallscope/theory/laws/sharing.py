@@ -137,7 +137,7 @@ def recall_given_variances(
     v_N, v_D, l, v_own, omega, V_k, V_v, N_f, G, kappa = (a.reshape(-1, 1) for a in cells)
     N_all, D_star, lam = _dimensions(v_N, v_D, l)
     N_star = _dimensions(v_own, v_D, l)[0]
-    g, weights = _slot_rule(G[:, 0], N_f[:, 0], slot_nodes, exact)
+    g, weights = _slot_rule(G[:, 0], N_f[:, 0], V_v[:, 0], slot_nodes, exact)
     kv, vk, kk, vv = _counts(g, N_f, kappa)
 
     n = kv - 1 + vk * lam + 2 * np.sqrt(kk * vv * lam)  # noise pairs, counted in facts
@@ -161,15 +161,16 @@ def recall_given_variances(
     return np.asarray(np.clip(mean, 1 / V_v[:, 0], most).reshape(cells[0].shape))
 
 
-def _slot_rule(num_slots: Array, num_facts: Array, n: int | None, exact: bool) -> Rule:
+def _slot_rule(num_slots: Array, num_facts: Array, num_values: Array, n: int | None, exact: bool) -> Rule:
     """Mean over the slots g = 0 .. G-1: slot 0, which no filler precedes, and the Gauss rule over the others.
 
-    n = None: 2 nodes, 3 for more than 5/4 N_f + 1 slots, 5 for more than 3 N_f + 1. If `exact`, 4, and then 8.
+    n = None: 2 nodes; 3 where recall changes more, with more than 5/4 N_f + 1 slots or less than 4 values per fact;
+    5 for more than 3 N_f + 1 slots. If `exact`, 4, and then 8.
     """
     G, later = num_slots[:, None], num_slots - 1
-    long = later > 3 * num_facts
-    fast = np.where(long, 5, np.where(later > 1.25 * num_facts, 3, 2))
-    nodes, weights = slot_rule(later, n or (np.where(long, 8, 4) if exact else fast))
+    long, crowded = later > 3 * num_facts, num_values < 4 * num_facts
+    own = np.where(long, 8, 4) if exact else np.select([long, crowded | (later > 1.25 * num_facts)], [5, 3], 2)
+    nodes, weights = slot_rule(later, own if n is None else n)
     return np.concatenate([0 * G, nodes + 1], axis=-1), np.concatenate([1 / G, (G - 1) / G * weights], axis=-1)
 
 

@@ -16,6 +16,7 @@ from scipy.special import gammaln, ndtri
 from recallscope.theory.problem import Array
 from recallscope.theory.quadrature import Rule, gamma_rule, normal_rule
 
+SIGN_CODE = 1.05  # below this many dimensions key codes are signs
 LOST = 9.0  # e^-LOST: the chance to win at cosines that get no node
 TAIL = 4.0  # standard deviations of c / sqrt(q) beyond which there is no node
 
@@ -97,23 +98,25 @@ def _signal_rule(n: int) -> Rule:
 
 def fitted_counts(noise: Noise, width: Array) -> Counts:
     """For 1e-3, all numbers found by trial. A repeat (`width` > 1) that is rare needs less."""
-    v, few, steep = noise.spread, noise.N_star < 7, noise.D_star / noise.n
+    v, N, steep = noise.spread, noise.N_star, noise.D_star / noise.n
     chance = np.where(width > 1, noise.repeats, 1)
     rare = chance < 0.06
-    norm = np.where(few, np.select([v <= 0.03, v <= 0.1, v <= 0.15], [4, 6, 10], 40), 0)
-    norm = np.where(few, norm, np.select([v <= 0.04, v <= 0.1, v <= 0.2], [3, 4, 6], 8))
+    norm = np.select([v <= 0.04, v <= 0.1, v <= 0.2], [3, 4, 6], 8)
+    norm = np.where(N < 7, np.select([v <= 0.04, v <= 0.1, v <= 0.15], [4, 6, 10], 16), norm)
+    norm = np.where(N < 4, np.select([v <= 0.04, v <= 0.15], [4, 10], 40), norm)
     norm = np.where(rare, np.minimum(norm, 3), norm)
-    signal = 2 * np.ceil((8 + 1.5 * (width - 1) + 2 * np.log10(chance)) / 2).astype(int)
+    signal = np.where(N < SIGN_CODE, 15, 9) + 1.5 * (width - 1) + 2.5 * np.log10(chance)
+    signal = np.clip(3 * np.ceil(signal / 3).astype(int), 6, 39)
     cut = noise.reach < 1
     once = np.where(cut, np.select([steep <= 4, steep <= 100], [5, 7], 12), np.select([steep <= 1, steep <= 16], [3, 4], 6))
-    twice = np.select([steep <= 2, steep <= 8, steep <= 16], [3, 4, 6], 8)
+    twice = np.select([steep <= 2, steep <= 4, steep <= 8], [3, 5, 6], 8)
     return Counts(
         norm,
-        np.clip(signal, 6, 40),
+        signal,
         np.where(rare, 1, 2),
-        once - rare,
+        np.where(N < SIGN_CODE, 1, once - rare),
         twice,
-        np.where(cut, 4, 0),
+        np.where(cut & (N >= SIGN_CODE), 4, 0),
         np.where(steep > 16, 12, 0),
     )
 

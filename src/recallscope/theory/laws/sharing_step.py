@@ -16,12 +16,11 @@ import numpy as np
 from scipy.special import betainc, betaincinv, ndtr
 
 from recallscope.theory.laws import sharing_nodes
-from recallscope.theory.laws.sharing_nodes import Counts, Noise, Points, wallace
+from recallscope.theory.laws.sharing_nodes import SIGN_CODE, Counts, Noise, Points, wallace
 from recallscope.theory.problem import Array
 from recallscope.theory.quadrature import Rule, beta_rule, gamma_rule, split_rule
 
 LARGEST_PART = 0.995  # of the noise that one competitor may be: its posterior degenerates at 1
-SIGN_CODE = 1.05  # below this many dimensions key codes are signs
 FEW_DIMENSIONS = 1.2  # below this many keys cannot move apart
 LEAST_REACH = 1.3  # over sqrt(N*): no code keeps all weights below 1 / sqrt(N*) (Welch)
 ELEMENTS = 16_000  # of a work array: it stays in cache, and malloc need not ask the system for it
