@@ -93,6 +93,8 @@ def key_repulsion(key_dim: Array, unshared: Array, vocab: Array) -> tuple[Array,
     N_star, omega, V_k = np.broadcast_arrays(key_dim, unshared, vocab)
     reach, stretch = np.ones_like(N_star), np.ones_like(N_star)
     some = (omega > 0) & (N_star >= FEW_DIMENSIONS)
+    if not some.any():
+        return reach, stretch
     N, b = N_star[some], (N_star[some] - 1) / 2
     pushed = np.minimum(1, 2 * omega[some] * (N - 1) / (V_k[some] - 1))
     limit = np.minimum(1, np.maximum(np.sqrt(1 - betaincinv(b, 0.5, pushed)), LEAST_REACH / np.sqrt(N)))
