@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
 
@@ -71,7 +71,7 @@ def test_plugins_come_from_the_environment_and_from_entry_points(no_plugins, tmp
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv(registry.PLUGINS, str(tmp_path / "by_file.py"))
     point = EntryPoint("mine", "by_entry_point", "recallscope.architectures")
-    monkeypatch.setattr(registry, "entry_points", lambda group: [point] if group == point.group else [])
+    monkeypatch.setattr(registry, "entry_points", lambda: EntryPoints([point]))
     assert ARCHITECTURES.find("by_file")(size=3).kind == "by_file"
     assert ARCHITECTURES.find("by_entry_point")().identity() == {"kind": "by_entry_point"}
     assert ARCHITECTURES.origin("by_file") == str(tmp_path / "by_file.py")

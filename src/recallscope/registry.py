@@ -116,8 +116,9 @@ def load_plugins() -> None:
     """Import every plugin once: entry points of installed packages, then those named in the environment."""
     if "entry points" not in _loaded:
         _loaded.add("entry points")
+        installed = entry_points()  # reads the metadata of every installed package: once
         for group in _GROUPS:
-            for point in entry_points(group=group):
+            for point in installed.select(group=group):
                 point.load()
     for reference in filter(None, os.environ.get(PLUGINS, "").split(os.pathsep)):
         if reference not in _loaded:

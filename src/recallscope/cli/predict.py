@@ -79,12 +79,12 @@ class Predict:
         if not laws:
             ordered = dict.fromkeys([first, best, *laws_for(best.weights), *LAWS])
             laws = [law for law in ordered if not law.missing(problem)]
-        rows = self._rows(laws, problem)
+        shown = laws if self.all or self.law else laws[:1]
+        rows = self._rows(laws if self.json else shown, problem)
         if self.json:
             headline = rows[0]["headline"] if len(rows) == 1 else None
             print_json({"task": task.model_dump(mode="json"), "headline": headline, "rows": rows})
             return 0
-        shown = laws if self.all or self.law else laws[:1]
         if len(rows) == 1:
             self._print_cell(task.sequence_length, rows[0], laws, shown)
         else:

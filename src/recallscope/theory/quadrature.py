@@ -85,6 +85,22 @@ def beta_rule(alpha: ArrayLike, beta: ArrayLike, n: int) -> Rule:
     return golub_welsch(diagonal, np.maximum(off, 0))
 
 
+def split_rule(beta: ArrayLike, cut: ArrayLike, below: int, above: int) -> Rule:
+    """E f(B), B ~ Beta(1/2, beta), for f that bends or jumps at `cut`: Legendre nodes in arcsin sqrt(B) on both sides."""
+    beta, cut = np.broadcast_arrays(np.asarray(beta, float), np.asarray(cut, float))
+    reach = 4.5 / np.sqrt(2 * beta)  # of the angle, a coordinate of a unit vector in 2 beta + 1 dimensions
+    middle = np.minimum(np.arcsin(np.sqrt(np.clip(cut, 0, 1))), reach)
+    end = np.minimum(np.pi / 2, middle + reach)
+    parts = []
+    for low, high, n in ((0 * middle, middle, below), (middle, end, above)):
+        u, u_weights = uniform_rule(n)
+        angle = low[..., None] + (high - low)[..., None] * (1 + u) / 2
+        parts.append((angle, (high - low)[..., None] * u_weights))
+    angle, weights = (np.concatenate(part, axis=-1) for part in zip(*parts, strict=True))
+    weights = weights * np.maximum(np.cos(angle), 1e-8) ** (2 * beta - 1)[..., None]
+    return np.sin(angle) ** 2, weights / weights.sum(axis=-1, keepdims=True)
+
+
 def sphere_coordinate_cdf(tau: ArrayLike, dim: ArrayLike) -> NDArray[np.float64]:
     """P(T <= tau), T one coordinate of a uniform unit vector in R^dim (dim > 1, need not be whole).
 

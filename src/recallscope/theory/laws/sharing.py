@@ -68,7 +68,7 @@ class SharingCodes(NamedTuple):
     with_heads="trained-sharing-heads",
     status="approximate",
 )
-def sharing_law(problem: Problem, *, value_rank: ArrayLike | None = None) -> Array:
+def sharing_law(problem: Problem, *, value_rank: ArrayLike | None = None, exact: bool = False) -> Array:
     """Chance that a trained linear layer answers a query rightly (expand 2, convolution of width 2, tied).
 
     The codes of `sharing_codes`, then the chance that the right logit tops those of all other values, averaged
@@ -94,6 +94,7 @@ def sharing_law(problem: Problem, *, value_rank: ArrayLike | None = None) -> Arr
         value_variance=codes.value_variance,
         leak=codes.leak,
         unshared=codes.unshared,
+        exact=exact,
     )
 
 
@@ -106,6 +107,7 @@ def recall_given_variances(
     leak: ArrayLike,
     unshared: ArrayLike = 0.0,
     weight_variance: ArrayLike | None = None,
+    exact: bool = False,
     slot_nodes: int | None = None,
     **nodes: int,
 ) -> Array:
@@ -135,7 +137,7 @@ def recall_given_variances(
     v_N, v_D, l, v_own, omega, V_k, V_v, N_f, G, kappa = (a.reshape(-1, 1) for a in cells)
     N_all, D_star, lam = _dimensions(v_N, v_D, l)
     N_star = _dimensions(v_own, v_D, l)[0]
-    g, weights = _slot_rule(G[:, 0], N_f[:, 0], slot_nodes)
+    g, weights = _slot_rule(G[:, 0], N_f[:, 0], V_v[:, 0], slot_nodes, exact)
     kv, vk, kk, vv = _counts(g, N_f, kappa)
 
     n = kv - 1 + vk * lam + 2 * np.sqrt(kk * vv * lam)  # noise pairs, counted in facts
@@ -152,20 +154,23 @@ def recall_given_variances(
     scaled = n * (N_star / N_all)  # so that the noise of all pairs stays n / N_all
     repeats = np.minimum(1, extra / V_v)
     fields = np.broadcast_arrays(N_star, D_star, scaled, spread, repeats, once, twice, never, reach, stretch)
-    p[asked] = win_probability(Noise(*(field[asked] for field in fields)), **nodes)
+    p[asked] = win_probability(Noise(*(field[asked] for field in fields)), exact=exact, **nodes)
     mean = 1 - np.sum(weights * (1 - p), axis=-1)  # exactly 1 where every slot is
     guess = 1 / N_f[:, 0] if problem.task == "mqar" else 1.0
     most = np.where(N_all[:, 0] < SIGN_CODE, guess, 1.0)
     return np.asarray(np.clip(mean, 1 / V_v[:, 0], most).reshape(cells[0].shape))
 
 
-def _slot_rule(num_slots: Array, num_facts: Array, n: int | None) -> Rule:
+def _slot_rule(num_slots: Array, num_facts: Array, num_values: Array, n: int | None, exact: bool) -> Rule:
     """Mean over the slots g = 0 .. G-1: slot 0, which no filler precedes, and the Gauss rule over the others.
 
-    None: 4 nodes, and 8 for more than 3 N_f + 1 slots.
+    n = None: 2 nodes; 3 where recall changes more, with more than 5/4 N_f + 1 slots or less than 4 values per fact;
+    5 for more than 3 N_f + 1 slots. If `exact`, 4, and then 8.
     """
     G, later = num_slots[:, None], num_slots - 1
-    nodes, weights = slot_rule(later, np.where(later <= 3 * num_facts, 4, 8) if n is None else n)
+    long, crowded = later > 3 * num_facts, num_values < 4 * num_facts
+    own = np.where(long, 8, 4) if exact else np.select([long, crowded | (later > 1.25 * num_facts)], [5, 3], 2)
+    nodes, weights = slot_rule(later, own if n is None else n)
     return np.concatenate([0 * G, nodes + 1], axis=-1), np.concatenate([1 / G, (G - 1) / G * weights], axis=-1)
 
 

@@ -9,35 +9,21 @@ is itself a part of the noise.
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import betainc, betaincinv, ndtr
 
+from recallscope.theory.laws import sharing_nodes
+from recallscope.theory.laws.sharing_nodes import SIGN_CODE, Counts, Noise, Points, wallace
 from recallscope.theory.problem import Array
-from recallscope.theory.quadrature import Rule, beta_rule, gamma_rule, normal_rule
+from recallscope.theory.quadrature import Rule, beta_rule, gamma_rule, split_rule
 
 LARGEST_PART = 0.995  # of the noise that one competitor may be: its posterior degenerates at 1
-SIGN_CODE = 1.05  # below this many dimensions key codes are signs
 FEW_DIMENSIONS = 1.2  # below this many keys cannot move apart
 LEAST_REACH = 1.3  # over sqrt(N*): no code keeps all weights below 1 / sqrt(N*) (Welch)
 ELEMENTS = 16_000  # of a work array: it stays in cache, and malloc need not ask the system for it
-
-
-class Noise(NamedTuple):
-    """What one query meets; arrays of one axis."""
-
-    N_star: Array  # dimensions of the key code
-    D_star: Array  # dimensions of the value code
-    n: Array  # noise pairs, counted in facts
-    spread: Array  # relative variance of the noise power between sequences
-    repeats: Array  # chance that the filler wrote the right value once more, with another key
-    once: Array  # competitors written once
-    twice: Array  # competitors written twice
-    never: Array  # competitors not in the context
-    reach: Array  # alpha_c, largest weight that a wrong key has; 1 if keys do not repel each other
-    stretch: Array  # gamma, by which the other weights grow in turn
 
 
 class _View(NamedTuple):
@@ -56,33 +42,45 @@ class _View(NamedTuple):
 def win_probability(
     noise: Noise,
     *,
+    exact: bool = False,
     norm_nodes: int | None = None,
-    signal_nodes: int = 28,
+    signal_nodes: int | None = None,
     residual_nodes: int | None = None,
     weight_nodes: int | None = None,
 ) -> Array:
     """P(right logit is the largest) for every query.
 
     Nodes over R, the power of the noise; Z, its part along the right word; q, the squared length of the
-    remainder; and a competitor's weight. None: as many as the query needs for 1e-4.
+    remainder; and a competitor's weight. None: as many as the query needs for 1e-3, or for 1e-4 if `exact`, the slow
+    twin, which lays a plain grid over Z and q (see `sharing_nodes`).
 
     Paper: replaces the independent normal logits of Thm 4.2 (`thm:prob-scaling-law`).
     """
     # each query once: where the rank of the keys is capped, many are equal
     rows, place = np.unique(np.stack(noise, axis=-1), axis=0, return_inverse=True)
-    nodes = _node_counts(Noise(*rows.T))
-    for column, count in enumerate((norm_nodes, residual_nodes, weight_nodes)):
-        if count is not None:
-            nodes[:, column] = count
-    nodes = np.column_stack([nodes, 1 + (rows[:, Noise._fields.index("repeats")] > 0)])  # Z has one part, or two
+    given = Counts(norm_nodes, signal_nodes, residual_nodes, weight_nodes, weight_nodes, None, None)
+    p = _by_counts(rows, np.ones(len(rows)), given, exact)
+    repeats = rows[:, Noise._fields.index("repeats")]
+    if np.any(again := repeats > 0):  # a repeat of the right value adds its own key weight to Z
+        some = Noise(*rows[again].T)
+        wider = _by_counts(rows[again], np.sqrt(1 + some.D_star / some.n), given, exact)
+        p[again] += some.repeats * (wider - p[again])
+    return p[place.reshape(-1)]
+
+
+def _by_counts(rows: Array, width: Array, given: Counts, exact: bool) -> Array:
+    """The queries in `rows`, those that need equal numbers of nodes together."""
+    rule = sharing_nodes.product if exact else sharing_nodes.fitted
+    counts = (sharing_nodes.product_counts if exact else sharing_nodes.fitted_counts)(Noise(*rows.T), width)
+    nodes = np.stack([own if n is None else np.full_like(own, n) for own, n in zip(counts, given)], axis=-1)
     p = np.empty(len(rows))
     for kind in np.unique(nodes, axis=0):
         members = np.flatnonzero((nodes == kind).all(axis=-1))
-        step = max(1, ELEMENTS // int(np.prod(kind) * len(_signal_rule(signal_nodes)[0])))
+        step = max(1, ELEMENTS // int(np.prod(kind[:4])))
         for start in range(0, len(members), step):
             chunk = members[start : start + step]
-            p[chunk] = _win_probability(Noise(*rows[chunk].T), signal_nodes, *kind[:3].tolist())
-    return p[place.reshape(-1)]
+            p[chunk] = _win_probability(Noise(*rows[chunk].T), width[chunk], rule, Counts(*kind.tolist()))
+    return p
 
 
 def key_repulsion(key_dim: Array, unshared: Array, vocab: Array) -> tuple[Array, Array]:
@@ -95,6 +93,8 @@ def key_repulsion(key_dim: Array, unshared: Array, vocab: Array) -> tuple[Array,
     N_star, omega, V_k = np.broadcast_arrays(key_dim, unshared, vocab)
     reach, stretch = np.ones_like(N_star), np.ones_like(N_star)
     some = (omega > 0) & (N_star >= FEW_DIMENSIONS)
+    if not some.any():
+        return reach, stretch
     N, b = N_star[some], (N_star[some] - 1) / 2
     pushed = np.minimum(1, 2 * omega[some] * (N - 1) / (V_k[some] - 1))
     limit = np.minimum(1, np.maximum(np.sqrt(1 - betaincinv(b, 0.5, pushed)), LEAST_REACH / np.sqrt(N)))
@@ -109,74 +109,36 @@ def key_repulsion(key_dim: Array, unshared: Array, vocab: Array) -> tuple[Array,
     return reach, stretch
 
 
-def _node_counts(noise: Noise) -> np.ndarray:
-    """Nodes over R, q and weights: more where noise power varies, q has few degrees, or D* is large."""
-    easy = noise.spread <= np.where(noise.N_star < 6, 0.02, 0.1)  # few key dimensions make edges in R
-    norm = np.select([easy, noise.spread <= 0.2], [8, 16], 40)
-    q_variance = 2 / _freedom(noise)
-    residual = np.select([q_variance <= 0.15, q_variance <= 0.3], [7, 14], 32)
-    weight = np.where((noise.D_star <= 128) & (noise.reach == 1), 6, 16)
-    return np.stack([norm, residual, weight], axis=-1)
-
-
-def _freedom(noise: Noise) -> Array:
-    """k of q ~ chi²_k / k: fewer noise pairs than dimensions make the remainder stiffer."""
-    return (noise.D_star - 1) / (1 - np.minimum(0.9, 3 / noise.n))
-
-
-@cache
-def _signal_rule(n: int) -> Rule:
-    """Normal rule without its outermost nodes, which together weigh less than 1e-6."""
-    nodes, weights = normal_rule(n)
-    keep = weights > 1e-6
-    return nodes[keep], weights[keep] / weights[keep].sum()
-
-
-def _win_probability(noise: Noise, signal_nodes: int, norm_nodes: int, residual_nodes: int, weight_nodes: int) -> Array:
+def _win_probability(noise: Noise, width: Array, rule: Callable[..., Points], counts: Counts) -> Array:
     N_star, D_star, n = (a[:, None] for a in (noise.N_star, noise.D_star, noise.n))
-    R, R_weights = gamma_rule(noise.spread, norm_nodes)
+    R, R_weights = gamma_rule(noise.spread, counts.norm)
     R = np.maximum(R, 1e-12)
-    q, q_weights = gamma_rule(2 / _freedom(noise), residual_nodes)
-    Z, Z_weights = _signal_rule(signal_nodes)
     s2 = n * R / N_star  # squared norm of the noise weights
 
-    # axes: query, R, weight, Zq (Z and q in one)
-    if np.any(noise.repeats):  # Z is a mixture: a repeat of the right value adds its own key weight
-        chance = noise.repeats[:, None]
-        Z = np.concatenate([np.broadcast_to(Z, (len(n), len(Z))), np.sqrt(1 + D_star / n) * Z], axis=1)
-        Z_weights = np.concatenate([(1 - chance) * Z_weights, chance * Z_weights], axis=1)
-    pairs = (len(n), Z.shape[-1], residual_nodes)
-    flat_Z = np.broadcast_to(np.atleast_2d(Z)[:, :, None], pairs).reshape(len(n), 1, 1, -1)
-    flat_q = np.broadcast_to(np.maximum(q, 1e-12)[:, None, :], pairs).reshape(len(n), 1, 1, -1)
-    D = D_star[..., None, None]
-    c = np.sqrt(D / s2[..., None, None]) + flat_Z
-    rest = (D - 1) * flat_q
+    # axes: query, R, weight, point
+    points = rule(noise, s2, width, counts.signal, counts.residual)
+    D, Z, q = D_star[..., None, None], points.Z[:, :, None], np.maximum(points.q, 1e-12)[:, :, None]
+    c = np.sqrt(D / s2[..., None, None]) + Z
+    rest = (D - 1) * q
     u2 = c**2 + rest
-    k = _freedom(noise)[:, None, None, None]
-    view = _View(D, flat_Z, flat_q, k, c, u2, c / np.sqrt(u2), np.log(rest / u2))
+    view = _View(D, Z, q, noise.freedom[:, None, None, None], c, u2, c / np.sqrt(u2), np.log(rest / u2))
 
     column = (slice(None), None, None)
     wins = _empty(view)[:, :, 0] ** noise.never[column]
     if np.any(noise.once > 0):
-        wins *= _in_context(view, *_weights_once(noise, s2, weight_nodes)) ** noise.once[column]
+        wins *= _in_context(view, *_weights_once(noise, s2, counts.once, counts.once_above)) ** noise.once[column]
     if np.any(noise.twice > 0):
-        wins *= _in_context(view, *_weights_twice(noise, R, s2, weight_nodes)) ** noise.twice[column]
-    shared = (np.atleast_2d(Z_weights)[:, :, None] * q_weights[:, None, :]).reshape(len(n), -1)
-    return np.einsum("aRm,aR,am->a", wins, R_weights, shared)
-
-
-def _wallace(nu: Array) -> Array:
-    """Factor of Wallace's normal approximation of Student's t."""
-    return (8 * nu + 1) / (8 * nu + 3)
+        wins *= _in_context(view, *_weights_twice(noise, R, s2, counts.twice, counts.twice_above)) ** noise.twice[column]
+    return np.asarray(((wins * points.weights).sum(axis=-1) * R_weights).sum(axis=-1))
 
 
 def _empty(view: _View) -> Array:
     """P(a word not in the context has the smaller logit): its cosine is that of a random direction."""
     nu = view.D - 1
-    return np.asarray(ndtr(np.copysign(_wallace(nu) * np.sqrt(-nu * view.log_rest), view.x)))
+    return np.asarray(ndtr(np.copysign(wallace(nu) * np.sqrt(-nu * view.log_rest), view.x)))
 
 
-def _weights_once(noise: Noise, s2: Array, n: int) -> Rule:
+def _weights_once(noise: Noise, s2: Array, n: int, above: int) -> Rule:
     """|t|, the part of the noise that is one competitor's own, and its distribution given the noise power s².
 
     Its key weight alpha is a coordinate of a unit vector in N* dimensions, and s² - alpha² is left to all
@@ -189,8 +151,11 @@ def _weights_once(noise: Noise, s2: Array, n: int) -> Rule:
     a = np.maximum(1, 1 / spread - (N_safe + 2) / (2 * (N_safe - 1)))
     beta = N_safe / (noise.n[:, None] * spread)
     short = s2 < 1
-    square, weights = beta_rule(0.5, np.where(short, a, (N_safe - 1) / 2), n)
-    alpha2 = np.minimum(s2, 1)[..., None] * np.clip(square, 0, 1 - 1e-15)
+    edge = np.minimum(s2, 1)
+    last = np.where(short, a, (N_safe - 1) / 2)
+    limit = (noise.reach / noise.stretch)[:, None] ** 2 / edge
+    square, weights = split_rule(last, limit, n, above) if above else beta_rule(0.5, last, n)
+    alpha2 = edge[..., None] * np.clip(square, 0, 1 - 1e-15)
     inner = np.where(short[..., None], 1.0, s2[..., None]) - alpha2
     power = np.where(short, (N_safe - 3) / 2, a - 1)
     tilt = power[..., None] * np.log(inner) + beta[..., None] * alpha2
@@ -200,13 +165,17 @@ def _weights_once(noise: Noise, s2: Array, n: int) -> Rule:
     alpha2 = np.where(signs[..., None], 1.0, alpha2)
     reach, stretch = noise.reach[:, None, None], noise.stretch[:, None, None]
     weight = np.minimum(stretch * np.sqrt(alpha2), reach)
+    if above:  # all of these weigh the same
+        weight = np.concatenate([weight[..., :n], weight[..., -1:]], axis=-1)
+        weights = np.concatenate([weights[..., :n], weights[..., n:].sum(axis=-1, keepdims=True)], axis=-1)
     return np.minimum(weight / np.sqrt(s2[..., None]), LARGEST_PART), weights
 
 
-def _weights_twice(noise: Noise, R: Array, s2: Array, n: int) -> Rule:
+def _weights_twice(noise: Noise, R: Array, s2: Array, n: int, above: int) -> Rule:
     """The same for a competitor written with two keys: the sum of two weights."""
     dim = np.maximum(2 * noise.N_star[:, None] / R, 1.5)
-    square, weights = beta_rule(0.5, (dim - 1) / 2, n)
+    last = (dim - 1) / 2
+    square, weights = split_rule(last, 0.25, n, above) if above else beta_rule(0.5, last, n)  # they tie at weight 1
     return np.minimum(2 * np.sqrt(np.maximum(square, 0) / s2[..., None]), LARGEST_PART), weights
 
 
@@ -227,7 +196,7 @@ def _in_context(view: _View, t: Array, weights: Array) -> Array:
     S_v = 4 * D * W / nu**2
     S_x = S_v * (1 - cos**2) * np.exp(view.log_rest)
     tilt = 2 * np.sqrt(D * W) * cos / nu  # 2 kappa_v cos / nu, but for t / (1 - t²)
-    factor = nu * _wallace(nu) ** 2
+    factor = nu * wallace(nu) ** 2
 
     t = t[..., None]
     T, t2 = t / (1 - t**2), t**2
