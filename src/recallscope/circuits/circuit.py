@@ -30,6 +30,7 @@ class Sizes:
     num_layers: int = 1
     num_heads: int = 1
     kv_share: float = 0.5  # of key-value pairs among all pairs that are written: 1/2 for AR, about 5/12 for MQAR
+    write_rate: float = 0.05  # b, what a delta rule replaces of the old value
 
 
 Build = Callable[[Sizes, "torch.Generator"], "RecallModel"]
