@@ -14,8 +14,8 @@ from recallscope.architectures.capabilities import (
     HasOperators,
     HasRotations,
     WritesFacts,
-    key_tokens,
-    value_tokens,
+    all_facts,
+    why_not_by_pairs,
 )
 from recallscope.architectures.layered import OURS, Details, LayerTrace
 from recallscope.architectures.mamba import MambaBlock
@@ -187,18 +187,10 @@ class BlockModel(OuterProductModel):
 
         Paper: App. D.3 (`app-subsec:hidden-as-hash`).   Holds for: one layer with windows of two tokens.
         """
-        V = self.vocab_size
-        ids = torch.arange(V, device=self.E.device)
-        k, v = ids[key_tokens(V)], ids[value_tokens(V)]
-        (memory,) = self.memories(torch.cartesian_prod(k, v))
+        keys, values = all_facts(self.vocab_size, self.E.device)
+        (memory,) = self.memories(torch.cartesian_prod(keys, values))
         x = memory.values[:, 1] if memory.step is None else memory.step[:, 1] * memory.values[:, 1]
-        x, B = (part.unflatten(0, (len(k), len(v))) for part in (x, memory.keys[:, 1]))  # keys values heads P or N
-        values, keys = x.new_zeros(V, *x.shape[2:]), B.new_zeros(V, *B.shape[2:])
-        values[v], keys[k] = x.mean(dim=0), B.mean(dim=1)
-        norm = (x.square().sum(-1) * B.square().sum(-1)).sum()
-        cross = ((x * values[v]).sum(-1) * (B * keys[k][:, None]).sum(-1)).sum()
-        factored = (values[v].square().sum(-1)[None] * keys[k].square().sum(-1)[:, None]).sum()
-        return (FactCodes(values[None], keys[None], explained=float(1 - (norm - 2 * cross + factored) / norm)),)
+        return (FactCodes.averaged(x, memory.keys[:, 1], keys, values),)
 
     def why_not(self, protocol: type) -> str | None:
         """What gate, SiLU, norm and decay stand in the way of."""
@@ -207,10 +199,7 @@ class BlockModel(OuterProductModel):
         if protocol is HasRotations:
             return "SiLU, gate, norm and decay act on every channel by itself: no rotation leaves the function as it is"
         if protocol is WritesFacts and not self.reads_pairs:
-            return (
-                f"num_layers={len(self.layers)}, conv_width={self.spec.conv_width}: a write depends on one pair alone "
-                f"only in a single layer with windows of two tokens (num_layers=1, conv_width=2)"
-            )
+            return why_not_by_pairs(len(self.layers), self.spec.conv_width)
         return super().why_not(protocol)
 
     def undecayed(self) -> frozenset[str]:

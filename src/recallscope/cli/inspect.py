@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from recallscope.architectures.model import RecallModel
     from recallscope.interp.inspection import Inspection, OperatorScores
     from recallscope.interp.probes import ShiftScores
+    from recallscope.interp.rates import PairRates
     from recallscope.interp.surgery import OverwriteScores
     from recallscope.specs import TaskSpec
     from recallscope.tasks import Score
@@ -216,6 +217,8 @@ def _without_operators(found: Inspection) -> list[str]:
         )
     if shift := found.shift_test:
         lines.append(_of_shift(shift))
+    if found.rates:
+        lines.extend(_of_rates(found.rates))
     if overwrite := found.overwrite:
         energy = overwrite.factored_energy
         part = "" if energy is None else f", {energy:.0%} of what the model writes,"
@@ -228,6 +231,16 @@ def _without_operators(found: Inspection) -> list[str]:
         reasons.setdefault(item.why, []).append(item.section)
     left = [f"left out: {', '.join(sections)}. {why}" for why, sections in reasons.items()]
     return [*lines, *left]
+
+
+def _of_rates(rates: dict[str, PairRates]) -> list[str]:
+    """A row for every kind of pair that there is."""
+    rows = [
+        f"  ({name}){'':{14 - len(name)}}{pair.written:9.4f}{pair.erased:9.4f}{pair.kept:9.4f}"
+        for name, pair in rates.items()
+        if pair.written == pair.written
+    ]
+    return [f"by kind of pair:   {'written':>9}{'erased':>9}{'kept':>9}", *rows]
 
 
 def _of_shift(shift: ShiftScores) -> str:

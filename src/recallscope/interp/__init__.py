@@ -16,6 +16,7 @@ _NAMES = {
     "invariant_output mean_diagonals nearest_circuit operators_by_layer rotate_model stack_operators strength "
     "token_operators",
     "probes": "Behaviour ProbeScores ShiftScores measure_behaviour probe_facts shift_test",
+    "rates": "PairRates measure_rates pair_kinds",
     "selectivity": "MeasuredCodes Selectivity VarianceCheck check_variances measure_codes measure_selectivity",
     "states": "facts_at states_at",
     "surgery": "AblationScores OverwriteScores ProjectionScores ablate_blocks answer_ablated fact_writes "

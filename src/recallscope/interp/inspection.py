@@ -17,6 +17,7 @@ from recallscope.architectures.capabilities import (
     HasAttention,
     HasKeys,
     HasOperators,
+    HasRates,
     HasState,
     Operators,
     WritesFacts,
@@ -44,6 +45,7 @@ from recallscope.interp.operators import (
     strength,
 )
 from recallscope.interp.probes import Behaviour, ProbeScores, ShiftScores, measure_behaviour, probe_facts, shift_test
+from recallscope.interp.rates import PairRates, measure_rates
 from recallscope.interp.selectivity import (
     LawScores,
     MeasuredCodes,
@@ -135,6 +137,7 @@ class Inspection:
     projection: ProjectionScores | None = None
     ablation: AblationScores | None = None
     probe: ProbeScores | None = None
+    rates: dict[str, PairRates] | None = None
     left_out: tuple[LeftOut, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -339,6 +342,7 @@ SECTIONS = (
     Section("projection", (HasOperators, HasState, WritesFacts), lambda of: project_on_facts(of.model, of.batch)),
     Section("ablation", (HasOperators,), _ablation),
     Section("probe", (HasState, HasKeys), lambda of: probe_facts(of.model, of.batch, of.fresh, of.generator)),
+    Section("rates", (HasRates,), lambda of: measure_rates(of.model, of.batch)),
 )
 
 
