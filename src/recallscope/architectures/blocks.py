@@ -11,6 +11,7 @@ from torch.nn.functional import linear
 
 from recallscope.architectures.capabilities import (
     FactCodes,
+    HasMasks,
     HasOperators,
     HasRotations,
     WritesFacts,
@@ -21,6 +22,7 @@ from recallscope.architectures.layered import OURS, Details, LayerTrace
 from recallscope.architectures.mamba import MambaBlock
 from recallscope.architectures.model import draw_log_uniform, draw_uniform
 from recallscope.architectures.outer_products import OuterProductLayer, OuterProductModel, OuterProducts
+from recallscope.ops import at_positions
 
 DELTA_MIN, DELTA_MAX, DELTA_FLOOR = 1e-3, 1e-1, 1e-4  # mamba-ssm's range of Δ at the start
 
@@ -192,13 +194,31 @@ class BlockModel(OuterProductModel):
         x = memory.values[:, 1] if memory.step is None else memory.step[:, 1] * memory.values[:, 1]
         return (FactCodes.averaged(x, memory.keys[:, 1], keys, values),)
 
+    @torch.no_grad()
+    def answer_changed(
+        self,
+        tokens: Int[Tensor, "batch L"],
+        positions: Int[Tensor, "batch Q"],
+        change: Callable[[OuterProducts], OuterProducts],
+    ) -> Float[Tensor, "batch Q V"]:
+        """Logits at the positions, had the one layer written and read otherwise; its skip stays as it is."""
+        (layer,), x = self.layers, self.embed(tokens)
+        memory, trace = layer.memory(x), layer.trace(x)
+        changed = change(memory)
+        y_hat = trace.y_hat + (changed.read() - memory.read()).flatten(2)
+        gate = None if changed.gate is None else changed.gate.flatten(2)
+        y = layer.passed_on(x, layer.mixer.project_out(y_hat, gate))
+        return self.unembed(self.finish(at_positions(y, positions)))
+
     def why_not(self, protocol: type) -> str | None:
         """What gate, SiLU, norm and decay stand in the way of."""
         if protocol is HasOperators:
             return "gate, SiLU and decay depend on the input: no fixed G_vv and G_kq, no Alg. 2"
         if protocol is HasRotations:
             return "SiLU, gate, norm and decay act on every channel by itself: no rotation leaves the function as it is"
-        if protocol is WritesFacts and not self.reads_pairs:
+        if protocol is HasMasks and self.layers[0].mixer.gate(self.E.new_zeros(1, 1, len(self.E))) is None:
+            return "without a gate every query reads all channels alike: there are no masks"
+        if protocol in (WritesFacts, HasMasks) and not self.reads_pairs:
             return why_not_by_pairs(len(self.layers), self.spec.conv_width)
         return super().why_not(protocol)
 

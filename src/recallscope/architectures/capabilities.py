@@ -8,6 +8,7 @@ Weights can be rotated without changing the function, so weights prove nothing. 
 sides, and rotations inside cancel. One freedom is left: G_vv may be multiplied by c and G_kq by 1/c, sign included.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -323,6 +324,25 @@ class HasRates(Protocol):
 
     def rates(self, tokens: Int[Tensor, "batch L"], layer: int = -1) -> Rates:
         """The decisions of one layer."""
+        ...
+
+
+@runtime_checkable
+class HasMasks(Protocol):
+    """Weighs every channel of what it reads by a gate."""
+
+    def memories(self, tokens: Int[Tensor, "batch L"]) -> tuple[Any, ...]:
+        """What every layer writes and reads: `OuterProducts`, of which there is one here."""
+        ...
+
+    def logit_directions(self) -> Float[Tensor, "D V"]:
+        """Direction in the residual stream that raises each token's logit; a last norm's length is left out."""
+        ...
+
+    def answer_changed(
+        self, tokens: Int[Tensor, "batch L"], positions: Int[Tensor, "batch Q"], change: Callable[[Any], Any]
+    ) -> Float[Tensor, "batch Q V"]:
+        """Logits at the positions, had the memory written and read what `change` makes of its `OuterProducts`."""
         ...
 
 

@@ -24,6 +24,11 @@ def delta_circuit(
     return model
 
 
-@circuit("delta", "the delta rule with rate write_rate, at (key, value) pairs only (DeltaNet)", laws=("delta",))
+@circuit(
+    "delta",
+    "the delta rule with rate write_rate, at (key, value) pairs only (DeltaNet)",
+    laws=("delta",),
+    law_options={"b": "write_rate"},
+)
 def _delta(sizes: Sizes, generator: torch.Generator) -> DeltaNet:
     return delta_circuit(sizes.vocab_size, sizes.embed_dim, sizes.state_dim, generator, write_rate=sizes.write_rate)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 from recallscope.circuits.circuit import CIRCUITS, Circuit, Sizes
@@ -135,7 +135,10 @@ class Design(SpecFlags):
         if circuit.head_pattern:
             words |= {"head_pattern": circuit.head_pattern, "num_heads": sizes.num_heads}
         problem = Problem.from_words(words)
-        found = {name: float(law_or_nan(find_law(name), problem)[0]) for name in circuit.laws if name in LAWS}
+        options = {word: getattr(sizes, field) for word, field in circuit.law_options.items()}
+        laws = [find_law(name) for name in circuit.laws if name in LAWS]
+        asked = [replace(law, options={**law.options, **options}) for law in laws]
+        found = {law.name: float(law_or_nan(law, problem)[0]) for law in asked}
         return {name: p for name, p in found.items() if p == p}
 
     def _print(self, accuracy: float, error: float, laws: dict[str, float]) -> None:

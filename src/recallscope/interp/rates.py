@@ -3,6 +3,7 @@
 A pair is a token and the one before it. Only (key, value) pairs are facts; a trained gate shuts at the others.
 """
 
+import sys
 from dataclasses import dataclass
 
 import torch
@@ -11,7 +12,10 @@ from torch import Tensor
 
 from recallscope.architectures.capabilities import HasRates
 from recallscope.architectures.model import RecallModel
+from recallscope.specs import TaskSpec
 from recallscope.tasks import Batch
+from recallscope.theory.law import LAWS, find_law
+from recallscope.theory.problem import Problem
 
 PAIRS = ("key, value", "value, key", "key, key", "value, value")
 
@@ -40,8 +44,39 @@ class PairRates:
     """share of the state that does not fade"""
 
 
+@dataclass(frozen=True)
+class RateScores:
+    """Rates by kind of pair, and the rate of a delta rule that theory finds best."""
+
+    pairs: dict[str, PairRates]
+    best_rate: float | None
+    """b with the highest recall by the law `delta`; None if nothing is erased, or the law does not say"""
+
+
+def measure_rates(model: RecallModel, batch: Batch, task: TaskSpec) -> RateScores:
+    """What a model of one layer decides, beside what it should."""
+    pairs = rates_by_pair(model, batch)
+    erases = pairs[PAIRS[0]].erased > 0
+    return RateScores(pairs, best_rate(model, task) if erases else None)
+
+
+def best_rate(model: RecallModel, task: TaskSpec) -> float | None:
+    """b* of the law `delta` for the sizes of this model and task; None where there is no such law, or it does not hold.
+
+    The law's module has it as `delta_rate`, a function of one Problem.
+    """
+    if "delta" not in LAWS:
+        return None
+    rate = getattr(sys.modules[find_law("delta").function.__module__], "delta_rate", None)
+    words = {"task": task.kind} | task.model_dump(mode="json") | model.spec.model_dump(mode="json")
+    try:
+        return None if rate is None else float(rate(Problem.from_words(words)))
+    except ValueError:  # sizes that the law does not speak about
+        return None
+
+
 @torch.no_grad()
-def measure_rates(model: RecallModel, batch: Batch, *, layer: int = -1) -> dict[str, PairRates]:
+def rates_by_pair(model: RecallModel, batch: Batch, *, layer: int = -1) -> dict[str, PairRates]:
     """Rates by kind of pair.   Holds for: any model that decides at every token how much to write, erase and keep."""
     rates = model.require(HasRates).rates(batch.tokens, layer)
     return {
