@@ -8,7 +8,7 @@ from recallscope.architectures.capabilities import HasRates, RevisesFacts, Write
 from recallscope.architectures.matrix_memory import MatrixMemory
 from recallscope.architectures.model import build_model
 from recallscope.circuits import delta_circuit, gated_circuit, least_squares_circuit
-from recallscope.interp import HashMemory, inspect_model, measure_rates, overwrite_facts
+from recallscope.interp import HashMemory, inspect_model, overwrite_facts, rates_by_pair
 from recallscope.specs import ARCHITECTURES
 from recallscope.tasks import draw_batch
 
@@ -144,14 +144,14 @@ def test_surgery_on_the_state_gives_the_new_answer():
 
 def test_gates_by_kind_of_pair():
     batch = draw_batch(SMALL, 20, seeded(1))
-    rates = measure_rates(delta_circuit(V, 16, 8, seeded(), write_rate=0.3), batch)
+    rates = rates_by_pair(delta_circuit(V, 16, 8, seeded(), write_rate=0.3), batch)
     assert rates["key, value"].erased == pytest.approx(0.3, abs=1e-5)
     assert rates["key, value"].written == pytest.approx(0.3**0.5, abs=1e-5)
     for kind in ("value, key", "key, key"):
         assert rates[kind].written == rates[kind].erased == 0
         assert rates[kind].kept == 1
     assert rates["value, value"].written != rates["value, value"].written  # a query is a key: no such pair
-    hebb = measure_rates(gated_circuit(V, 16, 8, seeded()), batch)["key, value"]
+    hebb = rates_by_pair(gated_circuit(V, 16, 8, seeded()), batch)["key, value"]
     assert (hebb.erased, hebb.kept) == (0, 1)
     assert hebb.written == pytest.approx(1, abs=1e-5)
 
@@ -167,6 +167,6 @@ def test_what_they_lack_is_said():
 
 def test_inspection_has_the_rates():
     found = inspect_model(delta_circuit(V, 16, 8, seeded(), write_rate=0.3), SMALL, seeded(1), num_sequences=20)
-    assert found.rates["key, value"].erased == pytest.approx(0.3, abs=1e-5)
+    assert found.rates.pairs["key, value"].erased == pytest.approx(0.3, abs=1e-5)
     assert found.overwrite.success > 0.9
     assert found.attribution_hit_rate > 0.9

@@ -13,6 +13,7 @@ from recallscope.architectures.capabilities import (
     FactCodes,
     HasMasks,
     HasOperators,
+    HasRates,
     HasRotations,
     WritesFacts,
     all_facts,
@@ -216,6 +217,8 @@ class BlockModel(OuterProductModel):
             return "gate, SiLU and decay depend on the input: no fixed G_vv and G_kq, no Alg. 2"
         if protocol is HasRotations:
             return "SiLU, gate, norm and decay act on every channel by itself: no rotation leaves the function as it is"
+        if protocol is HasRates:
+            return "SiLU, Δ and gate act on every channel by itself: no single rate; masks are what there is"
         if protocol is HasMasks and self.layers[0].mixer.gate(self.E.new_zeros(1, 1, len(self.E))) is None:
             return "without a gate every query reads all channels alike: there are no masks"
         if protocol in (WritesFacts, HasMasks) and not self.reads_pairs:

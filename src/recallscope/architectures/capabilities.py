@@ -320,7 +320,7 @@ class RevisesFacts(Protocol):
 
 @runtime_checkable
 class HasRates(Protocol):
-    """Decides at every token how much to write, to erase and to keep."""
+    """Writes, erases and keeps by one number each per head and token."""
 
     def rates(self, tokens: Int[Tensor, "batch L"], layer: int = -1) -> Rates:
         """The decisions of one layer."""

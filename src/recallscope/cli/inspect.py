@@ -255,8 +255,8 @@ def _of_banks(banks: BankScores) -> list[str]:
     )
     return [
         f"masks: one direction has {read.share:.1%} of the gate's variance over keys; it is {read.two_valued:.0%} "
-        f"two-valued (4th moment {read.fourth_moment:.2f}), {read.in_one_bank:.0%} of the keys on one side, and correlates "
-        f"{banks.correlation:.3f} with that of the writes",
+        f"two-valued (4th moment {read.fourth_moment:.2f}), {read.in_one_bank:.0%} of the keys on one side, and "
+        f"correlates {banks.correlation:.3f} with that of the writes",
         f"noise: another fact adds 1/{noise.dimensions:.0f} of a fact's power (N D = {noise.shared_dimensions:g}, two "
         f"banks N (2D - N) = {noise.bank_dimensions:g}); of that, other pairs: {pairs}",
         "recall with masks changed: "

@@ -36,7 +36,7 @@ def draw_surgery(recall: Mapping[str, float], ax: Axes) -> Axes:
     ax.barh(names, list(recall.values()), color=colours, height=0.65)
     ax.axvline(next(iter(recall.values())), color=BLACK, lw=0.6, ls=":")
     ax.invert_yaxis()
-    ax.set(title="recall without", xlim=(0, 1))
+    ax.set(title="recall with masks changed", xlim=(0, 1))
     return ax
 
 
