@@ -266,11 +266,11 @@ def _of_banks(banks: BankScores) -> list[str]:
 
 
 def _of_shift(shift: ShiftScores) -> str:
-    """Where keys answer, by the scores: one place later, in place, both or neither."""
+    """Where keys answer, by the scores: one place later, in place, both or neither; the sign of queries is free."""
     places = {"one place later": shift.shifted, "in place": shift.unshifted}
     texts = {True: list[str](), False: list[str]()}
     for place, score in places.items():
-        texts[score >= ANSWERS].append(f"{place} ({score:+.1f} sd)")
+        texts[abs(score) >= ANSWERS].append(f"{place} ({score:+.1f} sd)")
     yes, no = " and ".join(texts[True]), " nor ".join(texts[False])
     answer = f"{yes}, not {no}" if yes and no else yes or f"neither {no}"
-    return f"shift: keys answer {answer}; {ANSWERS:g} sd above unrelated places are called an answer"
+    return f"shift: keys answer {answer}; {ANSWERS:g} sd away from unrelated places are called an answer"
