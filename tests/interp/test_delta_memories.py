@@ -168,5 +168,6 @@ def test_what_they_lack_is_said():
 def test_inspection_has_the_rates():
     found = inspect_model(delta_circuit(V, 16, 8, seeded(), write_rate=0.3), SMALL, seeded(1), num_sequences=20)
     assert found.rates.pairs["key, value"].erased == pytest.approx(0.3, abs=1e-5)
+    assert found.rates.best_rate is None or 0 < found.rates.best_rate < 1  # None without the law of the delta rule
     assert found.overwrite.success > 0.9
     assert found.attribution_hit_rate > 0.9

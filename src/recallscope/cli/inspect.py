@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 NEAR = 0.95  # block masses and closeness from here on are called the circuit's
 WORKS = 0.9  # recall and overwriting from here on are called working
-ANSWERS = 2.0  # standard deviations above unrelated places from which a key is said to answer
+ANSWERS = 2.0  # standard deviations from unrelated places from which a key is said to answer
 
 
 @dataclass(kw_only=True)
