@@ -322,7 +322,9 @@ class MemoryModel(LayeredModel):
         """Lengths of the keys that are written, -aᵀb, and means of w."""
         update = self._update(tokens, layer)
         written = update.k.norm(dim=-1)
-        erased = torch.zeros_like(written) if update.a is None else -(update.a * update.b).sum(dim=-1)
+        erased = torch.zeros_like(written)
+        if update.a is not None and update.b is not None:
+            erased = -(update.a * update.b).sum(dim=-1)
         return Rates(written, erased, torch.ones_like(written) if update.w is None else update.w.mean(dim=-1))
 
     def fact_codes(self) -> tuple[FactCodes, ...]:

@@ -6,10 +6,12 @@ is zero in the bank that is not the key's, the gate is zero in the bank that is 
 the facts, in a state of its own: SNR² = N (2 D - N) / n.
 """
 
+from typing import cast
+
 import torch
 
 from recallscope.architectures.mamba import FullSpec
-from recallscope.architectures.mamba_model import FullMamba
+from recallscope.architectures.mamba_model import FullMamba, FullMixer
 from recallscope.circuits.circuit import Sizes, circuit
 from recallscope.circuits.codes import tight_frame
 
@@ -37,7 +39,9 @@ def bank_circuit(vocab_size: int, embed_dim: int, state_dim: int, generator: tor
         )
     spec = FullSpec(embed_dim=D, state_dim=N, norm="none", residual=False, skip=False, conv_bias=False)
     model = FullMamba(spec, V)
-    mixer = model.layers[0].mixer
+    mixer = cast(FullMixer, model.layers[0].mixer)
+    assert mixer.dt_proj is not None
+    assert mixer.A_log is not None
     bits = torch.where(torch.randperm(half, generator=generator) % 2 == 0, 1.0, -1.0)  # half of the keys have either
     model.E[:N, :half] = KEY_NORM * tight_frame(N, half, generator)
     model.E[P - 1, :half] = KEY_NORM * bits
@@ -57,7 +61,7 @@ def bank_circuit(vocab_size: int, embed_dim: int, state_dim: int, generator: tor
     low[0, P - 1] = 2 / SMALL / KEY_NORM / BEFORE
     low[0, 2 * P - 1] = -low[0, P - 1]
     for bank, sign in ((first, 1), (second, -1)):
-        mixer.dt_proj.weight[bank, 0] = sign * SHUT  # type: ignore[union-attr]
+        mixer.dt_proj.weight[bank, 0] = sign * SHUT
         z_rows[bank, P - 1] = sign * SHUT / KEY_NORM
         mixer.out_proj.weight[:P, bank] = torch.eye(P)
     mixer.A_log.fill_(-SHUT)

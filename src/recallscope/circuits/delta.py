@@ -18,7 +18,8 @@ def delta_circuit(
     """
     if not 0 < write_rate <= 2:
         raise ValueError(f"write_rate={write_rate} is outside (0, 2]: beyond 2 every write makes the state longer.")
-    model = DeltaNet(DeltaNetSpec(embed_dim=embed_dim, state_dim=state_dim, qk_norm="none"), vocab_size)
+    spec = DeltaNetSpec(embed_dim=embed_dim, state_dim=state_dim, residual=False, qk_norm="none")
+    model = DeltaNet(spec, vocab_size)
     values = one_sided_frame(embed_dim, vocab_size // 2, generator)
     open_at_facts(write_codes(model, values, generator, key_length=write_rate**0.5), values)
     return model

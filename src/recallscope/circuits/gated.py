@@ -98,9 +98,9 @@ def gated_circuit(
     """An mLSTM that writes after keys only and forgets nothing: SNR² = N D / n.
 
     Its gate is an exponential, which has no upper end: it is 1 where the token before is a key, and a key that follows
-    a key brings no value.
+    a key brings no value. The normaliser is off, as it would change no answer.
     """
-    spec = MLSTMSpec(embed_dim=embed_dim, state_dim=state_dim, normaliser=False)  # it would change no answer
+    spec = MLSTMSpec(embed_dim=embed_dim, state_dim=state_dim, residual=False, normaliser=False)
     model = MLSTM(spec, vocab_size)
     values = one_sided_frame(embed_dim, vocab_size // 2, generator, own_axis=own_axis)
     layer = write_codes(model, values, generator)
