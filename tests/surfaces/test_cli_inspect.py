@@ -218,6 +218,7 @@ def test_the_verdict_speaks_of_what_was_measured():
         (3.8, -0.1, "answer one place later (+3.8 sd), not in place (-0.1 sd);"),
         (-0.6, 0.6, "answer neither one place later (-0.6 sd) nor in place (+0.6 sd);"),
         (0.1, 2.5, "answer in place (+2.5 sd), not one place later (+0.1 sd);"),
+        (-4.0, 0.2, "answer one place later (-4.0 sd), not in place (+0.2 sd);"),
         (2.0, 2.0, "answer one place later (+2.0 sd) and in place (+2.0 sd);"),
         (math.nan, math.nan, "answer neither one place later (+nan sd) nor in place (+nan sd);"),
     ],
@@ -226,7 +227,7 @@ def test_where_keys_answer_follows_the_numbers_and_the_line_is_stated(shifted, u
     found = Inspection(behaviour=BEHAVIOUR, shift_test=ShiftScores(shifted, unshifted))
     (line,) = [line for line in verdict(Score(0.5, 0.0, 16), found, TASK) if line.startswith("shift")]
     assert said in line
-    assert line.endswith("2 sd above unrelated places are called an answer")
+    assert line.endswith("2 sd away from unrelated places are called an answer")
 
 
 def test_an_untrained_full_model_is_not_said_to_answer():

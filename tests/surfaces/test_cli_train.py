@@ -12,6 +12,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.torch import save
 
+from recallscope.circuits.circuit import CIRCUITS
 from recallscope.records import parse_record
 from recallscope.runs import RunStore
 from recallscope.specs import RunSpec
@@ -192,9 +193,7 @@ def test_presets_take_changes(run):
     assert answer["spec"]["train"]["clip_norm"] == 1.5
 
 
-@pytest.mark.parametrize(
-    "circuit", ["compressive", "selective-soft", "selective-hard", "depth", "MVA", "MQA", "MKA", "MHA"]
-)
+@pytest.mark.parametrize("circuit", [name for name in CIRCUITS.names() if name != "ideal"])
 def test_design_writes_weights_that_evaluate_reads(circuit, run, tmp_path):
     path = tmp_path / "circuit.safetensors"
     words = ["--vocab-size", 32, "--num-facts", 3, "--embed-dim", 16, "--state-dim", 4, "--num-examples", 40]

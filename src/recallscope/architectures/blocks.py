@@ -11,16 +11,19 @@ from torch.nn.functional import linear
 
 from recallscope.architectures.capabilities import (
     FactCodes,
+    HasMasks,
     HasOperators,
+    HasRates,
     HasRotations,
     WritesFacts,
-    key_tokens,
-    value_tokens,
+    all_facts,
+    why_not_by_pairs,
 )
 from recallscope.architectures.layered import OURS, Details, LayerTrace
 from recallscope.architectures.mamba import MambaBlock
 from recallscope.architectures.model import draw_log_uniform, draw_uniform
 from recallscope.architectures.outer_products import OuterProductLayer, OuterProductModel, OuterProducts
+from recallscope.ops import at_positions
 
 DELTA_MIN, DELTA_MAX, DELTA_FLOOR = 1e-3, 1e-1, 1e-4  # mamba-ssm's range of Δ at the start
 
@@ -187,18 +190,26 @@ class BlockModel(OuterProductModel):
 
         Paper: App. D.3 (`app-subsec:hidden-as-hash`).   Holds for: one layer with windows of two tokens.
         """
-        V = self.vocab_size
-        ids = torch.arange(V, device=self.E.device)
-        k, v = ids[key_tokens(V)], ids[value_tokens(V)]
-        (memory,) = self.memories(torch.cartesian_prod(k, v))
+        keys, values = all_facts(self.vocab_size, self.E.device)
+        (memory,) = self.memories(torch.cartesian_prod(keys, values))
         x = memory.values[:, 1] if memory.step is None else memory.step[:, 1] * memory.values[:, 1]
-        x, B = (part.unflatten(0, (len(k), len(v))) for part in (x, memory.keys[:, 1]))  # keys values heads P or N
-        values, keys = x.new_zeros(V, *x.shape[2:]), B.new_zeros(V, *B.shape[2:])
-        values[v], keys[k] = x.mean(dim=0), B.mean(dim=1)
-        norm = (x.square().sum(-1) * B.square().sum(-1)).sum()
-        cross = ((x * values[v]).sum(-1) * (B * keys[k][:, None]).sum(-1)).sum()
-        factored = (values[v].square().sum(-1)[None] * keys[k].square().sum(-1)[:, None]).sum()
-        return (FactCodes(values[None], keys[None], explained=float(1 - (norm - 2 * cross + factored) / norm)),)
+        return (FactCodes.averaged(x, memory.keys[:, 1], keys, values),)
+
+    @torch.no_grad()
+    def answer_changed(
+        self,
+        tokens: Int[Tensor, "batch L"],
+        positions: Int[Tensor, "batch Q"],
+        change: Callable[[OuterProducts], OuterProducts],
+    ) -> Float[Tensor, "batch Q V"]:
+        """Logits at the positions, had the one layer written and read otherwise; its skip stays as it is."""
+        (layer,), x = self.layers, self.embed(tokens)
+        memory, trace = layer.memory(x), layer.trace(x)
+        changed = change(memory)
+        y_hat = trace.y_hat + (changed.read() - memory.read()).flatten(2)
+        gate = None if changed.gate is None else changed.gate.flatten(2)
+        y = layer.passed_on(x, layer.mixer.project_out(y_hat, gate))
+        return self.unembed(self.finish(at_positions(y, positions)))
 
     def why_not(self, protocol: type) -> str | None:
         """What gate, SiLU, norm and decay stand in the way of."""
@@ -206,11 +217,12 @@ class BlockModel(OuterProductModel):
             return "gate, SiLU and decay depend on the input: no fixed G_vv and G_kq, no Alg. 2"
         if protocol is HasRotations:
             return "SiLU, gate, norm and decay act on every channel by itself: no rotation leaves the function as it is"
-        if protocol is WritesFacts and not self.reads_pairs:
-            return (
-                f"num_layers={len(self.layers)}, conv_width={self.spec.conv_width}: a write depends on one pair alone "
-                f"only in a single layer with windows of two tokens (num_layers=1, conv_width=2)"
-            )
+        if protocol is HasRates:
+            return "SiLU, Δ and gate act on every channel by itself: no single rate; masks are what there is"
+        if protocol is HasMasks and self.layers[0].mixer.gate(self.E.new_zeros(1, 1, len(self.E))) is None:
+            return "without a gate every query reads all channels alike: there are no masks"
+        if protocol in (WritesFacts, HasMasks) and not self.reads_pairs:
+            return why_not_by_pairs(len(self.layers), self.spec.conv_width)
         return super().why_not(protocol)
 
     def undecayed(self) -> frozenset[str]:

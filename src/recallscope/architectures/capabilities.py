@@ -8,6 +8,7 @@ Weights can be rotated without changing the function, so weights prove nothing. 
 sides, and rotations inside cancel. One freedom is left: G_vv may be multiplied by c and G_kq by 1/c, sign included.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -31,6 +32,12 @@ def key_tokens(vocab_size: int) -> slice:
 def value_tokens(vocab_size: int) -> slice:
     """Tokens V/2 .. V - 1.   Paper: Sec. 2 (`par:mqar-definition`)."""
     return slice(vocab_size // 2, vocab_size)
+
+
+def all_facts(vocab_size: int, device: torch.device | None = None) -> tuple[Int[Tensor, " n_k"], Int[Tensor, " n_v"]]:
+    """All keys and all values."""
+    ids = torch.arange(vocab_size, device=device)
+    return ids[key_tokens(vocab_size)], ids[value_tokens(vocab_size)]
 
 
 def one_hot_tokens(
@@ -173,10 +180,42 @@ class FactCodes:
     explained: float | None = None
     """share of the squared norm of the model's writes; None if the codes follow from the weights"""
 
+    @staticmethod
+    def averaged(
+        x: Float[Tensor, "n #heads P"],
+        k: Float[Tensor, "n #heads N"],
+        keys: Int[Tensor, " n_k"],
+        values: Int[Tensor, " n_v"],
+    ) -> "FactCodes":
+        """Value codes averaged over keys, and key codes over values, where a write x kᵀ is not v' k'ᵀ by construction.
+
+        x and k are what is written at every pair of `keys` and `values`, keys outermost.
+        """
+        x, k = (part.unflatten(0, (len(keys), len(values))) for part in (x, k))
+        V = int(max(keys.max(), values.max())) + 1
+        v_code, k_code = x.new_zeros(V, *x.shape[2:]), k.new_zeros(V, *k.shape[2:])
+        v_code[values], k_code[keys] = x.mean(dim=0), k.mean(dim=1)
+        norm = (x.square().sum(-1) * k.square().sum(-1)).sum()
+        cross = ((x * v_code[values]).sum(-1) * (k * k_code[keys][:, None]).sum(-1)).sum()
+        factored = (v_code[values].square().sum(-1)[None] * k_code[keys].square().sum(-1)[:, None]).sum()
+        return FactCodes(v_code[None], k_code[None], explained=float(1 - (norm - 2 * cross + factored) / norm))
+
     def writes(self, keys: Int[Tensor, " n"], values: Int[Tensor, " n"]) -> Float[Tensor, "n heads P N"]:
         """v' k'ᵀ of each fact."""
         v, k = self.values[:, values], self.keys[:, keys]
         return einsum(v, k, "places n heads P, places n heads N -> n heads P N")
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What every token does to the state it finds, as one number per head each."""
+
+    written: Float[Tensor, "batch L heads"]
+    """length of the key under which its value is written, gate included"""
+    erased: Float[Tensor, "batch L heads"]
+    """b of the delta rule: share of what stood under the key that is taken away; 0 where nothing is"""
+    kept: Float[Tensor, "batch L heads"]
+    """share of the whole state that does not fade, mean over its rows"""
 
 
 @runtime_checkable
@@ -263,12 +302,67 @@ class WritesFacts(Protocol):
 
 
 @runtime_checkable
+class RevisesFacts(Protocol):
+    """Writes a fact into a memory by its own rule, and takes it back."""
+
+    def write_facts(
+        self, state: Float[Tensor, "n heads P N"], keys: Int[Tensor, " n"], values: Int[Tensor, " n"]
+    ) -> Float[Tensor, "n heads P N"]:
+        """The memory after a fact was written into it."""
+        ...
+
+    def take_back(
+        self, state: Float[Tensor, "n heads P N"], keys: Int[Tensor, " n"], values: Int[Tensor, " n"]
+    ) -> tuple[Float[Tensor, "n heads P N"], Int[Tensor, "n heads"]]:
+        """The memory before that fact, the latest one, and how many of its N dimensions cannot be brought back."""
+        ...
+
+
+@runtime_checkable
+class HasRates(Protocol):
+    """Writes, erases and keeps by one number each per head and token."""
+
+    def rates(self, tokens: Int[Tensor, "batch L"], layer: int = -1) -> Rates:
+        """The decisions of one layer."""
+        ...
+
+
+@runtime_checkable
+class HasMasks(Protocol):
+    """Weighs every channel of what it reads by a gate."""
+
+    def memories(self, tokens: Int[Tensor, "batch L"]) -> tuple[Any, ...]:
+        """What every layer writes and reads: `OuterProducts`, of which there is one here."""
+        ...
+
+    def logit_directions(self) -> Float[Tensor, "D V"]:
+        """Direction in the residual stream that raises each token's logit; a last norm's length is left out."""
+        ...
+
+    def answer_changed(
+        self, tokens: Int[Tensor, "batch L"], positions: Int[Tensor, "batch Q"], change: Callable[[Any], Any]
+    ) -> Float[Tensor, "batch Q V"]:
+        """Logits at the positions, had the memory written and read what `change` makes of its `OuterProducts`."""
+        ...
+
+
+@runtime_checkable
 class HasRotations(Protocol):
     """Can be rotated inside without changing what it computes."""
 
     def rotated(self, generator: torch.Generator, *, spread: float = 0.5) -> Any:
         """A copy with other weights that is the same function; every freedom is drawn at random."""
         ...
+
+
+def why_not_by_pairs(num_layers: int, conv_width: int) -> str | None:
+    """Why a write depends on more than a token and the one before; None if it does not."""
+    if (num_layers, conv_width) == (1, 2):
+        return None
+    return (
+        f"num_layers={num_layers}, conv_width={conv_width}: a write depends on one pair alone only in a single layer "
+        f"with windows of two tokens (num_layers=1, conv_width=2)"
+    )
 
 
 def lack(name: str, protocol: type) -> str:

@@ -10,7 +10,6 @@ from torch.nn.functional import elu, pad, relu
 
 from recallscope.architectures.linear_attention import LinearAttentionSpec
 from recallscope.architectures.matrix_memory_model import DeltaLayer, Drive, MemoryModel, Update
-from recallscope.ops import delta_scan
 
 EPS = 1e-6  # added to the sum of weights that is divided by
 
@@ -44,9 +43,14 @@ class LinearAttentionLayer(DeltaLayer):
         q = f(q) if self.spec.feature_map == "taylor" else f(q * N**0.5) * N**-0.5
         return Update(q, f(k), pad(v, (0, 1), value=1.0) if self.spec.normaliser else v)
 
-    def recall(self, drive: Drive, positions: Int[Tensor, "batch Q"] | None) -> Float[Tensor, "batch Q M P"]:
-        """One delta scan; with a normaliser the last channel is the sum of the weights."""
-        o = delta_scan(*self.update(drive), positions=positions)
+    def after_scan(
+        self,
+        o: Float[Tensor, "batch Q M P_all"],
+        drive: Drive,
+        update: Update,
+        positions: Int[Tensor, "batch Q"] | None,
+    ) -> Float[Tensor, "batch Q M P"]:
+        """With a normaliser the last channel is the sum of the weights."""
         return o[..., :-1] / (o[..., -1:] + EPS) if self.spec.normaliser else o
 
 

@@ -10,17 +10,29 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
+from einops import einsum
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import normalize, silu
 
-from recallscope.architectures.capabilities import Attention
+from recallscope.architectures.capabilities import (
+    Attention,
+    FactCodes,
+    HasRates,
+    Rates,
+    RevisesFacts,
+    WritesFacts,
+    all_facts,
+    why_not_by_pairs,
+)
 from recallscope.architectures.layered import LayeredModel, LayerTrace, RecallLayer
 from recallscope.architectures.matrix_memory import MatrixMemory
 from recallscope.architectures.model import draw_uniform
 from recallscope.ops import add_taps, at_positions, causal_conv, delta_scan
 
 GATE_SCALE = 0.1  # of the weights of gates at the start: a gate begins near its bias
+NO_STATE = "its memory grows with the context: there is no state of a fixed size"
+LOST = 1e-5  # a share of the state this small is rounding: it cannot be brought back
 
 
 class Gate(NamedTuple):
@@ -48,6 +60,34 @@ class Update(NamedTuple):
     w: Float[Tensor, "batch L M #F"] | None = None
     a: Float[Tensor, "batch L M F"] | None = None
     b: Float[Tensor, "batch L M F"] | None = None
+
+    def write(self, t: int) -> Float[Tensor, "batch M P F"]:
+        """v kᵀ of the token at t."""
+        return einsum(self.v[:, t], self.k[:, t], "batch M P, batch M F -> batch M P F")
+
+    def left(self, t: int) -> Float[Tensor, "batch M F F"]:
+        """What the token at t leaves of the state before it: S becomes S times this, S being P x F."""
+        batch, _, M, F = self.k.shape
+        w = self.k.new_ones(batch, M, F) if self.w is None else self.w[:, t].expand(batch, M, F)
+        kept = torch.diag_embed(w)
+        if self.a is None or self.b is None:
+            return kept
+        return kept + einsum(self.a[:, t], self.b[:, t], "batch M F, batch M G -> batch M F G")
+
+    def edited(self, edit: Float[Tensor, "batch M P F"], after: int) -> "Update":
+        """The same, had `edit` been added to the state right after a token: F more writes there, under unit keys."""
+        batch, _, M, F = self.k.shape
+        units = torch.eye(F, dtype=self.k.dtype, device=self.k.device)[None, :, None].expand(batch, F, M, F)
+        none = torch.zeros_like(units)
+        here = Update(self.q, units, edit.permute(0, 3, 1, 2), torch.ones_like(units), none, none)
+
+        def inserted(own: Tensor | None, more: Tensor) -> Tensor | None:
+            if own is None:
+                return None
+            head, tail = own[:, : after + 1], own[:, after + 1 :]
+            return torch.cat((head, more[..., : own.shape[-1]], tail), dim=1)
+
+        return Update(self.q, *(inserted(own, more) for own, more in zip(self[1:], here[1:], strict=True)))  # type: ignore[arg-type]
 
 
 class MemoryLayer(RecallLayer):
@@ -84,6 +124,10 @@ class MemoryLayer(RecallLayer):
     @abstractmethod
     def state(self, drive: Drive) -> Float[Tensor, "batch M P N"] | None:
         """The memory after the last token; None if it is no matrix of a fixed size."""
+
+    def why_not_edited(self) -> str | None:
+        """Why nobody can say what a fact leaves in the memory, nor edit it; None if one can."""
+        return NO_STATE
 
     def drive(self, x_in: Float[Tensor, "batch L C"], positions: Int[Tensor, "batch Q"] | None = None) -> Drive:
         """Queries, keys, values and gates from the projected input."""
@@ -183,9 +227,36 @@ class DeltaLayer(MemoryLayer):
     def update(self, drive: Drive) -> Update:
         """How tokens change the state."""
 
+    def why_not_edited(self) -> str | None:
+        """One can."""
+        return None
+
     def recall(self, drive: Drive, positions: Int[Tensor, "batch Q"] | None) -> Float[Tensor, "batch Q M P"]:
-        """One delta scan."""
-        return delta_scan(*self.update(drive), positions=positions)
+        """One scan, and what follows it."""
+        update = self.update(drive)
+        return self.after_scan(self.scan(update, positions), drive, update, positions)
+
+    def scan(self, update: Update, positions: Int[Tensor, "batch Q"] | None) -> Float[Tensor, "batch Q M P_all"]:
+        """What the queries read of the state."""
+        return delta_scan(*update, positions=positions)
+
+    def after_scan(
+        self,
+        o: Float[Tensor, "batch Q M P_all"],
+        drive: Drive,
+        update: Update,
+        positions: Int[Tensor, "batch Q"] | None,
+    ) -> Float[Tensor, "batch Q M P"]:
+        """What the heads hand on of it: normalisers and bonuses come here."""
+        return o
+
+    def recall_edited(
+        self, drive: Drive, positions: Int[Tensor, "batch Q"], edit: Float[Tensor, "batch M P_all F"], after: int
+    ) -> Float[Tensor, "batch Q M P"]:
+        """`recall`, had the state been changed right after a token."""
+        update = self.update(drive)
+        later = positions + torch.where(positions > after, update.k.shape[-1], 0)
+        return self.after_scan(self.scan(update.edited(edit, after), later), drive, update, positions)
 
     def state(self, drive: Drive) -> Float[Tensor, "batch M P N"]:
         """Unit queries at the last token."""
@@ -197,7 +268,8 @@ class DeltaLayer(MemoryLayer):
 
 
 class MemoryModel(LayeredModel):
-    """Such layers between the embedding and the head: HasState, HasKeys and HasAttention."""
+    """Such layers between the embedding and the head: HasState, HasKeys, HasAttention and HasRates; WritesFacts and
+    RevisesFacts where a write depends on one pair alone."""
 
     spec: MatrixMemory
     layer: type[MemoryLayer]  # the architecture's
@@ -244,6 +316,86 @@ class MemoryModel(LayeredModel):
         """The head, with the weights of the norm before it."""
         weight = getattr(self.norm_f, "weight", None)
         return (self.head if weight is None else self.head * weight[:, None]).detach()
+
+    @torch.no_grad()
+    def rates(self, tokens: Int[Tensor, "batch L"], layer: int = -1) -> Rates:
+        """Lengths of the keys that are written, -aᵀb, and means of w."""
+        update = self._update(tokens, layer)
+        written = update.k.norm(dim=-1)
+        erased = torch.zeros_like(written)
+        if update.a is not None and update.b is not None:
+            erased = -(update.a * update.b).sum(dim=-1)
+        return Rates(written, erased, torch.ones_like(written) if update.w is None else update.w.mean(dim=-1))
+
+    def fact_codes(self) -> tuple[FactCodes, ...]:
+        """What a fact leaves in an empty state. Normalisers, and the keys that MesaNet keeps, count as values."""
+        keys, values = all_facts(self.vocab_size, self.E.device)
+        update = self._update(torch.cartesian_prod(keys, values))
+        return (FactCodes.averaged(update.v[:, 1], update.k[:, 1], keys, values),)
+
+    def pair_writes(
+        self, keys: Int[Tensor, " n"], values: Int[Tensor, " n"]
+    ) -> tuple[Float[Tensor, "n heads P N"], ...] | None:
+        """The same for some facts, each as it is."""
+        return (self._update(torch.stack((keys, values), dim=1)).write(1),)
+
+    @torch.no_grad()
+    def answer_edited(
+        self,
+        tokens: Int[Tensor, "batch L"],
+        positions: Int[Tensor, "batch Q"],
+        edits: tuple[Float[Tensor, "batch heads P N"], ...],
+        *,
+        after: int,
+        since: Int[Tensor, " batch"] | None = None,
+    ) -> Float[Tensor, "batch Q V"]:
+        """Exact: the edit goes through every later token's fading and erasing, as the state does."""
+        (layer,), (edit,), x = self.layers, edits, self.embed(tokens)
+        assert isinstance(layer, DeltaLayer)
+        drive = layer.drive(layer.project_in(x), positions)
+        if since is not None:
+            update, left = layer.update(drive), torch.zeros_like(edit)
+            for t in range(after + 1):
+                left = torch.where((since == t)[:, None, None, None], edit, left @ update.left(t))
+            edit = left
+        o = layer.recall_edited(drive, positions, edit, after)
+        return self.unembed(self.finish(layer.project_out(o, at_positions(x, positions))))
+
+    def write_facts(
+        self, state: Float[Tensor, "n heads P N"], keys: Int[Tensor, " n"], values: Int[Tensor, " n"]
+    ) -> Float[Tensor, "n heads P N"]:
+        """One token of the recurrence: a delta rule replaces what the key held."""
+        update = self._update(torch.stack((keys, values), dim=1))
+        return state @ update.left(1) + update.write(1)
+
+    def take_back(
+        self, state: Float[Tensor, "n heads P N"], keys: Int[Tensor, " n"], values: Int[Tensor, " n"]
+    ) -> tuple[Float[Tensor, "n heads P N"], Int[Tensor, "n heads"]]:
+        """That token undone: what was written is subtracted, and what was erased comes back, unless all of it was.
+
+        A delta rule of rate 1 leaves nothing under its key: that dimension is lost, and stays empty.
+        """
+        update = self._update(torch.stack((keys, values), dim=1))
+        left = update.left(1).double()
+        lost = left.shape[-1] - torch.linalg.matrix_rank(left, rtol=LOST)
+        before = (state - update.write(1)).double() @ torch.linalg.pinv(left, rtol=LOST)
+        return before.to(state.dtype), lost
+
+    @torch.no_grad()
+    def _update(self, tokens: Int[Tensor, "batch L"], layer: int = -1) -> Update:
+        chosen = self.layers[layer]
+        assert isinstance(chosen, DeltaLayer)
+        return chosen.update(chosen.drive(chosen.project_in(self.inputs(tokens)[layer])))
+
+    def why_not(self, protocol: type) -> str | None:
+        """What a memory without a state lacks, and what a write depends on."""
+        if protocol is HasRates and not isinstance(self.layers[0], DeltaLayer):
+            return NO_STATE
+        if protocol in (WritesFacts, RevisesFacts):
+            why = self.layers[0].why_not_edited() or why_not_by_pairs(len(self.layers), self.spec.conv_width)
+            if why is not None:
+                return why
+        return super().why_not(protocol)
 
     def undecayed(self) -> frozenset[str]:
         """Biases and rates, and the weights of norms."""

@@ -39,11 +39,11 @@ class MesaNetLayer(DeltaLayer):
         alpha = torch.exp(-softplus(gates["alpha"])) if self.spec.forget else None
         return Update(q, torch.sigmoid(gates["beta"]) * k, torch.cat((v, k), dim=-1), alpha)
 
-    def recall(self, drive: Drive, positions: Int[Tensor, "batch Q"] | None) -> Float[Tensor, "batch Q M P"]:
+    def scan(self, update: Update, positions: Int[Tensor, "batch Q"] | None) -> Float[Tensor, "batch Q M P"]:
         """Least squares."""
-        q, k, _, w, _, _ = self.update(drive)
-        ridge = self.spec.least_ridge + self.log_ridge.exp()
-        return mesa_scan(q, k, drive.v, drive.k, ridge, w, positions=positions)
+        q, k, both, w, _, _ = update
+        v, keys = both.split([both.shape[-1] - k.shape[-1], k.shape[-1]], dim=-1)
+        return mesa_scan(q, k, v, keys, self.spec.least_ridge + self.log_ridge.exp(), w, positions=positions)
 
     def draw_weights(self, generator: torch.Generator) -> None:
         """The ridge starts at .3."""

@@ -13,7 +13,7 @@ from torch.nn.functional import logsigmoid, pad
 from recallscope.architectures.matrix_memory import logit
 from recallscope.architectures.matrix_memory_model import DeltaLayer, Drive, Gate, MemoryModel, Update
 from recallscope.architectures.mlstm import MLSTMSpec
-from recallscope.ops import at_positions, delta_scan
+from recallscope.ops import at_positions
 
 EPS = 1e-6  # added to what is divided by
 
@@ -46,9 +46,18 @@ class MLSTMLayer(DeltaLayer):
         values = pad(v, (0, 1), value=1.0) if self.spec.normaliser else v
         return Update(q, torch.exp(gates["i"] - m) * k, values, torch.exp(log_f + before - m))
 
-    def recall(self, drive: Drive, positions: Int[Tensor, "batch Q"] | None) -> Float[Tensor, "batch Q M P"]:
-        """The scan; then e^m is put back, or divided by with the normaliser."""
-        o = delta_scan(*self.update(drive), positions=positions)
+    def why_not_edited(self) -> str | None:
+        """Nothing else stands in the way."""
+        return "its state is divided by the largest gate so far: what a fact leaves in it depends on what came before"
+
+    def after_scan(
+        self,
+        o: Float[Tensor, "batch Q M P_all"],
+        drive: Drive,
+        update: Update,
+        positions: Int[Tensor, "batch Q"] | None,
+    ) -> Float[Tensor, "batch Q M P"]:
+        """e^m is put back, or divided by with the normaliser."""
         m = running_max(drive.gates["i"], logsigmoid(drive.gates["f"]))
         m = m if positions is None else at_positions(m[..., 0], positions)[..., None]
         if not self.spec.normaliser:

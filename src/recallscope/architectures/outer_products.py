@@ -59,6 +59,16 @@ class OuterProducts:
             h = self.decay(t) * h + self.write(t)
         return h
 
+    def read(self) -> Float[Tensor, "batch L M P"]:
+        """h_t q_t after every token."""
+        (batch, L), (M, P) = self.values.shape[:2], self.out.shape[1:]
+        h, found = self.values.new_zeros(()), []
+        for t in range(L):
+            h = self.write(t) + (h if self.decay is None else self.decay(t) * h)
+            heads = h.expand(batch, M, P, -1)
+            found.append(einsum(heads, self.queries[:, t], "batch M P N, batch M N -> batch M P"))
+        return torch.stack(found, dim=1)
+
     def attention(self) -> Attention:
         """α_τt = Σ_n q_t (Π_{τ<s<=t} decay_s) step_τ k_τ, so that h_t q_t = Σ_τ α_τt v_τ.
 

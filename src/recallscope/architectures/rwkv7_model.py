@@ -15,7 +15,7 @@ from torch.nn.functional import normalize
 from recallscope.architectures.matrix_memory import logit
 from recallscope.architectures.matrix_memory_model import DeltaLayer, Drive, Gate, MemoryModel, Update
 from recallscope.architectures.rwkv7 import RWKV7Spec
-from recallscope.ops import at_positions, delta_scan
+from recallscope.ops import at_positions
 
 FASTEST = 0.606531  # e^-1/2: log w is -FASTEST times a sigmoid
 
@@ -45,10 +45,14 @@ class RWKV7Layer(DeltaLayer):
         kappa = normalize(k * self.k_k, dim=-1)
         return Update(q, k * (1 + (a - 1) * self.k_a), v, w, kappa, -a * kappa)
 
-    def recall(self, drive: Drive, positions: Int[Tensor, "batch Q"] | None) -> Float[Tensor, "batch Q M P"]:
-        """One delta scan, and the bonus."""
-        update = self.update(drive)
-        o = delta_scan(*update, positions=positions)
+    def after_scan(
+        self,
+        o: Float[Tensor, "batch Q M P_all"],
+        drive: Drive,
+        update: Update,
+        positions: Int[Tensor, "batch Q"] | None,
+    ) -> Float[Tensor, "batch Q M P"]:
+        """The bonus."""
         if self.r_k is None:
             return o
         k, v = update.k * self.r_k, update.v

@@ -3,10 +3,14 @@
 from recallscope.lazy import lazy_names
 
 _NAMES = {
+    "bank": "bank_circuit",
     "circuit": "CIRCUITS Circuit Sizes circuit",
     "codes": "distortion hash_matrix jl_pair orthonormal_rows sphere_code tight_frame",
+    "delta": "delta_circuit",
     "depth": "depth_circuit designed_depth",
+    "gated": "gated_circuit",
     "heads": "head_circuit",
+    "least_squares": "least_squares_circuit",
     "selective": "selective_circuit",
     "single": "compressive_circuit designed_circuit ideal_circuit",
 }

@@ -6,8 +6,8 @@ own (see `recallscope.registry`); `recallscope design --circuit NAME` then write
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from recallscope.registry import Registry
@@ -30,6 +30,7 @@ class Sizes:
     num_layers: int = 1
     num_heads: int = 1
     kv_share: float = 0.5  # of key-value pairs among all pairs that are written: 1/2 for AR, about 5/12 for MQAR
+    write_rate: float = 0.05  # b, what a delta rule replaces of the old value
 
 
 Build = Callable[[Sizes, "torch.Generator"], "RecallModel"]
@@ -43,6 +44,9 @@ class Circuit:
     summary: str
     build: Build
     laws: tuple[str, ...] = DESIGNED_LAWS
+    """names of laws that speak about it; `design` prints those that are registered"""
+    law_options: Mapping[str, str] = field(default_factory=dict)
+    """keywords of these laws, and the fields of `Sizes` that they take"""
     head_pattern: str | None = None
     """the pattern by which the laws count its heads, if it has several"""
     fixed_size: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 from recallscope.circuits.circuit import CIRCUITS, Circuit, Sizes
@@ -41,6 +41,8 @@ class Design(SpecFlags):
     """Lambda (depth)."""
     num_heads: int = 2
     """M (MVA .. MHA)."""
+    write_rate: float = 0.05
+    """b, what the delta rule replaces of the old value (delta)."""
     task: Annotated[str, names_from(TASKS.names)] = "mqar"
     """Task it is measured on; its fields are flags."""
     num_examples: int = 2000
@@ -102,7 +104,8 @@ class Design(SpecFlags):
                 raise ValueError(f"{name}={value} is outside 1..100000.")
         if D * V > 10**9:
             raise ValueError(f"embed_dim={D} x vocab_size={V} weights do not fit; at most 10^9.")
-        return Sizes(vocab_size=V, kv_share=1 / 2 if task.num_queries == 1 else 5 / 12, **sizes)
+        kv_share = 1 / 2 if task.num_queries == 1 else 5 / 12
+        return Sizes(vocab_size=V, kv_share=kv_share, write_rate=self.write_rate, **sizes)
 
     def _measured(self, task: TaskSpec, circuit: Circuit, sizes: Sizes) -> tuple[RecallModel, list[Score]]:
         """The last draw of the circuit, and the scores of all."""
@@ -122,7 +125,7 @@ class Design(SpecFlags):
     def _laws(self, task: TaskSpec, circuit: Circuit, sizes: Sizes) -> dict[str, float]:
         """What the circuit's laws say, where they speak about this task; they suppose random filler."""
         from recallscope.cli.predict import law_or_nan
-        from recallscope.theory.law import find_law
+        from recallscope.theory.law import LAWS, find_law
         from recallscope.theory.problem import Problem
 
         fields = task.model_dump(mode="json")
@@ -132,7 +135,10 @@ class Design(SpecFlags):
         if circuit.head_pattern:
             words |= {"head_pattern": circuit.head_pattern, "num_heads": sizes.num_heads}
         problem = Problem.from_words(words)
-        found = {name: float(law_or_nan(find_law(name), problem)[0]) for name in circuit.laws}
+        options = {word: getattr(sizes, field) for word, field in circuit.law_options.items()}
+        laws = [find_law(name) for name in circuit.laws if name in LAWS]
+        asked = [replace(law, options={**law.options, **options}) for law in laws]
+        found = {law.name: float(law_or_nan(law, problem)[0]) for law in asked}
         return {name: p for name, p in found.items() if p == p}
 
     def _print(self, accuracy: float, error: float, laws: dict[str, float]) -> None:

@@ -17,15 +17,17 @@ from recallscope.health import best_guess, noise
 
 if TYPE_CHECKING:
     from recallscope.architectures.model import RecallModel
+    from recallscope.interp.banks import BankScores
     from recallscope.interp.inspection import Inspection, OperatorScores
     from recallscope.interp.probes import ShiftScores
+    from recallscope.interp.rates import RateScores
     from recallscope.interp.surgery import OverwriteScores
     from recallscope.specs import TaskSpec
     from recallscope.tasks import Score
 
 NEAR = 0.95  # block masses and closeness from here on are called the circuit's
 WORKS = 0.9  # recall and overwriting from here on are called working
-ANSWERS = 2.0  # standard deviations above unrelated places from which a key is said to answer
+ANSWERS = 2.0  # standard deviations from unrelated places from which a key is said to answer
 
 
 @dataclass(kw_only=True)
@@ -216,6 +218,10 @@ def _without_operators(found: Inspection) -> list[str]:
         )
     if shift := found.shift_test:
         lines.append(_of_shift(shift))
+    if found.rates:
+        lines.extend(_of_rates(found.rates))
+    if found.banks:
+        lines.extend(_of_banks(found.banks))
     if overwrite := found.overwrite:
         energy = overwrite.factored_energy
         part = "" if energy is None else f", {energy:.0%} of what the model writes,"
@@ -230,12 +236,41 @@ def _without_operators(found: Inspection) -> list[str]:
     return [*lines, *left]
 
 
+def _of_rates(rates: RateScores) -> list[str]:
+    """A row for every kind of pair that there is, and the best rate if theory has one."""
+    rows = [
+        f"  ({name}){'':{14 - len(name)}}{pair.written:9.4f}{pair.erased:9.4f}{pair.kept:9.4f}"
+        for name, pair in rates.pairs.items()
+        if pair.written == pair.written
+    ]
+    best = [] if rates.best_rate is None else [f"  erased at facts, best by theory: {rates.best_rate:.3f}"]
+    return [f"by kind of pair:   {'written':>9}{'erased':>9}{'kept':>9}", *rows, *best]
+
+
+def _of_banks(banks: BankScores) -> list[str]:
+    """Masks, noise, surgery, and the mechanism they add up to."""
+    read, noise = banks.read, banks.noise
+    pairs = ", ".join(
+        f"({name}) {power * noise.dimensions:.2%}" for name, power in list(noise.pairs.items())[1:] if power == power
+    )
+    return [
+        f"masks: one direction has {read.share:.1%} of the gate's variance over keys; it is {read.two_valued:.0%} "
+        f"two-valued (4th moment {read.fourth_moment:.2f}), {read.in_one_bank:.0%} of the keys on one side, and "
+        f"correlates {banks.correlation:.3f} with that of the writes",
+        f"noise: another fact adds 1/{noise.dimensions:.0f} of a fact's power (N D = {noise.shared_dimensions:g}, two "
+        f"banks N (2D - N) = {noise.bank_dimensions:g}); of that, other pairs: {pairs}",
+        "recall with masks changed: "
+        + ", ".join(f"{name.replace('_', ' ')} {recall:.3f}" for name, recall in banks.surgery.items()),
+        f"mechanism: {banks.mechanism}",
+    ]
+
+
 def _of_shift(shift: ShiftScores) -> str:
-    """Where keys answer, by the scores: one place later, in place, both or neither."""
+    """Where keys answer, by the scores: one place later, in place, both or neither; the sign of queries is free."""
     places = {"one place later": shift.shifted, "in place": shift.unshifted}
     texts = {True: list[str](), False: list[str]()}
     for place, score in places.items():
-        texts[score >= ANSWERS].append(f"{place} ({score:+.1f} sd)")
+        texts[abs(score) >= ANSWERS].append(f"{place} ({score:+.1f} sd)")
     yes, no = " and ".join(texts[True]), " nor ".join(texts[False])
     answer = f"{yes}, not {no}" if yes and no else yes or f"neither {no}"
-    return f"shift: keys answer {answer}; {ANSWERS:g} sd above unrelated places are called an answer"
+    return f"shift: keys answer {answer}; {ANSWERS:g} sd away from unrelated places are called an answer"

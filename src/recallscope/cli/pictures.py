@@ -12,9 +12,11 @@ from matplotlib.ticker import MaxNLocator
 
 from recallscope.architectures.capabilities import HasAttention
 from recallscope.architectures.model import RecallModel
+from recallscope.figures.banks import banks_figure
 from recallscope.figures.mechanism import attention_figure, draw_curve, inside_figures
 from recallscope.figures.style import COLUMN, figure_style, save_figure
 from recallscope.interp.attention import attention_strength, ideal_attention, picture_arrays
+from recallscope.interp.banks import picture_masks
 from recallscope.interp.inspection import Inspection
 from recallscope.interp.probes import Behaviour
 from recallscope.specs import TaskSpec
@@ -31,6 +33,8 @@ def draw_pictures(model: RecallModel, task: TaskSpec, found: Inspection, out: Pa
         figures |= inside_figures(arrays, task.model_dump(), dataclasses.asdict(found.fill), label)
     elif model.capability(HasAttention) is not None:
         figures["attention"] = _attention_strength_figure(model, batch, f"{model.spec.kind}, {label}")
+    if found.banks is not None:
+        figures["banks"] = banks_figure(picture_masks(model), found.banks.surgery, f"{model.spec.kind}, {label}")
     return [path for name, figure in figures.items() for path in save_figure(figure, out / name)]
 
 

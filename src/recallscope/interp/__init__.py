@@ -8,6 +8,7 @@ from recallscope.lazy import lazy_names
 _NAMES = {
     "attention": "AttentionScores Dominance answer_attribution attention_map attention_strength attribution_hit_rate "
     "copy_dominance copy_map ideal_attention joint_attention picture_arrays score_attention shift_dominance shift_map",
+    "banks": "BankScores MaskScores channel_masks measure_banks noise_budget picture_masks",
     "hash_table": "FillCurve HashTables TableScores decoded_table fill_curve hash_tables hashed_table ideal_table "
     "invert_state score_tables",
     "inspection": "Inspection LeftOut inspect_model",
@@ -16,6 +17,7 @@ _NAMES = {
     "invariant_output mean_diagonals nearest_circuit operators_by_layer rotate_model stack_operators strength "
     "token_operators",
     "probes": "Behaviour ProbeScores ShiftScores measure_behaviour probe_facts shift_test",
+    "rates": "PairRates RateScores measure_rates pair_kinds rates_by_pair",
     "selectivity": "MeasuredCodes Selectivity VarianceCheck check_variances measure_codes measure_selectivity",
     "states": "facts_at states_at",
     "surgery": "AblationScores OverwriteScores ProjectionScores ablate_blocks answer_ablated fact_writes "

@@ -16,7 +16,9 @@ import torch
 from recallscope.architectures.capabilities import (
     HasAttention,
     HasKeys,
+    HasMasks,
     HasOperators,
+    HasRates,
     HasState,
     Operators,
     WritesFacts,
@@ -32,6 +34,7 @@ from recallscope.interp.attention import (
     score_attention,
     shift_dominance,
 )
+from recallscope.interp.banks import BankScores, measure_banks
 from recallscope.interp.hash_table import FillCurve, TableScores, fill_curve, hash_tables, score_tables
 from recallscope.interp.operators import (
     block_masses,
@@ -44,6 +47,7 @@ from recallscope.interp.operators import (
     strength,
 )
 from recallscope.interp.probes import Behaviour, ProbeScores, ShiftScores, measure_behaviour, probe_facts, shift_test
+from recallscope.interp.rates import RateScores, measure_rates
 from recallscope.interp.selectivity import (
     LawScores,
     MeasuredCodes,
@@ -135,6 +139,8 @@ class Inspection:
     projection: ProjectionScores | None = None
     ablation: AblationScores | None = None
     probe: ProbeScores | None = None
+    rates: RateScores | None = None
+    banks: BankScores | None = None
     left_out: tuple[LeftOut, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -339,6 +345,8 @@ SECTIONS = (
     Section("projection", (HasOperators, HasState, WritesFacts), lambda of: project_on_facts(of.model, of.batch)),
     Section("ablation", (HasOperators,), _ablation),
     Section("probe", (HasState, HasKeys), lambda of: probe_facts(of.model, of.batch, of.fresh, of.generator)),
+    Section("rates", (HasRates,), lambda of: measure_rates(of.model, of.batch, of.task)),
+    Section("banks", (HasMasks,), lambda of: measure_banks(of.model, of.batch, of.generator)),
 )
 
 

@@ -7,7 +7,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from recallscope.architectures.capabilities import HasOperators, HasState, WritesFacts, key_tokens, value_tokens
+from recallscope.architectures.capabilities import (
+    HasOperators,
+    HasState,
+    RevisesFacts,
+    WritesFacts,
+    key_tokens,
+    value_tokens,
+)
 from recallscope.architectures.model import RecallModel
 from recallscope.interp.operators import effective_operators
 from recallscope.interp.probes import PREVIOUS_TOKENS
@@ -60,7 +67,7 @@ class HashMemory:
 
     Keys are tokens 1 .. V/2 - 1, values V/2 .. V - 1. Storing adds v' k'ᵀ, recalling asks the model, and nothing is
     looked up anywhere else: facts that share the state disturb each other, as in the model. Nothing is read between
-    storing and recalling, so nothing fades.
+    storing and recalling, so nothing fades. A model with a rule of its own (a delta rule, least squares) stores by it.
 
     Paper: App. D.3 (`app-subsec:hidden-as-hash`): hash, store, match, retrieve.
     Holds for: one layer, designed or trained, that shows its state and says what a fact leaves in it. `facts` and
@@ -70,6 +77,7 @@ class HashMemory:
 
     def __init__(self, model: RecallModel) -> None:
         self._able, self._state_of = model.require(WritesFacts), model.require(HasState)
+        self._rule = model.capability(RevisesFacts)
         layers = self._able.fact_codes()
         if len(layers) != 1:
             raise ValueError(
@@ -98,11 +106,20 @@ class HashMemory:
 
     def clear(self) -> None:
         """Forget everything."""
+        self.lost = 0
         self._state = torch.zeros_like(self._codes.writes(self._keys[:1], self._values[:1]))
 
     def store(self, key: int, value: int) -> None:
-        """h += v' k'ᵀ. A key stored twice has two values, which add up: `overwrite` replaces."""
-        self._state = self._state + self._write(key, value)
+        """h += v' k'ᵀ, or the model's own rule. A key stored twice has two values, which add up: `overwrite` replaces.
+
+        A delta rule takes away, with rate b, what the key held before.
+        """
+        self._check(key, value)
+        pair = self._pair(key, value)
+        if self._rule is None:
+            self._state = self._state + self._writes(*pair)
+        else:
+            self._state = self._rule.write_facts(self._state, *pair)
 
     def read(self, tokens: Int[Tensor, " L"]) -> None:
         """Let the model read a whole sequence, and take its state over."""
@@ -117,11 +134,20 @@ class HashMemory:
         return Recall(value=int(value), margin=score - next_best, score=score)
 
     def forget(self, key: int) -> Fact | None:
-        """h -= v' k'ᵀ for the value that `recall` gives; returns what was taken out, None if nothing was found."""
+        """h -= v' k'ᵀ for the value that `recall` gives; returns what was taken out, None if nothing was found.
+
+        A model with a rule of its own undoes it: exactly, if the fact was stored last. `lost` then counts the
+        dimensions of the state in which the rule had left nothing to restore; least squares loses none.
+        """
         said = self.recall(key)
         if not said.found:
             return None
-        self._state = self._state - self._write(key, said.value)
+        pair = self._pair(key, said.value)
+        if self._rule is None:
+            self._state = self._state - self._writes(*pair)
+        else:
+            self._state, lost = self._rule.take_back(self._state, *pair)
+            self.lost = int(lost.sum())
         return Fact(key, said.value, said.score)
 
     def overwrite(self, key: int, value: int) -> Fact | None:
@@ -146,7 +172,7 @@ class HashMemory:
             fact = Fact(int(self._keys[k]), int(self._values[v]), float(table[k, v]))
             if fact.score <= FOUND or fact[:2] in found:
                 break
-            state = state - self._write(fact.key, fact.value)
+            state = state - self._writes(*self._pair(fact.key, fact.value))
             found[fact[:2]] = fact
         return list(found.values())
 
@@ -194,13 +220,16 @@ class HashMemory:
         shifts = torch.arange(turns, device=keys.device) * len(values) // turns
         value = values[(shifts[:, None] + torch.arange(len(keys), device=keys.device)) % len(values)].flatten()
         key = keys.repeat(turns)
-        raised = self._ask(self._codes.writes(key, value), key).gather(1, value[:, None])
+        raised = self._ask(self._writes(key, value), key).gather(1, value[:, None])
         return float(raised.double().mean())
 
-    def _write(self, key: int, value: int) -> Tensor:
-        self._check(key, value)
-        at = self._keys.device
-        return self._codes.writes(torch.tensor([key], device=at), torch.tensor([value], device=at))
+    def _writes(self, keys: Int[Tensor, " n"], values: Int[Tensor, " n"]) -> Float[Tensor, "n heads P N"]:
+        """What each fact leaves in an empty state."""
+        codes = self._codes.writes(keys, values)
+        return codes if self._rule is None else self._rule.write_facts(torch.zeros_like(codes), keys, values)
+
+    def _pair(self, key: int, value: int) -> tuple[Int[Tensor, " 1"], Int[Tensor, " 1"]]:
+        return self._keys.new_tensor([key]), self._keys.new_tensor([value])
 
     def _check(self, key: int, value: int | None) -> None:
         V = self.vocab_size
