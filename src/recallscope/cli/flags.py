@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 from tyro.conf import arg
 
-from recallscope.specs import Frozen, TaskSpec
+from recallscope.specs import Frozen
 
 # flags that may be left out; help shows what they take, not the None they start from
 OptionalInt = Annotated[int | None, arg(metavar="INT", help_behavior_hint="")]
@@ -40,11 +40,6 @@ class Names:
 def names_from(names: Callable[[], Iterable[str]]) -> Any:
     """Of a flag that takes such names, or others: `names` gives what is known now."""
     return arg(metavar="NAME", help_behavior_hint=Names(names))
-
-
-def make_task(**fields: Any) -> TaskSpec:
-    """A task from flags, leaving out those not given."""
-    return TaskSpec.model_validate({name: value for name, value in fields.items() if value is not None})
 
 
 def with_spec_flags(
