@@ -55,17 +55,11 @@ def law_or_nan(law: Law, problem: Problem) -> NDArray[np.float64]:
         return np.full(problem.shape or (1,), np.nan)
 
 
-def first_law(words: Mapping[str, Any]) -> Law:
-    """The law that speaks first about a model of these words (model, head_pattern, num_layers)."""
-    best = recommended_law(words["model"])
-    return best.for_pattern(words["head_pattern"]) if words["num_layers"] == 1 else best
-
-
 def prediction(words: Mapping[str, Any], *, others: bool = True) -> dict[str, Any]:
     """What the laws say about every pair of D and N: `words` are the flags of `predict`.
 
-    Laws that are named in `law` answer alone. Else the recommended one comes first and, with `others`, every law that
-    applies follows. MHA has a lower and an upper bound by every law for one head (Thm 4.7).
+    Laws that are named in `law` answer alone. Else the recommended one comes first and every law that applies follows;
+    without `others` only the first is asked. MHA has a lower and an upper bound by every law for one head (Thm 4.7).
     """
     sizes = {name: words[name] for name in ("vocab_size", "num_facts", "length")}
     task = make_task(kind=words["task"], **sizes)
@@ -79,13 +73,13 @@ def prediction(words: Mapping[str, Any], *, others: bool = True) -> dict[str, An
     check_heads(words["num_heads"], words["head_pattern"], *words["embed_dim"])
     all_D, all_N = (grid.ravel() for grid in np.meshgrid(words["embed_dim"], words["state_dim"], indexing="ij"))
     problem = Problem.from_words({**words, "embed_dim": all_D, "state_dim": all_N})
-    first = first_law(words)
     laws = [find_law(name) for name in words["law"]]
     if not laws:
         best = recommended_law(words["model"])
-        ordered = dict.fromkeys([first, best, *laws_for(best.weights), *LAWS]) if others else [first]
+        first = best.for_pattern(words["head_pattern"]) if words["num_layers"] == 1 else best
+        ordered = dict.fromkeys([first, best, *laws_for(best.weights), *LAWS])
         laws = [law for law in ordered if not law.missing(problem)]
-    rows = _rows(laws, problem, named=bool(words["law"]))
+    rows = _rows(laws if others else laws[:1], problem, named=bool(words["law"]))
     headline = rows[0]["headline"] if len(rows) == 1 else None
     return {"task": task.model_dump(mode="json"), "headline": headline, "rows": rows}
 
