@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -65,10 +66,8 @@ class Explore:
             import webbrowser
 
             webbrowser.open(address)
-        try:
+        with suppress(KeyboardInterrupt):
             serve(make_app(shelf, hosts), listener)
-        except KeyboardInterrupt:
-            pass
         return 0
 
     def _shelf(self) -> Shelf:

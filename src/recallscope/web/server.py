@@ -182,12 +182,13 @@ def listen(host: str, port: int) -> tuple[socket.socket, frozenset[str]]:
         listener.close()
         raise ValueError(f"{host}:{port} cannot be listened on: {error.strerror}. Try --port 0.") from error
     here = listener.getsockname()[1]
-    names = (
-        *LOOPBACK,
-        f"[{host}]" if ":" in host else host,
-        *((socket.gethostname(),) if host not in LOOPBACK else ()),
-    )
+    names = {*LOOPBACK, f"[{host}]" if ":" in host else host} | (set() if is_loopback(host) else {socket.gethostname()})
     return listener, frozenset(f"{name}:{here}".lower() for name in names)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a server there."""
+    return host in (*LOOPBACK, "::1") or host.startswith("127.")
 
 
 def serve(app: Starlette, listener: socket.socket) -> None:
