@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import version
 from importlib.resources import files
@@ -72,13 +73,20 @@ def plotly_script() -> Path:
     return Path(str(files("plotly") / "package_data" / "plotly.min.js"))
 
 
+@cache
+def plotly_facts() -> dict[str, Any]:
+    """Its version, and the names of the style sheets it adds to a page unless an element has that name already."""
+    names = re.findall(rb'getElementById\("([0-9a-f]{64})"\)', plotly_script().read_bytes())
+    return {"version": version("plotly"), "styles": sorted({name.decode() for name in names})}
+
+
 def options(shelf: Shelf, words: dict[str, Any]) -> dict[str, Any]:
     """What can be chosen on the page."""
     Query.of(words)
     with_law = models()
     return {
         "version": __version__,
-        "plotly": version("plotly"),
+        "plotly": plotly_facts(),
         "torch": has_torch(),
         "stores": [str(store.root) for store in shelf.stores],
         "models": with_law,

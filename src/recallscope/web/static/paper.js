@@ -1,0 +1,1 @@
+export async function openPaper(root) { root.append("paper"); }
