@@ -163,7 +163,7 @@ def _tables(one: Subject, ledger: dict[int, int], ask: int | None) -> dict[str, 
 def _some(first: Any, low: int, high: int) -> list[int]:
     """Tokens of a range, ascending: the first ones given, and others until there are enough to see."""
     wanted = [token for token in dict.fromkeys(first) if low <= token < high][: 2 * SHOWN]
-    return sorted(dict.fromkeys([*wanted, *range(low, high)][: max(SHOWN, len(wanted))]))
+    return sorted(list(dict.fromkeys([*wanted, *range(low, high)]))[: max(SHOWN, len(wanted))])
 
 
 def _read(one: Subject) -> dict[str, Any] | None:

@@ -35,7 +35,7 @@ export async function openInside(root, params, options) {
   const key = h("input", { type: "number", id: "key", min: 1, value: 1 });
   const value = h("input", { type: "number", id: "value" });
   const button = (label, action, main) => h("button", { type: "button", className: main ? "main" : "", onclick: action, disabled: Boolean(site) }, label);
-  const told = h("p", { role: "status", id: "told" });
+  const told = h("p", { role: "status", id: "told" }, "Reading the model.");
   const load = h("div");
   const [hashed, decoded, bars] = [chart(380), chart(380), chart(260)];
   const hashedTitle = h("h2", {}, "H′");
