@@ -55,14 +55,12 @@ def law_or_nan(law: Law, problem: Problem) -> NDArray[np.float64]:
         return np.full(problem.shape or (1,), np.nan)
 
 
-def prediction(words: Mapping[str, Any], *, others: bool = True) -> dict[str, Any]:
-    """What the laws say about every pair of D and N: `words` are the flags of `predict`.
+def question(words: Mapping[str, Any]) -> tuple[TaskSpec, Problem, list[Law]]:
+    """The task and the problem of the flags of `predict`, checked, and the laws that answer it.
 
-    Laws that are named in `law` answer alone. Else the recommended one comes first and every law that applies follows;
-    without `others` only the first is asked. MHA has a lower and an upper bound by every law for one head (Thm 4.7).
+    Laws that are named in `law` answer alone; else the recommended one comes first, and all that apply follow.
     """
-    sizes = {name: words[name] for name in ("vocab_size", "num_facts", "length")}
-    task = make_task(kind=words["task"], **sizes)
+    task = make_task(kind=words["task"], **{name: words[name] for name in ("vocab_size", "num_facts", "length")})
     if not words["embed_dim"] or not words["state_dim"]:
         raise ValueError(
             "--embed-dim and --state-dim need a number each, or several. Try --embed-dim 64 --state-dim 16."
@@ -79,7 +77,16 @@ def prediction(words: Mapping[str, Any], *, others: bool = True) -> dict[str, An
         first = best.for_pattern(words["head_pattern"]) if words["num_layers"] == 1 else best
         ordered = dict.fromkeys([first, best, *laws_for(best.weights), *LAWS])
         laws = [law for law in ordered if not law.missing(problem)]
-    rows = _rows(laws if others else laws[:1], problem, named=bool(words["law"]))
+    return task, problem, laws
+
+
+def prediction(words: Mapping[str, Any], *, others: bool = True) -> dict[str, Any]:
+    """What the laws say about every pair of D and N; without `others`, only the first law unless some are named.
+
+    MHA has a lower and an upper bound by every law for one head (Thm 4.7).
+    """
+    task, problem, laws = question(words)
+    rows = _rows(laws if others or words["law"] else laws[:1], problem, named=bool(words["law"]))
     headline = rows[0]["headline"] if len(rows) == 1 else None
     return {"task": task.model_dump(mode="json"), "headline": headline, "rows": rows}
 
@@ -115,30 +122,30 @@ def _rows(laws: list[Law], problem: Problem, *, named: bool) -> list[dict[str, A
     return rows
 
 
-def sizing(question: Question, unknown: Wanted, *, max_points: int = 256) -> dict[str, Any]:
+def sizing(asked: Question, unknown: Wanted, *, max_points: int = 256) -> dict[str, Any]:
     """The size that a question leaves out, or all minimal pairs of D and N, thinned to `max_points`."""
     answer: dict[str, Any] | None = None
     points: list[FrontierPoint] = []
     if unknown == "frontier":
-        points = frontier(question, max_points=max_points)
-        answer, reason = _smallest_state(points, question)
+        points = frontier(asked, max_points=max_points)
+        answer, reason = _smallest_state(points, asked)
     else:
-        found = solve(question, unknown)
+        found = solve(asked, unknown)
         reason = found.reason
         if found.value is not None:
-            answer = {"embed_dim": question.embed_dim, "state_dim": question.state_dim, unknown: found.value}
+            answer = {"embed_dim": asked.embed_dim, "state_dim": asked.state_dim, unknown: found.value}
             answer |= {"probability": found.probability, "extrapolated": found.extrapolated}
             answer |= {} if found.real is None else {"real": found.real}
-    shown = {"target": question.target, "law": question.law.name, "answer": answer, "reason": reason}
+    shown = {"target": asked.target, "law": asked.law.name, "answer": answer, "reason": reason}
     return shown | {"frontier": [asdict(point) for point in points]}
 
 
-def _smallest_state(points: list[FrontierPoint], question: Question) -> tuple[dict[str, Any] | None, str]:
+def _smallest_state(points: list[FrontierPoint], asked: Question) -> tuple[dict[str, Any] | None, str]:
     """The minimal pair with the smallest state, and what is said of it."""
     if points:
         best = min(points, key=lambda point: (point.extrapolated != "", point.state_entries, point.embed_dim))
         starred = any(point.extrapolated for point in points)
         which = "smallest state" + (" (all are extrapolated)" if best.extrapolated else " without *" if starred else "")
         return asdict(best), which
-    p = float(question.evaluate(embed_dim=LARGEST_EMBED, state_dim=LARGEST_EMBED))
+    p = float(asked.evaluate(embed_dim=LARGEST_EMBED, state_dim=LARGEST_EMBED))
     return None, f"unreachable: even embed_dim=state_dim={LARGEST_EMBED} gives p={p:.6f}: the task sets a ceiling."

@@ -54,23 +54,23 @@ class Predict:
 
     def run(self) -> int:
         """Check the words, evaluate the laws, print a table or JSON."""
-        from recallscope.answers import prediction
+        from recallscope.answers import prediction, question
         from recallscope.theory.law import find_law
 
-        answer = prediction(vars(self))
+        answer = prediction(vars(self), others=self.json or self.all)
         if self.json:
             print_json(answer)
             return 0
         rows = answer["rows"]
-        laws = [find_law(name) for name in rows[0]["laws"]]
-        shown = laws if self.all or self.law else laws[:1]
+        shown = [find_law(name) for name in rows[0]["laws"]]
         if len(rows) == 1:
-            self._print_cell(answer["task"]["length"], rows[0], laws, shown)
+            others = 0 if self.all or self.law else len(question(vars(self))[2]) - 1
+            self._print_cell(answer["task"]["length"], rows[0], shown, others)
         else:
             self._print_grid(rows, shown)
         return 0
 
-    def _print_cell(self, length: int, row: dict[str, Any], laws: list[Law], shown: list[Law]) -> None:
+    def _print_cell(self, length: int, row: dict[str, Any], shown: list[Law], others: int) -> None:
         from rich.console import Console
 
         console = Console(highlight=False)
@@ -79,13 +79,13 @@ class Predict:
         title += f"  layers={self.num_layers}" if self.num_layers > 1 else ""
         title += f"  {self.head_pattern} x {self.num_heads}" if self.head_pattern else ""
         console.print(f"[bold]{title}[/bold]")
-        first, headline = laws[0], row["headline"]
+        first, headline = shown[0], row["headline"]
         console.print(f"p_recall [bold]{_interval(row, first.name)}[/bold]   {first.name}: {first.summary}")
         outside, inside = headline["extrapolated"], f"compared for {headline['compared']}"
         console.print(f"[bold]{outside}[/bold]" if outside else inside)
         console.print(first.support)
-        if not self.all and not self.law:
-            console.print(f"{len(laws) - 1} other laws: --all", style="dim")
+        if others:
+            console.print(f"{others} other laws: --all", style="dim")
         if len(shown) > 1:
             console.print()
             self._print_laws(row, shown, console)

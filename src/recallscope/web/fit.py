@@ -85,8 +85,8 @@ def fit_parts(question: FitQuestion, shelf: Shelf) -> Iterator[dict[str, Any]]:
     answer = prediction(words | {"embed_dim": (question.embed_dim,), "state_dim": (question.state_dim,)}, others=False)
     law = find_law(answer["headline"]["law"])
     yield {"headline": answer["headline"], "task": answer["task"], "summary": law.summary, "reference": law.reference}
-    yield {"bounds": _bounds(question)}
-    yield {"measured": _measured(question, shelf)}
+    yield {"bounds": bounds(question)}
+    yield {"measured": measured(question, shelf)}
     chart = _map_of(question, law)
     for work in (chart.fill(STRIDES[0]), _curves(question, law), chart.fill(*STRIDES[1:]), _frontier(question, law)):
         for part in work:
@@ -96,7 +96,7 @@ def fit_parts(question: FitQuestion, shelf: Shelf) -> Iterator[dict[str, Any]]:
                 return
 
 
-def _bounds(question: FitQuestion) -> dict[str, Any]:
+def bounds(question: FitQuestion) -> dict[str, Any]:
     """What any state must hold, what the circuit needs in the mean, and what is enough for every context."""
     N_f, V, delta = question.num_facts, question.vocab_size, 1 - question.target
     bits = float(information_bits(N_f, V, delta, values="distinct"))
@@ -116,7 +116,7 @@ def _bounds(question: FitQuestion) -> dict[str, Any]:
     }
 
 
-def _measured(question: FitQuestion, shelf: Shelf) -> list[dict[str, Any]]:
+def measured(question: FitQuestion, shelf: Shelf) -> list[dict[str, Any]]:
     """Accuracy of runs of the same task and architecture, over D and N: mean of all, and one to look at."""
     wanted: dict[str, Any] = {
         "status": "done",

@@ -13,8 +13,8 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MOST_BODY = 64 * 1024  # bytes of a POST
-# Plotly sets style attributes, and adds rules to a <style> that it makes empty, whose hash is that of no bytes at all. The
-# style sheet of its maps is kept out by charts.js.
+# Plotly sets style attributes, and adds rules to a <style> that it makes empty, whose hash is that of no bytes at all.
+# The style sheet of its maps is kept out by charts.js.
 POLICY = "; ".join(
     (
         "default-src 'none'",

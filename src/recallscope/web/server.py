@@ -55,6 +55,7 @@ ANSWERS = {
     "memory": ("inside:memory", QUICK),
     "pictures": ("inside:pictures", QUICK),
     "zoo": ("zoo:zoo", SLOW),
+    "zoo_curves": ("zoo:zoo_curves", SLOW),
     "claims": ("paper:claims", QUICK),
     "findings": ("paper:findings", SLOW),
     "figure": ("paper:figure", SLOW),

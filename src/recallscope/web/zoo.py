@@ -33,19 +33,24 @@ def paper_runs(shelf: Shelf, store: RunStore) -> PaperRuns:
 
 
 def zoo(shelf: Shelf, words: dict[str, Any]) -> dict[str, Any]:
-    """Every form: recall by cell with intervals, keys written twice, recall by age; and the curves to draw over."""
+    """Every form: recall by cell with intervals, keys written twice, recall by age."""
     store = shelf.store(StoreQuestion.of(words).store)
     return shelf.kept(store, ("zoo",), lambda: _zoo(paper_runs(shelf, store)))
 
 
+def zoo_curves(shelf: Shelf, words: dict[str, Any]) -> dict[str, Any]:
+    """What the forms of each cell are compared with, which takes longer: the linear Mamba by its law, and the bound."""
+    store = shelf.store(StoreQuestion.of(words).store)
+    return shelf.kept(store, ("zoo curves",), lambda: _curves(paper_runs(shelf, store)))
+
+
 def _zoo(runs: PaperRuns) -> dict[str, Any]:
-    old, forms, cells = ages(runs, FORMS), [], dict[tuple[int, ...], list[Measured]]()
+    old, forms, cells = ages(runs, FORMS), [], dict[str, None]()
     for form in FORMS:
         recall, repeated = measured(runs, "recall", form), measured(runs, "repeated", form)
         if not recall and not repeated:
             continue
-        for cell, one in recall.items():
-            cells.setdefault(cell, []).append(one)
+        cells |= dict.fromkeys(map(_name, recall))
         places = old.get(form.label)
         forms.append(
             {"label": form.label, "rule": form.rule, "update": form.update, "published": form.published}
@@ -53,19 +58,18 @@ def _zoo(runs: PaperRuns) -> dict[str, Any]:
             | {"recall": {_name(cell): _told(one) for cell, one in recall.items()}}
             | {"repeated": next(map(_told, repeated.values()), None), "runs": _runs(runs, form)}
         )
-    curves = {
-        _name(cell): {label: [x.tolist(), y.tolist()] for label, (x, y) in size_curves(known, "state_entries").items()}
-        for cell, some in cells.items()
-        if (known := [one for one in some if one.state_entries])
-    }
-    return {
-        "forms": forms,
-        "rules": RULES,
-        "cells": [_name(cell) for cell in cells],
-        "curves": curves,
-        "ranking": {"state_entries": ranking(runs, "state_entries"), "parameters": ranking(runs, "parameters")},
-        "flagged": list(flagged(runs).values()),
-    }
+    return {"forms": forms, "rules": RULES, "cells": list(cells), "flagged": list(flagged(runs).values())}
+
+
+def _curves(runs: PaperRuns) -> dict[str, Any]:
+    cells: dict[str, list[Measured]] = {}
+    for form in FORMS:
+        for cell, one in measured(runs, "recall", form).items():
+            if one.state_entries:
+                cells.setdefault(_name(cell), []).append(one)
+    drawn = {name: size_curves(members, "state_entries") for name, members in cells.items()}
+    lines = {name: {label: [x.tolist(), y.tolist()] for label, (x, y) in both.items()} for name, both in drawn.items()}
+    return {"curves": lines, "ranking": ranking(runs, "state_entries")}
 
 
 def _name(cell: tuple[int, ...]) -> str:

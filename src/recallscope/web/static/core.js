@@ -41,10 +41,6 @@ export async function ask(path, params = {}, { post, signal } = {}) {
 
 // An answer that comes in parts, one JSON object per line.
 export async function* parts(path, params, signal) {
-  if (site) {
-    yield* await ask(path, params);
-    return;
-  }
   const response = await fetch(`api/${address(path, params)}`, { signal });
   if (!response.ok) throw await refused(response);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();

@@ -38,6 +38,27 @@ function knob(name, values, state, changed) {
   return { node: h("div", { className: "knob" }, h("label", { htmlFor: field.id }, h("span", {}, h("b", {}, letter), ` ${meaning}`)), field, slider), set };
 }
 
+// A copy holds sheets over D and N; the parts of an answer are read off them.
+function* fromSheets({ values, sheets }, state) {
+  const { embed_dim: Ds, state_dim: Ns } = values;
+  const cell = (D, N) => Ds.indexOf(D) * Ns.length + Ns.indexOf(N);
+  const at = (V, N_f, D, N) => sheets[`${V},${N_f}`].headlines[cell(D, N)];
+  const { vocab_size: V, num_facts: N_f, embed_dim: D, state_dim: N, target } = state;
+  const sheet = sheets[`${V},${N_f}`];
+  const entries = sheet.entries[cell(D, N)];
+  const bits = sheet.bounds[target];
+  yield { headline: at(V, N_f, D, N), summary: sheet.summary, reference: sheet.reference };
+  yield { bounds: { ...bits, state_entries: entries, bits_per_entry: bits.bits_needed / entries } };
+  yield { measured: sheet.measured };
+  yield { map: { embed_dim: Ds, state_dim: Ns, finest: true, p: Ds.map((d) => Ns.map((n) => at(V, N_f, d, n).probability)), extrapolated: Ds.map((d) => Ns.map((n) => (at(V, N_f, d, n).extrapolated ? 1 : 0))) } };
+  const here = { vocab_size: V, num_facts: N_f, embed_dim: D, state_dim: N };
+  for (const name of Object.keys(here)) yield { curve: { name, at: here[name], x: values[name], p: values[name].map((x) => at(...Object.values({ ...here, [name]: x })).probability) } };
+  const enough = Ds.flatMap((d) => Ns.map((n) => ({ embed_dim: d, state_dim: n, ...at(V, N_f, d, n), state_entries: sheet.entries[cell(d, n)], parameters: null, state_bytes: 4 * sheet.entries[cell(d, n)] }))).filter((one) => one.probability >= target);
+  const least = enough.filter((one) => !enough.some((other) => other !== one && other.embed_dim <= one.embed_dim && other.state_dim <= one.state_dim));
+  const best = least.reduce((a, b) => (a && a.state_entries <= b.state_entries ? a : b), null);
+  yield { frontier: { answer: best, frontier: least, reason: "None of the steps of this copy reaches it." } };
+}
+
 export async function openFit(root, params, options) {
   const state = { ...DEFAULTS, ...(site?.fit?.start ?? {}) };
   for (const [name, value] of Object.entries(params)) if (name in state) state[name] = TEXTS.includes(name) || value === "" ? value : Number(value);
@@ -101,7 +122,7 @@ export async function openFit(root, params, options) {
     view = {};
     let fresh = true;
     try {
-      for await (const part of parts("fit", state, signal)) {
+      for await (const part of site ? fromSheets(site.fit, state) : parts("fit", state, signal)) {
         if (part.error) throw new Error(part.error);
         if (part.stopped) stopped.textContent = part.stopped;
         if (part.curve && fresh) { view.curves = []; fresh = false; }

@@ -94,12 +94,16 @@ export async function openInside(root, params, options) {
     const capacity = seen.read?.capacity ?? seen.vocab_size / 4;
     random(Math.max(8, Math.min(Math.ceil(1.5 * capacity), seen.vocab_size / 2 - 1) - seen.facts.length));
   }
+  // A copy holds the states at some points of a tour.
   function copied() {
     const tour = site.inside.find((one) => one.model === state.model);
-    const slider = h("input", { type: "range", min: 0, max: tour.steps.length, value: tour.steps.length, "aria-label": "Steps done", oninput: () => { steps = tour.steps.slice(0, Number(slider.value)); state.ask = tour.ask[slider.value]; changed(); } });
-    steps = tour.steps;
-    state.ask = tour.ask.at(-1);
-    return h("label", {}, "Steps done (a copy: recallscope explore lets you do your own)", slider);
+    const slider = h("input", { type: "range", min: 0, max: tour.points.length - 1, value: 8, "aria-label": "Steps done", oninput: () => { go(); changed(); } });
+    const go = () => {
+      steps = tour.steps.slice(0, tour.points[slider.value]);
+      state.ask = steps.length ? String(steps.at(-1)[1]) : "";
+    };
+    go();
+    return h("label", {}, "Steps done (recallscope explore lets you do your own)", slider);
   }
 
   async function fill(signal) {

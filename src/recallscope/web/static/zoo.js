@@ -1,5 +1,5 @@
 // Architectures: recall against state, by age, with keys written twice; two of them side by side.
-import { ask, choice, h, many, note, probability, table, words } from "./core.js";
+import { ask, choice, h, latest, many, note, probability, table, words } from "./core.js";
 import { RULES, chart, draw } from "./charts.js";
 
 const DASHES = ["solid", "dash", "dot", "dashdot", "longdash"];
@@ -22,9 +22,10 @@ export async function openZoo(root, params, options) {
     return null;
   }
   const by = Object.fromEntries(zoo.forms.map((form) => [form.label, form]));
-  const ranked = zoo.ranking.state_entries.map(([label]) => label);
   state.cell ||= zoo.cells[0];
-  state.first = by[state.first] ? state.first : ranked[0] ?? zoo.forms[0].label;
+  const best = (a, b) => ((b.recall[state.cell]?.mean ?? 0) > (a.recall[state.cell]?.mean ?? 0) ? b : a);
+  state.first = by[state.first] ? state.first : zoo.forms.filter((form) => form.rule === "replaces").concat(zoo.forms[0]).reduce(best).label;
+  let curves = {};
   state.second = by[state.second] ? state.second : zoo.forms[0].label;
   const look = (form) => {
     const kin = zoo.forms.filter((other) => other.rule === form.rule && !other.published);
@@ -32,7 +33,8 @@ export async function openZoo(root, params, options) {
     return { colour: RULES[form.rule], symbol: SYMBOLS[place % 5] + (form.published ? "-open" : ""), dash: DASHES[place % 5] };
   };
   const [sizes, ages, repeated] = [chart(470), chart(360), chart(360)];
-  const pair = h("div", { className: "scroll" });
+  const pair = h("div");
+  const ranked = h("p", { className: "quiet", role: "status" }, "The law of the linear Mamba is being computed.");
   const labels = zoo.forms.map((form) => form.label);
   const rules = h("p", { className: "row middle quiet" }, zoo.rules.map((rule) => {
     const dot = h("b", {}, "● ");
@@ -42,7 +44,7 @@ export async function openZoo(root, params, options) {
   root.append(
     h("section", { className: "card" }, h("h2", {}, "Recall against size"),
       h("div", { className: "row" }, choice("Task and dimensions", zoo.cells, state.cell, (cell) => { state.cell = cell; all(); }), choice("Against", { state_entries: "state entries", parameters: "parameters" }, state.size, (size) => { state.size = size; all(); })),
-      rules, sizes, h("p", { className: "quiet" }, "Mean of seeds with 95 % intervals. Hollow: two published layers. Curves: the best linear Mamba of that state by its law, and what one bit per number allows (Lem 4.5).")),
+      rules, sizes, h("p", { className: "quiet" }, "Mean of seeds with 95 % intervals. Hollow: two published layers. Curves: the best linear Mamba of that state by its law, and what one bit per number allows (Lem 4.5)."), ranked),
     h("div", { className: "pair" },
       h("section", { className: "card" }, h("h2", {}, "Recall by age of the fact"), ages, h("p", { className: "quiet" }, "The two chosen ones are drawn thick.")),
       h("section", { className: "card" }, h("h2", {}, "Every key written twice"), repeated, h("p", { className: "quiet" }, "All seeds; 0.5 is a guess between both values."))),
@@ -58,11 +60,11 @@ export async function openZoo(root, params, options) {
   }
   function drawSizes() {
     const here = zoo.forms.filter((form) => form.recall[state.cell]?.[state.size]);
-    const curves = state.size === "state_entries" ? zoo.curves[state.cell] ?? {} : {};
+    const over = state.size === "state_entries" ? curves[state.cell] ?? {} : {};
     draw(sizes, (c) => ({
       says: `Recall against ${state.size.replace("_", " ")} at ${state.cell}: ${here.map((form) => `${form.label} ${probability(form.recall[state.cell].mean)}`).join(", ")}.`,
       data: [
-        ...Object.entries(curves).map(([name, [x, y]], i) => ({ type: "scatter", mode: "lines", name, x, y, line: { color: i ? c.line : c.quiet, width: 2, dash: i ? "solid" : "dot" }, hoverinfo: "skip" })),
+        ...Object.entries(over).map(([name, [x, y]], i) => ({ type: "scatter", mode: "lines", name, x, y, line: { color: i ? c.line : c.quiet, width: 2, dash: i ? "solid" : "dot" }, hoverinfo: "skip" })),
         ...here.map((form) => {
           const one = form.recall[state.cell];
           const { colour, symbol } = look(form);
@@ -109,5 +111,11 @@ export async function openZoo(root, params, options) {
     return table(columns, rows, { caption: "All architectures" });
   }
   all();
+  latest()(async () => {
+    const found = await ask("zoo_curves", { store: state.store });
+    curves = found.curves;
+    ranked.textContent = `Above the best linear Mamba of equal state, mean over the shared cells: ${found.ranking.map(([label, gain]) => `${label} ${gain >= 0 ? "+" : ""}${gain.toFixed(3)}`).join(", ")}.`;
+    drawSizes();
+  });
   return null;
 }
