@@ -30,7 +30,9 @@ STAGES = (
     ("measuring",),
     ("figures",),
     ("paper",),
-    ("cli", "web"),
+    ("answers",),
+    ("web",),
+    ("cli",),
 )
 STAGE = {name: number for number, names in enumerate(STAGES) for name in names}
 # stages, or single modules of one; every file that registers a task or an architecture is torch-free, too
@@ -38,10 +40,10 @@ TORCH_FREE = (
     "registry", "lazy", "faults", "notebook", "specs", "atomic", "health", "records", "presets", "theory", "runs",
     "web", "figures", "tasks.associative_recall", "architectures.dimensions", "architectures.outside",
     "circuits.circuit", "measuring.trainings", "measuring.capacity", "measuring.capacity_question",
-    "measuring.measurement", "measuring.beside", "paper.claims", "paper.experiment", "paper.paper_runs",
+    "measuring.measurement", "measuring.beside", "answers", "paper.claims", "paper.experiment", "paper.paper_runs",
     "paper.law_table", "paper.report",
 )  # fmt: skip
-WITH_TORCH = ("runs.worker", "runs.trackers")
+WITH_TORCH = ("runs.worker", "runs.trackers", "web.inside")
 BRINGS_TORCH = ("torch", "safetensors.torch", "transformers", "mambapy", "mamba_ssm")
 
 FORBIDDEN_FILES = ("utils", "common")
@@ -300,7 +302,8 @@ def test_the_watch_lets_honest_code_pass(text: str) -> None:
         ("recallscope.paper.report", "from recallscope.figures import save_figure", True),
         ("recallscope.figures.mechanism", "from recallscope.paper.claims import CLAIMS", False),
         ("recallscope.runs.grid", "from recallscope.presets import PRESETS", True),
-        ("recallscope.cli.main", "from recallscope.web import api", False),
+        ("recallscope.cli.explore", "from recallscope.web.server import make_app", True),
+        ("recallscope.web.server", "from recallscope.cli.predict import Predict", False),
     ],
 )
 def test_the_order_is_told_from_its_breach(module: str, text: str, allowed: bool) -> None:

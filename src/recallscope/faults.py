@@ -1,4 +1,4 @@
-"""What is wrong with the fields of a spec, in sentences: what came, and which rule it breaks."""
+"""What is wrong with the fields of a spec, in sentences: what came, and which rule it breaks. Numbers JSON can hold."""
 
 from __future__ import annotations
 
@@ -42,3 +42,14 @@ def _short(value: Any) -> str:
         return type(value).__name__
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def finite(value: Any) -> Any:
+    """Plain data that JSON can hold: not-a-number and infinity become None."""
+    if isinstance(value, float):
+        return value if value - value == 0 else None
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return value

@@ -19,6 +19,7 @@ from recallscope.analysis.compare import (
     law_on_cells,
     law_points,
 )
+from recallscope.analysis.group_fit import GroupFit, fit_group
 from recallscope.analysis.rows import Reduce, RunGroup, group_runs
 from recallscope.analysis.seed_noise import MeanGap, SeedNoise, interval, mean_gap, seed_noise
 
@@ -28,6 +29,7 @@ __all__ = [
     "CollapseCurve",
     "Comparison",
     "Fit",
+    "GroupFit",
     "LawPoints",
     "MeanGap",
     "Reduce",
@@ -42,6 +44,7 @@ __all__ = [
     "convergence_grid",
     "dimensions",
     "fit_collapse",
+    "fit_group",
     "fit_with_draws",
     "group_runs",
     "interval",

@@ -124,7 +124,7 @@ class Design(SpecFlags):
 
     def _laws(self, task: TaskSpec, circuit: Circuit, sizes: Sizes) -> dict[str, float]:
         """What the circuit's laws say, where they speak about this task; they suppose random filler."""
-        from recallscope.cli.predict import law_or_nan
+        from recallscope.answers import law_or_nan
         from recallscope.theory.law import LAWS, find_law
         from recallscope.theory.problem import Problem
 

@@ -16,6 +16,7 @@ _EXTRAS = {
     **dict.fromkeys(("torch", "einops", "jaxtyping", "safetensors"), ("this verb", "torch")),
     "matplotlib": ("drawing", "figures"),
     "jinja2": ("a page of the report", "figures"),
+    **dict.fromkeys(("starlette", "uvicorn", "plotly", "anyio"), ("the explorer", "web")),
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -14,7 +14,7 @@ from recallscope.cli.flags import OptionalInt, OptionalPath, Unset, print_json
 from recallscope.health import Flag
 
 if TYPE_CHECKING:
-    from recallscope.analysis import AccuracyGrid, Comparison, Fit, RunGroup
+    from recallscope.analysis import Comparison, GroupFit
 
 
 @dataclass(kw_only=True)
@@ -53,7 +53,7 @@ class FitStore:
             raise ValueError(f"bootstrap={self.bootstrap} is outside 0..100000.")
         if (self.seed is None) == (self.reduce == "seed"):
             raise ValueError("--seed and --reduce seed go together: which seed of each cell is to be taken?")
-        from recallscope.analysis import AccuracyGrid, compare_laws, convergence_by_best, group_runs
+        from recallscope.analysis import fit_group, group_runs
         from recallscope.runs import RunStore, find_runs, parse_conditions
         from recallscope.theory.law import LAWS, find_law
 
@@ -74,106 +74,45 @@ class FitStore:
                 f"{self.store} has no finished run that satisfies this ({left_out.total()} left out by their flags). "
                 f"recallscope store list {shlex.quote(str(self.store))} shows what it has."
             )
-        answers = []
-        for group in group_runs(rows):
-            grid = AccuracyGrid.from_runs(group.rows, group.axes, reduce=self.reduce, seed=self.seed)
-            fits, why_not = self._fits(group)
-            bins = convergence_by_best(group.rows, group.axes)
-            converged = {"seeds": sum(b.seeds for b in bins), "converged": sum(b.converged for b in bins)}
-            answers.append((group, grid, fits, why_not, compare_laws(grid, laws), converged))
+        options: dict[str, Any] = {"reduce": self.reduce, "seed": self.seed, "bootstrap": self.bootstrap}
+        answers = [fit_group(group, laws, **options) for group in group_runs(rows)]
         if self.figure:
             from recallscope.cli.fit_figure import write_fit_figure
 
-            drawn = [(group, fits, compared) for group, _, fits, _, compared, _ in answers]
+            drawn = [(answer.group, answer.fits, answer.laws) for answer in answers]
             rows_drawn = write_fit_figure(drawn, self.figure, reduce=self.reduce, bootstrap=self.bootstrap)
         if self.json:
             counts = {"flags": flags, "left_out": left_out}
-            print_json(counts | {"experiments": [self._as_json(*answer) for answer in answers]})
+            print_json(counts | {"experiments": [answer.data for answer in answers]})
         else:
             if left_out:
                 print(f"left out {left_out.total()} of {len(found)} runs: {_counted(left_out)}")
             if flags:
                 print(f"flagged {flags.total()} of {len(rows)} runs: {_counted(flags)} (--leave-out fits without them)")
             for answer in answers:
-                self._print(*answer)
+                self._print(answer)
             if self.figure:
                 print(f"{rows_drawn} of {len(answers)} groups drawn in {self.figure}")
         return 0
 
-    def _fits(self, group: RunGroup) -> tuple[list[Fit], str]:
-        import numpy as np
-
-        from recallscope.analysis import fit_collapse
-
-        try:
-            return [
-                fit_collapse(
-                    group.rows,
-                    np.random.default_rng(0),
-                    form=form,
-                    reduce=self.reduce,
-                    bootstrap=self.bootstrap,
-                    axes=group.axes,
-                )
-                for form in ("phi", "two-moment")
-            ], ""
-        except ValueError as error:
-            return [], str(error)
-
-    def _as_json(
-        self,
-        group: RunGroup,
-        grid: AccuracyGrid,
-        fits: list[Fit],
-        why_not: str,
-        laws: list[Comparison],
-        converged: dict[str, int],
-    ) -> dict[str, Any]:
-        return {
-            "label": group.label,
-            "words": group.words,
-            "axes": {name: list(values) for name, values in grid.axes.items()},
-            "accuracy": grid.accuracy.tolist(),
-            "counts": grid.counts.tolist(),
-            "reduce": self.reduce,
-            "seeds": converged,
-            "fits": [asdict(fit) for fit in fits],
-            "no_fit_because": why_not or None,
-            "laws": [
-                {
-                    "law": c.law, "mean_error": c.mean_error, "max_error": c.max_error, "bias": c.bias,
-                    "left_out": c.left_out,
-                    "cells": [{**e.words, "measured": e.measured, "predicted": e.predicted} for e in c.cells],
-                }
-                for c in laws
-            ],
-        }  # fmt: skip
-
-    def _print(
-        self,
-        group: RunGroup,
-        grid: AccuracyGrid,
-        fits: list[Fit],
-        why_not: str,
-        laws: list[Comparison],
-        converged: dict[str, int],
-    ) -> None:
+    def _print(self, answer: GroupFit) -> None:
         from rich.console import Console
         from rich.table import Table
 
         from recallscope.analysis import interval
 
         console = Console()
-        measured = sum(1 for _ in grid.cells())
+        group, laws = answer.group, answer.laws
+        measured = sum(1 for _ in answer.grid.cells())
         console.print(
             f"[bold]{group.label}[/bold]  {len(group.rows)} runs, {measured} cells, {self.reduce} of seeds",
             highlight=False,
         )
         console.print(
-            f"{converged['converged']} of {converged['seeds']} runs converged (accuracy >= 0.1, App. K.5)",
+            f"{answer.converged} of {answer.seeds} runs converged (accuracy >= 0.1, App. K.5)",
             highlight=False,
         )
-        for fit in fits:
+        for fit in answer.fits:
             width = " / sqrt(1 + v)" if fit.form == "two-moment" else ""
             console.print(
                 f"Phi((x - b){width}):  a = {fit.a:.3f} {interval(*fit.a_interval, 3)}"
@@ -182,8 +121,8 @@ class FitStore:
                 f"   (theory: b = {fit.b_typical:.3f}, printed {fit.b_printed:.3f})",
                 highlight=False, markup=False,
             )  # fmt: skip
-        if why_not:
-            console.print(f"no fit: {why_not}", highlight=False)
+        if answer.why_not:
+            console.print(f"no fit: {answer.why_not}", highlight=False)
         table = Table(box=None, pad_edge=False, header_style="dim", caption_justify="left")
         table.caption = "errors are |measured - predicted|; bias is the mean of measured minus predicted"
         for name in ("law", "mean error", "max", "bias", "cells"):

@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 from tyro.conf import arg
 
-from recallscope.specs import Frozen, TaskSpec
+from recallscope.faults import finite
+from recallscope.specs import Frozen
 
 # flags that may be left out; help shows what they take, not the None they start from
 OptionalInt = Annotated[int | None, arg(metavar="INT", help_behavior_hint="")]
@@ -40,11 +41,6 @@ class Names:
 def names_from(names: Callable[[], Iterable[str]]) -> Any:
     """Of a flag that takes such names, or others: `names` gives what is known now."""
     return arg(metavar="NAME", help_behavior_hint=Names(names))
-
-
-def make_task(**fields: Any) -> TaskSpec:
-    """A task from flags, leaving out those not given."""
-    return TaskSpec.model_validate({name: value for name, value in fields.items() if value is not None})
 
 
 def with_spec_flags(
@@ -156,15 +152,5 @@ def json_table(text: str | None, flag: str) -> dict[str, Any]:
 
 def print_json(value: Any) -> None:
     """One JSON object on stdout and nothing else; not-a-number becomes null."""
-    json.dump(_finite(value), sys.stdout, allow_nan=False)
+    json.dump(finite(value), sys.stdout, allow_nan=False)
     sys.stdout.write("\n")
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if value == value and abs(value) != float("inf") else None
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return value

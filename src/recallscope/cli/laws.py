@@ -19,17 +19,10 @@ class Laws:
 
     def run(self) -> int:
         """Print the catalogue."""
-        from recallscope.theory.law import LAWS, RECOMMENDED
+        from recallscope.theory.law import LAWS, RECOMMENDED, catalogue
 
         if self.json:
-            shown = ("name", "weights", "summary", "reference", "holds", "support", "status", "needs")
-            rows = [
-                {field: getattr(law, field) for field in shown}
-                | {"domain": None if law.domain is None else list(law.domain.conditions)}
-                | {"compared": [{"task": one.task, "conditions": list(one.conditions)} for one in law.compared]}
-                for law in LAWS
-            ]
-            print_json({"laws": rows, "recommended": RECOMMENDED})
+            print_json(catalogue())
             return 0
         from rich.console import Console
         from rich.table import Table

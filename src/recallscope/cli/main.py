@@ -27,6 +27,7 @@ VERBS = {
     "reproduce": ("reproduce:Reproduce", "run an experiment of the paper, draw it, say what came out"),
     "draw": ("draw:Draw", "the paper's figures, from a store of runs"),
     "report": ("report:WriteReport", "what the runs say about the paper, as one page"),
+    "explore": ("explore:Explore", "laws, runs and models in a page of your browser"),
     "laws": ("laws:Laws", "the catalogue of laws"),
     "claims": ("claims:Claims", "the paper's statements, and how each is held up"),
     "completion": ("completion:Completion", "a script that completes these words in your shell"),

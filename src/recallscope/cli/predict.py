@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from recallscope.architectures.linear import LinearSpec
-from recallscope.architectures.multihead import MultiHeadSpec
-from recallscope.cli.flags import OptionalInt, Unset, make_task, print_json
+from recallscope.cli.flags import OptionalInt, Unset, print_json
 from recallscope.specs import HeadPattern
 
 if TYPE_CHECKING:
@@ -15,7 +13,6 @@ if TYPE_CHECKING:
 
     from recallscope.specs import RunSpec
     from recallscope.theory.law import Law
-    from recallscope.theory.problem import Problem
 
 
 @dataclass(kw_only=True)
@@ -57,75 +54,23 @@ class Predict:
 
     def run(self) -> int:
         """Check the words, evaluate the laws, print a table or JSON."""
-        import numpy as np
+        from recallscope.answers import prediction, question
+        from recallscope.theory.law import find_law
 
-        from recallscope.theory.law import LAWS, find_law, laws_for
-        from recallscope.theory.problem import Problem
-
-        task = make_task(kind=self.task, vocab_size=self.vocab_size, num_facts=self.num_facts, length=self.length)
-        if not self.embed_dim or not self.state_dim:
-            raise ValueError(
-                "--embed-dim and --state-dim need a number each, or several. Try --embed-dim 64 --state-dim 16."
-            )
-        for D in self.embed_dim:
-            for N in self.state_dim:
-                LinearSpec(embed_dim=D, state_dim=N, num_layers=self.num_layers)  # type: ignore[call-arg]
-        check_heads(self.num_heads, self.head_pattern, *self.embed_dim)
-        all_D, all_N = (grid.ravel() for grid in np.meshgrid(self.embed_dim, self.state_dim, indexing="ij"))
-        problem = Problem.from_words({**vars(self), "embed_dim": all_D, "state_dim": all_N})
-        best = recommended_law(self.model)[0]
-        first = best.for_pattern(self.head_pattern) if self.num_layers == 1 else best
-        laws = [find_law(name) for name in self.law]
-        if not laws:
-            ordered = dict.fromkeys([first, best, *laws_for(best.weights), *LAWS])
-            laws = [law for law in ordered if not law.missing(problem)]
-        shown = laws if self.all or self.law else laws[:1]
-        rows = self._rows(laws if self.json else shown, problem)
+        answer = prediction(vars(self), others=self.json or self.all)
         if self.json:
-            headline = rows[0]["headline"] if len(rows) == 1 else None
-            print_json({"task": task.model_dump(mode="json"), "headline": headline, "rows": rows})
+            print_json(answer)
             return 0
+        rows = answer["rows"]
+        shown = [find_law(name) for name in rows[0]["laws"]]
         if len(rows) == 1:
-            self._print_cell(task.sequence_length, rows[0], laws, shown)
+            others = 0 if self.all or self.law else len(question(vars(self))[2]) - 1
+            self._print_cell(answer["task"]["length"], rows[0], shown, others)
         else:
             self._print_grid(rows, shown)
         return 0
 
-    def _rows(self, laws: list[Law], problem: Problem) -> list[dict[str, Any]]:
-        """One row per pair of D and N; MHA has a lower and an upper bound by every law for one head (Thm 4.7)."""
-        import numpy as np
-
-        from recallscope.theory.reduction import one_head
-
-        cells = [problem.take(index) for index in range(problem.D.size)]
-        rows: list[dict[str, Any]] = [
-            {"embed_dim": int(cell.D), "state_dim": int(cell.N), "laws": {}, "extrapolated": {}} for cell in cells
-        ]
-        asked = [("laws", law, problem) for law in laws]
-        if self.head_pattern == "MHA":
-            asked += [("laws_upper", law, one_head(problem, "upper")) for law in laws if not law.heads]
-        for side, law, question in asked:
-            # a law that was asked for by name says why it does not apply; the others step aside
-            for row, p in zip(rows, law(question) if self.law else law_or_nan(law, question), strict=True):
-                row.setdefault(side, {})[law.name] = float(p)
-        for law in laws:
-            outside = np.broadcast_to(law.extrapolated(problem), (len(rows),))
-            for row, cell, beyond in zip(rows, cells, outside, strict=True):
-                row["extrapolated"][law.name] = law.limits(cell) if beyond else ""
-        first = laws[0]
-        for row, cell in zip(rows, cells, strict=True):
-            inside = (domain.sentence for domain in first.compared if domain.contains(cell))
-            row["headline"] = {
-                "probability": row["laws"][first.name],
-                **({"upper": row["laws_upper"][first.name]} if first.name in row.get("laws_upper", {}) else {}),
-                "law": first.name,
-                "compared": next(inside, None),
-                "extrapolated": row["extrapolated"][first.name],
-                "support": first.support,
-            }
-        return rows
-
-    def _print_cell(self, length: int, row: dict[str, Any], laws: list[Law], shown: list[Law]) -> None:
+    def _print_cell(self, length: int, row: dict[str, Any], shown: list[Law], others: int) -> None:
         from rich.console import Console
 
         console = Console(highlight=False)
@@ -134,13 +79,13 @@ class Predict:
         title += f"  layers={self.num_layers}" if self.num_layers > 1 else ""
         title += f"  {self.head_pattern} x {self.num_heads}" if self.head_pattern else ""
         console.print(f"[bold]{title}[/bold]")
-        first, headline = laws[0], row["headline"]
+        first, headline = shown[0], row["headline"]
         console.print(f"p_recall [bold]{_interval(row, first.name)}[/bold]   {first.name}: {first.summary}")
         outside, inside = headline["extrapolated"], f"compared for {headline['compared']}"
         console.print(f"[bold]{outside}[/bold]" if outside else inside)
         console.print(first.support)
-        if not self.all and not self.law:
-            console.print(f"{len(laws) - 1} other laws: --all", style="dim")
+        if others:
+            console.print(f"{others} other laws: --all", style="dim")
         if len(shown) > 1:
             console.print()
             self._print_laws(row, shown, console)
@@ -181,33 +126,9 @@ class Predict:
                 console.print(f"* {sentence}")
 
 
-def check_heads(num_heads: int, head_pattern: HeadPattern | None, *embed_dims: int) -> None:
-    """Several heads need a pattern, and dimensions that they can split."""
-    if head_pattern is None and num_heads != 1:
-        raise ValueError(
-            f"num_heads={num_heads} needs --head-pattern: what the heads share decides what they add (Thm 4.7). "
-            f"Mamba-2 itself uses MVA."
-        )
-    if head_pattern is not None:
-        for D in embed_dims:
-            heads = {"num_heads": num_heads, "head_pattern": head_pattern}
-            MultiHeadSpec.model_validate({"embed_dim": D, "state_dim": 1, "expand": 1, "conv_width": 2} | heads)
-
-
-def recommended_law(model: str) -> tuple[Law, str]:
-    """The law for an architecture or a kind of weights, and what it rests on."""
-    from recallscope.specs import find_architecture
-    from recallscope.theory.law import RECOMMENDED, find_law
-
-    name = RECOMMENDED[model] if model in RECOMMENDED else find_architecture(model).law
-    if name is None:
-        raise ValueError(f"no law of the catalogue predicts the recall of {model}. Name one with --law, or train it.")
-    law = find_law(name)
-    return law, law.support
-
-
 def predictions(run: RunSpec) -> list[tuple[str, float]]:
     """What the law of the run's architecture, and the paper's own, say about it; none where they do not apply."""
+    from recallscope.answers import law_or_nan
     from recallscope.specs import in_words
     from recallscope.theory.law import find_law
     from recallscope.theory.problem import Problem
@@ -220,17 +141,6 @@ def predictions(run: RunSpec) -> list[tuple[str, float]]:
         return []
     found = [(name, float(law_or_nan(find_law(name), problem)[0])) for name in names]
     return [(name, p) for name, p in found if p == p]
-
-
-def law_or_nan(law: Law, problem: Problem) -> Any:
-    """The law's values for a Problem, nan outside of its domain, and where it does not apply to the task at all."""
-    import numpy as np
-
-    try:
-        with np.errstate(all="ignore"):
-            return np.atleast_1d(np.where(law.in_domain(problem), law(problem), np.nan))
-    except ValueError:
-        return np.full(problem.shape or (1,), np.nan)
 
 
 def _marked(row: dict[str, Any], name: str) -> str:

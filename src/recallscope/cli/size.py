@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from recallscope.architectures.linear import LinearSpec
-from recallscope.cli.flags import OptionalInt, OptionalText, Unset, make_task, print_json
-from recallscope.cli.predict import check_heads
+from recallscope.cli.flags import OptionalInt, OptionalText, Unset, print_json
 from recallscope.specs import HeadPattern
 
 if TYPE_CHECKING:
-    from recallscope.theory.solve import FrontierPoint, Question, Unknown
+    from recallscope.theory.solve import Unknown
 
 
 @dataclass(kw_only=True)
@@ -58,35 +57,23 @@ class Size:
 
     def run(self) -> int:
         """Find the unknown, or the frontier, and print it."""
-        from recallscope.cli.predict import recommended_law
+        from recallscope.answers import recommended_law, sizing
         from recallscope.theory.law import find_law
         from recallscope.theory.problem import probability
-        from recallscope.theory.solve import Question, solve
+        from recallscope.theory.solve import Question
 
         probability("target", self.target)
-        law = find_law(self.law) if self.law else recommended_law(self.model)[0].for_pattern(self.head_pattern)
+        law = find_law(self.law) if self.law else recommended_law(self.model).for_pattern(self.head_pattern)
         unknown = self._unknown()
         self._check()
         known = {field.name: getattr(self, field.name) for field in fields(Question)} | {"law": law}
         if unknown == "num_layers":
             known["num_layers"] = None
-        question = Question(**known)
-        answer: dict[str, Any] | None = None
-        points: list[FrontierPoint] = []
-        if unknown == "frontier":
-            points, answer, reason = _frontier(question)
-        else:
-            found = solve(question, unknown)
-            reason = found.reason
-            if found.value is not None:
-                answer = {"embed_dim": self.embed_dim, "state_dim": self.state_dim, unknown: found.value}
-                answer |= {"probability": found.probability, "extrapolated": found.extrapolated}
-                answer |= {} if found.real is None else {"real": found.real}
+        answer = sizing(Question(**known), unknown)
         if self.json:
-            shown = {"target": self.target, "law": law.name, "answer": answer, "reason": reason}
-            print_json(shown | {"frontier": [asdict(point) for point in points]})
+            print_json(answer)
         else:
-            self._print(law.name, unknown, answer, reason, points)
+            self._print(law.name, unknown, answer["answer"], answer["reason"], answer["frontier"])
         return 0
 
     def _unknown(self) -> Unknown | Literal["frontier"]:
@@ -112,6 +99,8 @@ class Size:
 
     def _check(self) -> None:
         """The known words must make sense as a task and a model; stand-ins take the place of the unknown."""
+        from recallscope.answers import check_heads, make_task
+
         N_f, D, N = (1 if size is None else size for size in (self.num_facts, self.embed_dim, self.state_dim))
         V = 2 * max(N_f, 1) + 8 if self.vocab_size is None else self.vocab_size
         make_task(kind=self.task, vocab_size=V, num_facts=N_f, length=self.length)
@@ -119,7 +108,7 @@ class Size:
         check_heads(self.num_heads, self.head_pattern, self.num_heads if self.embed_dim is None else D)
 
     def _print(
-        self, law: str, unknown: str, answer: dict[str, Any] | None, reason: str, points: list[FrontierPoint]
+        self, law: str, unknown: str, answer: dict[str, Any] | None, reason: str, points: list[dict[str, Any]]
     ) -> None:
         from rich.console import Console
         from rich.table import Table
@@ -145,26 +134,12 @@ class Size:
         for column in ("embed_dim", "state_dim", "p_recall", "state entries", "parameters", "state bytes"):
             table.add_column(column, justify="right")
         for point in points:
-            star = "*" if point.extrapolated else " "
+            star = "*" if point["extrapolated"] else " "
+            parameters = "-" if point["parameters"] is None else f"{point['parameters']:,}"
             table.add_row(
-                f"{point.embed_dim}{star}", str(point.state_dim), f"{point.probability:.5f}",
-                f"{point.state_entries:,}", "-" if point.parameters is None else f"{point.parameters:,}",
-                f"{point.state_bytes:,}",
+                f"{point['embed_dim']}{star}", str(point["state_dim"]), f"{point['probability']:.5f}",
+                f"{point['state_entries']:,}", parameters, f"{point['state_bytes']:,}",
             )  # fmt: skip
         console.print(table)
-        for sentence in dict.fromkeys(point.extrapolated for point in points if point.extrapolated):
+        for sentence in dict.fromkeys(point["extrapolated"] for point in points if point["extrapolated"]):
             console.print(f"* {sentence}")
-
-
-def _frontier(question: Question) -> tuple[list[FrontierPoint], dict[str, Any] | None, str]:
-    """All minimal pairs, the one with the smallest state, and what is said of it."""
-    from recallscope.theory.solve import LARGEST_EMBED, frontier
-
-    points = frontier(question)
-    if points:
-        best = min(points, key=lambda point: (point.extrapolated != "", point.state_entries, point.embed_dim))
-        starred = any(point.extrapolated for point in points)
-        which = "smallest state" + (" (all are extrapolated)" if best.extrapolated else " without *" if starred else "")
-        return points, asdict(best), which
-    p = float(question.evaluate(embed_dim=LARGEST_EMBED, state_dim=LARGEST_EMBED))
-    return [], None, f"unreachable: even embed_dim=state_dim={LARGEST_EMBED} gives p={p:.6f}: the task sets a ceiling."

@@ -90,44 +90,23 @@ class Show:
 
     def run(self) -> int:
         """Find the one run, print what is known."""
-        from recallscope.health import examine
-        from recallscope.records import RecordError, row_of
-        from recallscope.runs import RunStore, find_name, read_attempts
-        from recallscope.runs.table import needs_of
+        from recallscope.records import row_of
+        from recallscope.runs import RunStore
+        from recallscope.runs.details import run_details
 
-        store = RunStore(self.store)
-        name = find_name(store, self.wanted)
-        try:
-            record = store.facts(name)
-        except RecordError as error:
-            place = store.folder(name) / "record.json"
-            raise ValueError(
-                f"{place} is damaged: {error}. recallscope store verify {store.root} sets it aside."
-            ) from error
-        failure, attempts = store.failure(name), read_attempts(store.folder(name))
-        row = row_of(record) if record else {}
-        needs = needs_of({**row, "schema_version": record["schema_version"]}) if record else None
+        found = run_details(RunStore(self.store), self.wanted)
         if self.json:
-            print_json(
-                {
-                    "run": name,
-                    "record": record,
-                    "needs": needs,
-                    "flag": row.get("flag"),
-                    "warning": examine(record).sentence if record else "",
-                    "failure": failure.model_dump(mode="json") if failure else None,
-                    "attempts": attempts,
-                    "files": sorted(path.name for path in store.folder(name).iterdir()),
-                }
-            )
+            print_json(found)
             return 0
+        name, record, failure = found["run"], found["record"], found["failure"]
         print(f"run {name}  {'done' if record else 'failed' if failure else 'not finished'}")
         if record:
-            _print_record(record, row, needs)
-        for entry in attempts:
+            _print_record(record, row_of(record), found["needs"])
+        for entry in found["attempts"]:
             print(f"  {entry.get('event')} by process {entry.get('pid')} on {str(entry.get('host')).split('/')[0]}")
         if failure:
-            print(f"  failed {failure.tries} times; its worker {failure.reason}. Its stderr ends:\n{failure.stderr}")
+            told = f"failed {failure['tries']} times; its worker {failure['reason']}"
+            print(f"  {told}. Its stderr ends:\n{failure['stderr']}")
         return 0
 
 

@@ -1,6 +1,7 @@
 """HashMemory: the state of a model of one layer, used as what it is, a hash table."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -20,6 +21,7 @@ from recallscope.interp.operators import effective_operators
 from recallscope.interp.probes import PREVIOUS_TOKENS
 from recallscope.interp.selectivity import measure_codes
 from recallscope.notebook import html_rows, html_table
+from recallscope.theory.problem import Array
 
 FOUND = 0.5  # a stored fact reads 1, an absent one 0
 FULL_AT = 0.01  # predicted error at which the table counts as full
@@ -133,6 +135,16 @@ class HashMemory:
         (score, next_best), (value, _) = (pair.tolist() for pair in logits.topk(2))
         return Recall(value=int(value), margin=score - next_best, score=score)
 
+    def scores(self, keys: Int[Tensor, " n"]) -> Float[Tensor, "n V"]:
+        """What the state adds to the logits of every token when these keys are asked, in units of one stored fact."""
+        return self._ask(self._state.expand(len(keys), -1, -1, -1), keys)
+
+    def probabilities(self, key: int) -> Float[Tensor, " V"]:
+        """How the model itself answers a key with this state: a softmax over all tokens."""
+        self._check(key, None)
+        edited, _ = self._answers(self._state, self._keys[key - 1 : key])
+        return edited.softmax(dim=-1).mean(dim=0)
+
     def forget(self, key: int) -> Fact | None:
         """h -= v' k'ᵀ for the value that `recall` gives; returns what was taken out, None if nothing was found.
 
@@ -182,13 +194,16 @@ class HashMemory:
 
         Paper: Thm 4.2 (`thm:prob-scaling-law`), with the variances of this model's operators.
         """
-        n, most = len(self.facts()), len(self._keys)
-        codes = measure_codes(effective_operators(self._model))
-        alone = replace(codes, key_leak=0.0)  # facts are stored one by one: no (value, key) neighbours
-        p = alone.recall(vocab_size=self.vocab_size, num_facts=range(1, most + 1), task="ar")
+        n, p = len(self.facts()), self._expected
         good = p >= 1 - FULL_AT
-        capacity = most if good.all() else int(good.argmin())
-        return Load(num_facts=n, capacity=capacity, next_error=float(1 - p[min(n, most - 1)]))
+        capacity = len(p) if good.all() else int(good.argmin())
+        return Load(num_facts=n, capacity=capacity, next_error=float(1 - p[min(n, len(p) - 1)]))
+
+    @cached_property
+    def _expected(self) -> Array:
+        """Recall that the law expects of 1, 2, ... facts; facts are stored one by one, so no neighbours leak."""
+        alone = replace(measure_codes(effective_operators(self._model)), key_leak=0.0)
+        return alone.recall(vocab_size=self.vocab_size, num_facts=range(1, len(self._keys) + 1), task="ar")
 
     def __len__(self) -> int:
         """How many facts the state tells."""
@@ -203,15 +218,21 @@ class HashMemory:
         about = {"facts": load.num_facts, "capacity": load.capacity, "predicted error of the next": load.next_error}
         return html_table(title, about) + html_rows(Fact._fields, facts[:MOST_SHOWN])
 
-    @torch.no_grad()
     def _ask(self, states: Float[Tensor, "n heads P N"], keys: Int[Tensor, " n"]) -> Float[Tensor, "n V"]:
         """What each state adds to the logits of its query, in units of one fact."""
+        edited, plain = self._answers(states, keys)
+        return (edited - plain).unflatten(0, (len(keys), len(self._before))).mean(dim=1) / self._unit
+
+    @torch.no_grad()
+    def _answers(
+        self, states: Float[Tensor, "n heads P N"], keys: Int[Tensor, " n"]
+    ) -> tuple[Float[Tensor, "asked V"], Float[Tensor, "asked V"]]:
+        """Logits of every query after all that may stand before it, with its state and with an empty one."""
         count, width = self._before.shape
         tokens = torch.cat((self._before.repeat(len(keys), 1), keys.repeat_interleave(count)[:, None]), dim=1)
         asked, edits = torch.full_like(tokens[:, :1], width), states.repeat_interleave(count, dim=0)
         edited = self._able.answer_edited(tokens, asked, (edits,), after=width - 1)
-        risen = (edited - self._model.answer(tokens, asked))[:, 0]
-        return risen.unflatten(0, (len(keys), count)).mean(dim=1) / self._unit
+        return edited[:, 0], self._model.answer(tokens, asked)[:, 0]
 
     def _mean_rise(self) -> float:
         """How much a stored fact raises the logit of its value, over all pairs or an even choice of them."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import inf, nan
+from math import ceil, floor, inf, log2, nan
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ from recallscope.presets import Fields
 from recallscope.records import RunRecord
 from recallscope.runs import RunStore
 from recallscope.specs import TaskSpec, find_architecture
+from recallscope.theory.bounds import most_recall
 from recallscope.theory.problem import Array
 
 Rule = Literal["adds", "fades", "replaces", "solves", "keeps all"]
@@ -161,6 +162,24 @@ def linear_at(task: TaskSpec, size: Size, value: float) -> float:
     """Recall of the best linear Mamba of that size, by its law, which takes a tenth of a second."""
     embed_dim = {"state_entries": linear_by_state, "parameters": linear_by_parameters(task.vocab_size)}[size]
     return float(linear_curve(task, np.array([value]), embed_dim)[0])
+
+
+CURVES = "best linear Mamba (law)", "information bound, 1 bit per entry"
+
+
+def size_curves(members: Sequence[Measured], size: Size) -> dict[str, tuple[Array, Array]]:
+    """What the forms of one cell are drawn over: the law of the linear Mamba, and what the bound allows, by size.
+
+    Sizes are powers of the root of 2 from below the smallest form to above the largest, the same for all cells of a
+    task.
+    """
+    known = [float(getattr(one, size)) for one in members]
+    sizes = 2.0 ** (np.arange(floor(2 * log2(min(known))) - 1, ceil(2 * log2(max(known))) + 2) / 2)
+    task = members[0].task
+    curves = {CURVES[0]: (sizes, np.array([linear_at(task, size, float(x)) for x in sizes]))}
+    if size == "state_entries":
+        curves[CURVES[1]] = (sizes, most_recall(sizes, task.num_facts, task.vocab_size))
+    return curves
 
 
 def gains(cells: Iterable[Measured], size: Size) -> list[float]:

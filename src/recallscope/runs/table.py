@@ -204,8 +204,7 @@ def check_export(path: Path) -> None:
 def export_rows(rows: list[dict[str, Any]], path: Path) -> None:
     """Write rows of `find_runs` by the ending of the name; an existing file is replaced whole."""
     check_export(path)
-    columns = list(rows[0]) if rows else [*FIRST, *LAST]
-    write_atomically(path, _csv(rows, columns) if path.suffix == ".csv" else _parquet(rows, columns))
+    write_atomically(path, csv_bytes(rows) if path.suffix == ".csv" else _parquet(rows, _columns(rows)))
 
 
 def to_pandas(store: RunStore, *conditions: str) -> Any:
@@ -221,9 +220,14 @@ def to_pandas(store: RunStore, *conditions: str) -> Any:
     return pandas.DataFrame(find_runs(store, parse_conditions(conditions)))
 
 
-def _csv(rows: list[dict[str, Any]], columns: list[str]) -> bytes:
+def _columns(rows: list[dict[str, Any]]) -> list[str]:
+    return list(rows[0]) if rows else [*FIRST, *LAST]
+
+
+def csv_bytes(rows: list[dict[str, Any]]) -> bytes:
+    """Rows of `find_runs` as CSV, one column per field."""
     text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer = csv.DictWriter(text, _columns(rows), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue().encode(errors="replace")

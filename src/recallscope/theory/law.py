@@ -177,3 +177,15 @@ def laws_for(weights: Weights) -> list[Law]:
     """The laws for one kind of weights, the recommended one first."""
     first = RECOMMENDED[weights]
     return sorted((law for law in LAWS if law.weights == weights), key=lambda law: law.name != first)
+
+
+def catalogue() -> dict[str, Any]:
+    """Every law and what is known about it, as plain data, and which is recommended for which weights."""
+    shown = ("name", "weights", "summary", "reference", "holds", "support", "status", "needs")
+    rows = [
+        {field: getattr(law, field) for field in shown}
+        | {"domain": None if law.domain is None else list(law.domain.conditions)}
+        | {"compared": [{"task": one.task, "conditions": list(one.conditions)} for one in law.compared]}
+        for law in LAWS
+    ]
+    return {"laws": rows, "recommended": RECOMMENDED}

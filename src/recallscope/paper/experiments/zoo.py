@@ -9,11 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from math import ceil, floor, log2
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from recallscope import figures
 from recallscope.atomic import write_atomically
@@ -23,6 +19,7 @@ from recallscope.paper.experiment import Part, Scale, experiment, part
 from recallscope.paper.paper_runs import PaperRuns, no_runs, sheet, source_line
 from recallscope.paper.zoo_forms import (
     BARE,
+    CURVES,
     FORMS,
     PUBLISHED,
     QUESTIONS,
@@ -37,14 +34,13 @@ from recallscope.paper.zoo_forms import (
     best_rate,
     flagged,
     label_of,
-    linear_at,
     losses,
     measured,
     named,
     ranking,
+    size_curves,
 )
 from recallscope.presets import Preset
-from recallscope.theory.bounds import most_recall
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -275,9 +271,6 @@ def _looks() -> dict[str, figures.Look]:
     return found
 
 
-CURVES = "best linear Mamba (law)", "information bound, 1 bit per entry"
-
-
 @zoo.figure("zoo", "ours: recall against state entries, fourteen architectures", size="state_entries")
 @zoo.figure("zoo-parameters", "ours: the same against parameters", size="parameters")
 def size_figure(runs: PaperRuns, size: Size) -> Figure:
@@ -297,12 +290,8 @@ def size_figure(runs: PaperRuns, size: Size) -> Figure:
         axes = figure.subplots(rows, columns, squeeze=False, sharey=True)
         for ax, (cell, members) in zip(axes.flat, sorted(cells.items(), key=_place), strict=False):
             dots = [figures.Dot(m.form.label, getattr(m, size), m.seeds, m.interval) for m in members]
-            sizes = _half_powers(min(dot.size for dot in dots), max(dot.size for dot in dots))
             V, N_f, D, N = cell
-            curves = {CURVES[0]: (sizes, np.array([linear_at(members[0].task, size, float(x)) for x in sizes]))}
-            if size == "state_entries":
-                curves[CURVES[1]] = (sizes, most_recall(sizes, N_f, V))
-            figures.draw_sizes(dots, ax, looks=looks, curves=curves)
+            figures.draw_sizes(dots, ax, looks=looks, curves=size_curves(members, size))
             ax.set_title(f"$V={V}$, $N_f={N_f}$, $D={D}$, $N={N}$", fontsize=8)
         for ax in axes.flat[len(cells) :]:
             ax.set_visible(False)
@@ -315,12 +304,6 @@ def size_figure(runs: PaperRuns, size: Size) -> Figure:
         order = sorted(entries, key=[*looks, *CURVES].index)
         figure.legend([entries[name] for name in order], order, loc="outside upper center", ncols=4)
     return figure
-
-
-def _half_powers(low: float, high: float) -> NDArray[np.float64]:
-    """Powers of the root of 2 from below `low` to above `high`, the same for all panels of a task."""
-    first, last = floor(2 * log2(low)) - 1, ceil(2 * log2(high)) + 1
-    return np.asarray(2.0 ** (np.arange(first, last + 1) / 2))
 
 
 def _place(item: tuple[Cell, object]) -> int:

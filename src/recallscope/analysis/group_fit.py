@@ -1,0 +1,75 @@
+"""What is said of one group of runs: its grid, the fit of the collapse, every law against it, converged seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from recallscope.analysis.accuracy_grid import AccuracyGrid, convergence_by_best
+from recallscope.analysis.collapse import Fit, fit_collapse
+from recallscope.analysis.compare import Comparison, compare_laws
+from recallscope.analysis.rows import COMPARED, Reduce, RunGroup
+from recallscope.theory.law import LAWS, Law
+
+
+@dataclass(frozen=True, eq=False)
+class GroupFit:
+    """What `recallscope fit` says about one group of runs."""
+
+    group: RunGroup
+    grid: AccuracyGrid
+    reduce: Reduce
+    fits: tuple[Fit, ...]
+    why_not: str  # why there is no fit
+    laws: tuple[Comparison, ...]
+    seeds: int
+    converged: int
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "label": self.group.label,
+            "words": self.group.words,
+            "axes": {name: list(values) for name, values in self.grid.axes.items()},
+            "accuracy": self.grid.accuracy.tolist(),
+            "counts": self.grid.counts.tolist(),
+            "reduce": self.reduce,
+            "seeds": {"seeds": self.seeds, "converged": self.converged},
+            "fits": [asdict(fit) for fit in self.fits],
+            "no_fit_because": self.why_not or None,
+            "laws": [
+                {
+                    "law": c.law, "mean_error": c.mean_error, "max_error": c.max_error, "bias": c.bias,
+                    "left_out": c.left_out,
+                    "cells": [{**e.words, "measured": e.measured, "predicted": e.predicted} for e in c.cells],
+                }
+                for c in self.laws
+            ],
+        }  # fmt: skip
+
+
+def fit_group(
+    group: RunGroup,
+    laws: Iterable[Law] = LAWS,
+    *,
+    reduce: Reduce = COMPARED,
+    seed: int | None = None,
+    bootstrap: int = 200,
+) -> GroupFit:
+    """Fit both forms of the collapse, and compare the laws, the closest first."""
+    grid = AccuracyGrid.from_runs(group.rows, group.axes, reduce=reduce, seed=seed)
+    bins = convergence_by_best(group.rows, group.axes)
+    fits, why_not = list[Fit](), ""
+    try:
+        for form in ("phi", "two-moment"):
+            options: dict[str, Any] = {"form": form, "reduce": reduce, "bootstrap": bootstrap, "axes": group.axes}
+            fits.append(fit_collapse(group.rows, np.random.default_rng(0), **options))
+    except ValueError as error:
+        fits, why_not = [], str(error)
+    compared = tuple(compare_laws(grid, laws))
+    seeds, converged = sum(b.seeds for b in bins), sum(b.converged for b in bins)
+    return GroupFit(group, grid, reduce, tuple(fits), why_not, compared, seeds, converged)

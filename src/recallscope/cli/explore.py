@@ -1,0 +1,82 @@
+"""`recallscope explore`: laws, runs and models in a page of the browser, served on this machine or written to files."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from recallscope.cli.draw import STORES
+from recallscope.cli.flags import OptionalPath, Unset
+
+if TYPE_CHECKING:
+    from recallscope.web.shelf import Shelf
+
+MODELS = Path("results/mechanism")
+
+
+@dataclass(kw_only=True)
+class Explore:
+    """recallscope explore --store results/paper
+
+    Open a page in your browser: will it fit (laws), runs of a store and a sweep as it goes, the state of a model as a
+    hash table, architectures compared, and the paper claim by claim. Nothing leaves this machine. Ctrl-C ends it.
+
+    recallscope explore --export site writes the same page as files that need no server.
+    """
+
+    store: Annotated[tuple[Path, ...], Unset] = ()
+    """Folders of runs; results/paper or runs/paper if one is here."""
+    weights: Annotated[tuple[Path, ...], Unset] = ()
+    """Weights to look into beside those in the stores; those below results/mechanism if it is here."""
+    port: int = 0
+    """Port; 0 for a free one."""
+    host: str = "127.0.0.1"
+    """Address to listen on. Any other than this machine's own lets others read your runs."""
+    no_browser: bool = False
+    """Only print the address."""
+    export: OptionalPath = None
+    """Write the page and its data to this folder instead, to be opened from disk or put on a site."""
+
+    def run(self) -> int:
+        """Serve until interrupted, or export."""
+        if not 0 <= self.port < 65536:
+            raise ValueError(f"port={self.port} is outside 0..65535.")
+        from recallscope.web.server import is_loopback, listen, make_app, serve
+
+        shelf = self._shelf()
+        if self.export:
+            from recallscope.web.export import write_site
+
+            for path in write_site(shelf, self.export):
+                print(path)
+            return 0
+        listener, hosts = listen(self.host, self.port)
+        address = f"http://{self.host if is_loopback(self.host) else 'localhost'}:{listener.getsockname()[1]}/"
+        if not is_loopback(self.host):
+            print(
+                f"warning: {self.host} may be reached by other machines, and whoever reaches it can read these stores. "
+                f"There is no password. Leave --host out to be safe.",
+                file=sys.stderr,
+            )
+        print(address, flush=True)
+        if not self.no_browser:
+            import webbrowser
+
+            webbrowser.open(address)
+        with suppress(KeyboardInterrupt):
+            serve(make_app(shelf, hosts), listener)
+        return 0
+
+    def _shelf(self) -> Shelf:
+        from recallscope.runs import RunStore
+        from recallscope.web.shelf import Shelf
+
+        stores = self.store or tuple(path for path in STORES if path.exists())[:1]
+        weights = self.weights or tuple(sorted(MODELS.glob("*/weights.safetensors")))
+        for path in weights:
+            if not path.is_file():
+                raise FileNotFoundError(2, "no such weights file", str(path))
+        return Shelf([RunStore(path) for path in stores], list(weights))

@@ -1,0 +1,270 @@
+"""Will it fit? What the recommended law says about some sizes, around them, and what was measured there.
+
+The answer comes in parts, the number first, so that a page can show each as it is there and drop the rest when the
+question changes. No part takes longer than a few cells of the law.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from recallscope.answers import law_or_nan, prediction, sizing
+from recallscope.registry import UnknownNameError
+from recallscope.runs import find_runs
+from recallscope.runs.table import Condition
+from recallscope.specs import ARCHITECTURES, HeadPattern, find_architecture, parse_model
+from recallscope.theory.bounds import information_bits, jl_least_square, least_dim_product, most_recall
+from recallscope.theory.law import RECOMMENDED, Law, find_law
+from recallscope.theory.problem import Array, Problem
+from recallscope.theory.solve import Question
+from recallscope.web.shelf import Query, Shelf
+
+Dimension = Annotated[int, Field(ge=1, le=4096)]
+Few = Annotated[int, Field(ge=1, le=64)]
+SIDE = 32  # cells along an axis of the map
+STRIDES = (4, 2, 1)  # the map is filled in ever finer steps
+CHUNK = 64  # cells that are computed before the question may be dropped
+CURVE_POINTS = 17
+FRONTIER_POINTS = 24
+MOST_SECONDS = 20.0  # for one question
+MOST_MAPS = 32  # that are kept
+LINEAR = "linear"  # the architecture of the laws for trained and designed weights
+RANGES = {
+    "vocab_size": (16, 65536), "num_facts": (1, 512), "length": (4, 4096), "embed_dim": (4, 1024),
+    "state_dim": (1, 512), "num_layers": (1, 8), "num_heads": (1, 16),
+}  # fmt: skip
+
+
+class FitQuestion(Query):
+    """The words of `predict` and `size`, one of each, within bounds that keep an answer quick."""
+
+    task: Literal["mqar", "ar"] = "mqar"
+    vocab_size: Annotated[int, Field(ge=2, le=2**20)] = 512
+    num_facts: Dimension = 16
+    length: Annotated[int, Field(ge=1, le=2**20)] | None = None
+    embed_dim: Dimension = 64
+    state_dim: Dimension = 16
+    num_layers: Few = 1
+    num_heads: Few = 1
+    head_pattern: HeadPattern | None = None
+    model: str = "trained"
+    target: Annotated[float, Field(gt=0, lt=1)] = 0.99
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """As the commands take them."""
+        if self.model not in models():
+            raise UnknownNameError(f"model={self.model!r}: there is a law for {', '.join(models())}.")
+        return {**self.model_dump(exclude={"target"}), "law": ()}
+
+    @property
+    def kind(self) -> str:
+        """The architecture whose runs and whose state belong to the model that is asked about."""
+        return self.model if self.model in ARCHITECTURES.names() else LINEAR
+
+
+def models() -> dict[str, str]:
+    """Kinds of weights and architectures that a law speaks about, with the name of the law."""
+    of_kinds = {kind: law for kind in ARCHITECTURES.names() if (law := find_architecture(kind).law)}
+    return {str(weights): name for weights, name in RECOMMENDED.items()} | of_kinds
+
+
+def fit_parts(question: FitQuestion, shelf: Shelf) -> Iterator[dict[str, Any]]:
+    """The parts of the answer, most wanted first; empty ones let the caller look whether anybody still listens."""
+    ends = time.monotonic() + MOST_SECONDS
+    words = question.words
+    answer = prediction(words | {"embed_dim": (question.embed_dim,), "state_dim": (question.state_dim,)}, others=False)
+    law = find_law(answer["headline"]["law"])
+    yield {"headline": answer["headline"], "task": answer["task"], "summary": law.summary, "reference": law.reference}
+    yield {"bounds": bounds(question)}
+    yield {"measured": measured(question, shelf)}
+    chart = _map_of(question, law)
+    for work in (chart.fill(STRIDES[0]), _curves(question, law), chart.fill(*STRIDES[1:]), _frontier(question, law)):
+        for part in work:
+            yield part
+            if time.monotonic() > ends:
+                yield {"stopped": f"Stopped after {MOST_SECONDS:g} seconds: what is missing takes longer."}
+                return
+
+
+def bounds(question: FitQuestion) -> dict[str, Any]:
+    """What any state must hold, what the circuit needs in the mean, and what is enough for every context."""
+    N_f, V, delta = question.num_facts, question.vocab_size, 1 - question.target
+    bits = float(information_bits(N_f, V, delta, values="distinct"))
+    fields = {"kind": question.kind, **{name: getattr(question, name) for name in ("embed_dim", "state_dim")}}
+    more = {"num_heads": question.num_heads, "head_pattern": question.head_pattern, "num_layers": question.num_layers}
+    known = find_architecture(question.kind).model_fields
+    given = {name: value for name, value in more.items() if value is not None and name in known}
+    entries = parse_model(fields | given).state_entries
+    problem = Problem.from_words(question.words)
+    return {
+        "state_entries": entries,
+        "bits_needed": bits,
+        "bits_per_entry": bits / entries if entries else None,
+        "recall_at_one_bit": float(most_recall(entries, N_f, V)) if entries else None,
+        "dim_product": float(least_dim_product(N_f, V, delta)),
+        "jl_dim": float(jl_least_square(problem)[1]),
+    }
+
+
+def measured(question: FitQuestion, shelf: Shelf) -> list[dict[str, Any]]:
+    """Accuracy of runs of the same task and architecture, over D and N: mean of all, and one to look at."""
+    wanted: dict[str, Any] = {
+        "status": "done",
+        "task": question.task,
+        "vocab_size": question.vocab_size,
+        "num_facts": question.num_facts,
+        "model": question.kind,
+        "num_layers": question.num_layers,
+    }
+    wanted |= {"length": question.length or 4 * question.num_facts} if question.task == "mqar" else {}
+    wanted |= {name: getattr(question, name) for name in ("num_heads", "head_pattern") if question.head_pattern}
+    conditions = [Condition(name, "=", str(value)) for name, value in wanted.items()]
+    columns = ("run", "embed_dim", "state_dim", "test_accuracy")
+    cells: dict[tuple[int, int, int], list[dict[str, Any]]] = {}
+    for number, store in enumerate(shelf.stores):
+        try:
+            rows = find_runs(store, conditions, columns=columns)
+        except ValueError:  # no run of this store has such a field
+            continue
+        for row in rows:
+            cells.setdefault((number, row["embed_dim"], row["state_dim"]), []).append(row)
+    return [
+        {"store": number, "embed_dim": D, "state_dim": N, "runs": len(rows), "run": rows[0]["run"],
+         "accuracy": sum(row["test_accuracy"] for row in rows) / len(rows)}
+        for (number, D, N), rows in sorted(cells.items())
+    ]  # fmt: skip
+
+
+@dataclass(eq=False)
+class LawMap:
+    """A law over D and N, filled bit by bit; what is there already is not computed again."""
+
+    law: Law
+    problem: Problem  # without D and N
+    embed_dims: NDArray[np.int64]
+    state_dims: NDArray[np.int64]
+    p: Array = field(init=False)
+    done: NDArray[np.bool_] = field(init=False)
+    lock: Lock = field(default_factory=Lock)
+
+    def __post_init__(self) -> None:
+        self.p = np.full((len(self.embed_dims), len(self.state_dims)), np.nan)
+        self.done = np.zeros(self.p.shape, bool)
+
+    def fill(self, *strides: int) -> Iterator[dict[str, Any]]:
+        """The map in steps of each stride, one after the other; empty parts in between."""
+        for stride in strides:
+            rows, columns = (np.arange(stride - 1, size, stride) for size in self.p.shape)
+            todo = [(i, j) for i in rows for j in columns]
+            for start in range(0, len(todo), CHUNK):
+                with self.lock:
+                    self._compute([place for place in todo[start : start + CHUNK] if not self.done[place]])
+                yield {}
+            D, N = self.embed_dims[rows], self.state_dims[columns]
+            beyond = self.law.extrapolated(self.problem, embed_dim=D[:, None], state_dim=N)
+            p = self.p[np.ix_(rows, columns)]
+            grid = {"p": [[_digits(x) for x in row] for row in p.tolist()], "extrapolated": beyond.astype(int).tolist()}
+            yield {"map": {"embed_dim": D.tolist(), "state_dim": N.tolist(), "finest": stride == 1, **grid}}
+
+    def _compute(self, places: list[tuple[int, int]]) -> None:
+        if places:
+            i, j = (np.array(index) for index in zip(*places, strict=True))
+            cells = self.problem.replace(embed_dim=self.embed_dims[i], state_dim=self.state_dims[j])
+            self.p[i, j] = law_or_nan(self.law, cells)
+            self.done[i, j] = True
+
+
+_MAPS: OrderedDict[tuple[Any, ...], LawMap] = OrderedDict()
+_MAPS_LOCK = Lock()
+
+
+def _map_of(question: FitQuestion, law: Law) -> LawMap:
+    """The map around a question. Questions that differ in D, N and target share one, as long as it holds both."""
+    top_D, top_N = (_end(size, least) for size, least in ((question.embed_dim, 128), (question.state_dim, 64)))
+    fields = question.model_dump(exclude={"embed_dim", "state_dim", "target"})
+    key = (*fields.items(), top_D, top_N)
+    with _MAPS_LOCK:
+        if key not in _MAPS:
+            unit = question.num_heads if question.head_pattern else 1  # heads split D evenly
+            D, N = (np.unique(np.arange(1, SIDE + 1) * top // SIDE) for top in (top_D, top_N))
+            D = np.unique(np.maximum(D // unit, 1) * unit)
+            _MAPS[key] = LawMap(law, Problem.from_words(fields), D, N)
+            while len(_MAPS) > MOST_MAPS:
+                _MAPS.popitem(last=False)
+        _MAPS.move_to_end(key)
+        return _MAPS[key]
+
+
+def _end(size: int, least: int) -> int:
+    """`least`, doubled until the size is well inside."""
+    while size > 0.8 * least:
+        least *= 2
+    return least
+
+
+def _curves(question: FitQuestion, law: Law) -> Iterator[dict[str, Any]]:
+    """The law against each variable, all others kept."""
+    problem = Problem.from_words(question.words)
+    for name, (low, high) in RANGES.items():
+        here = getattr(question, name)
+        here = int(problem.L) if here is None else here
+        values = np.unique(np.round(np.geomspace(low, max(high, here), CURVE_POINTS)).astype(int))
+        values = np.unique(np.append(_allowed(question, name, values), here))
+        if (name == "length" and question.task == "ar") or (name == "num_heads" and not question.head_pattern):
+            continue
+        p = law_or_nan(law, problem.replace(**{name: values}))
+        yield {"curve": {"name": name, "at": here, "x": values.tolist(), "p": [_digits(x) for x in p.tolist()]}}
+
+
+def _allowed(question: FitQuestion, name: str, values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Those values of a size that fit the others of the question."""
+    V, N_f, L, D, M = (getattr(question, size) for size in ("vocab_size", "num_facts", "length", "embed_dim",
+                                                            "num_heads"))  # fmt: skip
+    match name:
+        case "vocab_size":
+            return np.unique(values[values > 2 * N_f + 1] // 2 * 2)
+        case "num_facts":
+            return values[values <= min(V // 2 - 1, (L or 4 * V) // 4)]
+        case "length":
+            return values[values >= 4 * N_f]
+        case "embed_dim" if question.head_pattern:
+            return np.unique(np.maximum(values // M, 1) * M)
+        case "num_heads":
+            return values[D % values == 0]
+    return values
+
+
+class _Late(Exception):  # noqa: N818 (no error: the time is over)
+    """Raised inside a law to end a search."""
+
+
+def _frontier(question: FitQuestion, law: Law) -> Iterator[dict[str, Any]]:
+    """All minimal pairs, as `size` lists them, thinned; a search that takes too long is given up."""
+    ends = time.monotonic() + MOST_SECONDS / 2
+
+    def timed(*arguments: Any, **options: Any) -> Array:
+        if time.monotonic() > ends:
+            raise _Late
+        return law.function(*arguments, **options)
+
+    known = question.model_dump(exclude={"model", "embed_dim", "state_dim"})
+    try:
+        found = sizing(Question(**known, law=replace(law, function=timed)), "frontier", max_points=FRONTIER_POINTS)
+        yield {"frontier": found}
+    except _Late:
+        yield {"stopped": "The frontier takes longer than usual here: recallscope size finds it."}
+
+
+def _digits(p: float) -> float:
+    """As many digits as a picture shows, of not-a-number none."""
+    return round(p, 6)

@@ -1,0 +1,77 @@
+"""The paper: its claims, what an experiment's runs say about them, the figures, and the records behind each."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from threading import Lock
+from typing import Annotated, Any
+
+from pydantic import Field
+from starlette.responses import Response
+
+from recallscope.paper.claims import CLAIMS, claim
+from recallscope.paper.drawing import figure_job
+from recallscope.paper.experiment import experiments, find_experiment, paper_figures
+from recallscope.paper.paper_runs import NoRunsError
+from recallscope.paper.report import Picture, run_facts
+from recallscope.web.runs import StoreQuestion
+from recallscope.web.shelf import Shelf
+from recallscope.web.zoo import SCALE, paper_runs
+
+_DRAWING = Lock()  # matplotlib draws one figure at a time
+
+
+class ExperimentQuestion(StoreQuestion):
+    """An experiment of the paper."""
+
+    experiment: Annotated[str, Field(max_length=80)]
+
+
+class FigureQuestion(StoreQuestion):
+    """A figure of `recallscope draw`."""
+
+    name: Annotated[str, Field(max_length=80)]
+
+
+def claims(shelf: Shelf, words: dict[str, Any]) -> dict[str, Any]:
+    """The paper's statements, and which experiments ask about them."""
+    StoreQuestion.of(words)
+    asked = [{"name": one.name, "title": one.title, "claims": one.claims, "figures": list(one.figures)}
+             for one in experiments()]  # fmt: skip
+    return {"claims": [asdict(row) for row in CLAIMS], "experiments": asked, "scale": SCALE}
+
+
+def findings(shelf: Shelf, words: dict[str, Any]) -> dict[str, Any]:
+    """What the runs of a store say about one experiment, its parts, and every record behind them."""
+    question = ExperimentQuestion.of(words)
+    store, experiment = shelf.store(question.store), find_experiment(question.experiment)
+
+    def make() -> dict[str, Any]:
+        runs = paper_runs(shelf, store)
+        found = [asdict(one) | {"number": claim(one.claim).number} for one in experiment.find(runs)]
+        parts = [asdict(part) for part in run_facts(runs).parts[experiment.name]]
+        for part in parts:
+            part["runs"] = [[record.run, record.test_accuracy] for record in runs.records(part["label"])]
+        return {"findings": found, "parts": parts}
+
+    return shelf.kept(store, ("findings", experiment.name), make)
+
+
+def figure(shelf: Shelf, words: dict[str, Any]) -> Response:
+    """A figure as `recallscope draw` makes it, PNG or SVG, whichever is smaller."""
+    question = FigureQuestion.of(words)
+    figures = paper_figures()
+    if question.name not in figures:
+        raise ValueError(f"{question.name!r} is no figure. There are: {', '.join(figures)}.")
+    store = shelf.store(question.store)
+
+    def make() -> Picture:
+        with _DRAWING:
+            drawn = figure_job(question.name, "small")(paper_runs(shelf, store))
+        if isinstance(drawn, str):
+            raise NoRunsError(drawn)
+        return Picture(question.name, figures[question.name].title, data=drawn[".small"])
+
+    picture = shelf.kept(store, ("figure", question.name), make)
+    kind = {".png": "image/png", ".svg": "image/svg+xml"}[picture.suffix]
+    return Response(picture.data, media_type=kind, headers={"cache-control": "no-cache"})

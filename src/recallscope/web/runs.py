@@ -1,0 +1,182 @@
+"""Runs: the rows of a store, one run in full, groups of runs with laws over them, and a sweep as it goes."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field
+from starlette.responses import Response
+
+from recallscope.analysis import RunGroup, collapse_curve, fit_group, group_runs
+from recallscope.runs import RunStore, find_runs, parse_conditions
+from recallscope.runs.details import run_details
+from recallscope.runs.leases import is_leased
+from recallscope.runs.store import CHECKPOINT, FAILURE, RECORD
+from recallscope.runs.table import csv_bytes
+from recallscope.specs import RESULTS
+from recallscope.theory.law import RECOMMENDED, find_law
+from recallscope.web.shelf import Query, Shelf
+
+MOST_ROWS = 5000  # that a page can sort
+MOST_HEADER = 1 << 20  # bytes of a checkpoint's header
+FRESH = 0.9  # seconds for which a look at a store is good
+SHOWN = ("run", "task", "vocab_size", "num_facts", "length", "model", "embed_dim", "state_dim", "num_layers", "seed")
+LAST = ("status", "test_accuracy", "parameters", "state_entries", "seconds", "flag", "needs")
+
+
+class StoreQuestion(Query):
+    """One of the stores, by its number."""
+
+    store: Annotated[int, Field(ge=0)] = 0
+
+
+class RowsQuestion(StoreQuestion):
+    """Rows that satisfy some conditions, such as state_dim<=16, model=linear."""
+
+    where: Annotated[str, Field(max_length=500)] = ""
+
+
+class RunQuestion(StoreQuestion):
+    """One run; the first digits of its name will do."""
+
+    run: Annotated[str, Field(min_length=1, max_length=24, pattern="^[0-9a-f]+$")]
+
+
+class GroupQuestion(StoreQuestion):
+    """A group of runs by its number, and the law that is drawn over it."""
+
+    group: Annotated[int, Field(ge=0)] = 0
+    law: Annotated[str, Field(max_length=80)] = RECOMMENDED["trained"]
+
+
+def rows(shelf: Shelf, words: dict[str, Any]) -> dict[str, Any]:
+    """All rows of a store, as lists by column; columns in which no two rows differ are told once."""
+    question = RowsQuestion.of(words)
+    found = find_runs(
+        shelf.store(question.store), parse_conditions([question.where]), order_by=None, limit=MOST_ROWS + 1
+    )
+    more, found = len(found) > MOST_ROWS, found[:MOST_ROWS]
+    names = list(found[0]) if found else []
+    fields = [name for name in names if name not in (*RESULTS, "run", "status", "needs")]
+    fields.sort(key=lambda name: SHOWN.index(name) if name in SHOWN else len(SHOWN))
+    telling = [name for name in fields if len({str(row[name]) for row in found}) > 1 or len(found) == 1]
+    columns = ["run", *telling, *(name for name in LAST if any(row.get(name) not in (None, "") for row in found))]
+    alike = {name: found[0][name] for name in fields if name not in telling and found[0][name] is not None}
+    return {"columns": columns, "alike": alike, "rows": [[row[name] for name in columns] for row in found],
+            "more": more}  # fmt: skip
+
+
+def rows_csv(shelf: Shelf, words: dict[str, Any]) -> Response:
+    """The same as `store export`, all columns."""
+    question = RowsQuestion.of(words)
+    data = csv_bytes(find_runs(shelf.store(question.store), parse_conditions([question.where])))
+    return Response(data, media_type="text/csv", headers={"content-disposition": 'attachment; filename="runs.csv"'})
+
+
+def one_run(shelf: Shelf, words: dict[str, Any]) -> dict[str, Any]:
+    """All there is about a run, as `store show` tells it."""
+    question = RunQuestion.of(words)
+    return run_details(shelf.store(question.store), question.run)
+
+
+def _groups(shelf: Shelf, number: int) -> list[RunGroup]:
+    """Groups of runs that one fit may take together, the largest first."""
+    store = shelf.store(number)
+
+    def make() -> list[RunGroup]:
+        done = find_runs(store, parse_conditions(["status=done"]))
+        found = group_runs(row for row in done if row["test_accuracy"] is not None)
+        return sorted(found, key=lambda group: -len(group.rows))
+
+    return shelf.kept(store, ("groups",), make)
+
+
+def groups(shelf: Shelf, words: dict[str, Any]) -> list[dict[str, Any]]:
+    """The groups of a store: what each is, in the words that tell it from others of its task and model."""
+    found = _groups(shelf, StoreQuestion.of(words).store)
+    first = ("task", "vocab_size", "model")
+    told = []
+    for group in found:
+        kin = [other.words for other in found if all(other.words[name] == group.words[name] for name in first)]
+        telling = [name for name in group.words if len({str(other.get(name)) for other in kin}) > 1]
+        title = f"{str(group.words['task']).upper()} V={group.words['vocab_size']} {group.words['model']}"
+        more = ", ".join(f"{name}={group.words[name]}" for name in telling)
+        told.append({"title": title, "more": more, "runs": len(group.rows), "axes": group.axes})
+    return told
+
+
+def one_group(shelf: Shelf, words: dict[str, Any]) -> dict[str, Any]:
+    """The grid of a group as `fit` has it, the collapse onto one variable, and a law on the same cells."""
+    question = GroupQuestion.of(words)
+    found, law = _groups(shelf, question.store), find_law(question.law)
+    if question.group >= len(found):
+        raise ValueError(f"group={question.group}: the store has {len(found)}.")
+    group = found[question.group]
+
+    def make() -> dict[str, Any]:
+        fitted = fit_group(group, [law], bootstrap=0)
+        data = fitted.data | {"runs": len(group.rows), "collapse": None}
+        if fitted.fits and all(name in group.rows[0] for name in ("embed_dim", "state_dim")):
+            a = fitted.fits[0].a
+            curve = collapse_curve(group.rows, a, np.random.default_rng(0), axes=group.axes, bootstrap=0)
+            lines = {"line": curve.line, "printed": curve.printed, "fitted": curve.fitted, "state_dim": curve.group}
+            points = {"x": curve.x, "accuracy": curve.accuracy} | lines
+            data["collapse"] = {"a": a} | {name: np.round(values, 5).tolist() for name, values in points.items()}
+        return data
+
+    return shelf.kept(shelf.store(question.store), ("group", group.label, law.name), make)
+
+
+@dataclass
+class Watch:
+    """Looks at a store while a sweep writes to it; several listeners share one look."""
+
+    store: RunStore
+    _lock: Lock = field(default_factory=Lock)
+    _seen: tuple[float, dict[str, Any]] | None = None
+
+    def look(self) -> dict[str, Any]:
+        """How many runs are done, failed, running and left, how far the running ones are, and who ended last."""
+        with self._lock:
+            if self._seen is None or time.monotonic() - self._seen[0] > FRESH:
+                self._seen = (time.monotonic(), self._look())
+            return self._seen[1]
+
+    def _look(self) -> dict[str, Any]:
+        done, failed, running, left = list[tuple[int, str]](), 0, list[dict[str, Any]](), 0
+        for name in self.store.folders():
+            folder = self.store.runs / name
+            try:
+                done.append((os.stat(folder / RECORD, follow_symlinks=False).st_mtime_ns, name))
+            except OSError:
+                if (folder / FAILURE).exists():
+                    failed += 1
+                elif is_leased(folder, look_only=True):
+                    running.append({"run": name, **_progress(folder / CHECKPOINT)})
+                else:
+                    left += 1
+        latest = [name for _, name in sorted(done)[-5:][::-1]]
+        return {"done": len(done), "failed": failed, "running": running[:64], "waiting": left, "latest": latest}
+
+
+def _progress(checkpoint: Path) -> dict[str, Any]:
+    """Step and last accuracy of a run, from the header of its checkpoint; nothing if it has none yet."""
+    try:
+        with open(checkpoint, "rb") as file:
+            (size,) = struct.unpack("<Q", file.read(8))
+            header = json.loads(file.read(min(size, MOST_HEADER)))["__metadata__"]
+        facts, identity = json.loads(header["facts"]), json.loads(header["identity"])
+        history = facts["history"]
+        words = {**identity.get("task", {}), **identity.get("model", {}), "seed": identity.get("seed", 0)}
+        shown = {name: words[name] for name in SHOWN if name in words}
+        return {"step": facts["step"], "accuracy": history[-1]["accuracy"] if history else None, "words": shown}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error, RecursionError):
+        return {}

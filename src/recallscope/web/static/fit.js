@@ -1,0 +1,218 @@
+// Will it fit? One number by the recommended law, and all around it.
+import { choice, copier, facts, h, later, latest, many, note, parts, place, probability, site, table, words } from "./core.js";
+import { SCALE, bar, chart, draw } from "./charts.js";
+
+const DEFAULTS = { task: "mqar", model: "trained", vocab_size: 512, num_facts: 16, length: "", embed_dim: 64, state_dim: 16,
+  num_layers: 1, num_heads: 1, head_pattern: "", target: 0.99 };
+const NAMES = { vocab_size: ["V", "vocabulary"], num_facts: ["N_f", "facts"], length: ["L", "tokens, 4 N_f if empty"], embed_dim: ["D", "embedding"],
+  state_dim: ["N", "state"], num_layers: ["Λ", "layers"], num_heads: ["M", "heads"], target: ["p", "wanted recall"] };
+const TARGETS = [0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999];
+const TEXTS = ["task", "model", "head_pattern"];
+
+function steps(name, [low, high]) {
+  const found = new Set();
+  for (let power = 1; power <= high; power *= 2)
+    for (const part of [1, 1.25, 1.5, 1.75]) {
+      const value = name === "vocab_size" ? 2 * Math.round((power * part) / 2) : Math.round(power * part);
+      if (value >= low && value <= high) found.add(value);
+    }
+  return [...found].sort((a, b) => a - b);
+}
+
+function knob(name, values, state, changed) {
+  const [letter, meaning] = NAMES[name];
+  const nearest = (value) => values.reduce((best, one, i) => (Math.abs(one - value) < Math.abs(values[best] - value) ? i : best), 0);
+  const auto = () => (name === "length" ? 4 * state.num_facts : state[name]);
+  const field = h("input", { type: "number", id: `field-${name}`, value: state[name], step: name === "target" ? "any" : 1, readOnly: Boolean(site),
+    placeholder: name === "length" ? "auto" : "", oninput: () => { set(field.value, field); } });
+  const slider = h("input", { type: "range", min: 0, max: values.length - 1, step: 1, value: nearest(auto()), "aria-label": `${letter}, ${meaning}`,
+    oninput: () => { set(values[slider.value], slider); } });
+  function set(value, from) {
+    state[name] = value === "" ? "" : Number(value);
+    if (from !== field) field.value = state[name];
+    if (from !== slider) slider.value = nearest(auto());
+    slider.setAttribute("aria-valuetext", String(auto()));
+    if (from) changed();
+  }
+  set(state[name], null);
+  return { node: h("div", { className: "knob" }, h("label", { htmlFor: field.id }, h("span", {}, h("b", {}, letter), ` ${meaning}`)), field, slider), set };
+}
+
+// A copy holds sheets over D and N; the parts of an answer are read off them.
+function* fromSheets({ values, sheets }, state) {
+  const { embed_dim: Ds, state_dim: Ns } = values;
+  const cell = (D, N) => Ds.indexOf(D) * Ns.length + Ns.indexOf(N);
+  const at = (V, N_f, D, N) => sheets[`${V},${N_f}`].headlines[cell(D, N)];
+  const { vocab_size: V, num_facts: N_f, embed_dim: D, state_dim: N, target } = state;
+  const sheet = sheets[`${V},${N_f}`];
+  const entries = sheet.entries[cell(D, N)];
+  const bits = sheet.bounds[target];
+  yield { headline: at(V, N_f, D, N), summary: sheet.summary, reference: sheet.reference };
+  yield { bounds: { ...bits, state_entries: entries, bits_per_entry: bits.bits_needed / entries } };
+  yield { measured: sheet.measured };
+  yield { map: { embed_dim: Ds, state_dim: Ns, finest: true, p: Ds.map((d) => Ns.map((n) => at(V, N_f, d, n).probability)), extrapolated: Ds.map((d) => Ns.map((n) => (at(V, N_f, d, n).extrapolated ? 1 : 0))) } };
+  const here = { vocab_size: V, num_facts: N_f, embed_dim: D, state_dim: N };
+  for (const name of Object.keys(here)) yield { curve: { name, at: here[name], x: values[name], p: values[name].map((x) => at(...Object.values({ ...here, [name]: x })).probability) } };
+  const enough = Ds.flatMap((d) => Ns.map((n) => ({ embed_dim: d, state_dim: n, ...at(V, N_f, d, n), state_entries: sheet.entries[cell(d, n)], parameters: null, state_bytes: 4 * sheet.entries[cell(d, n)] }))).filter((one) => one.probability >= target);
+  const least = enough.filter((one) => !enough.some((other) => other !== one && other.embed_dim <= one.embed_dim && other.state_dim <= one.state_dim));
+  const best = least.reduce((a, b) => (a && a.state_entries <= b.state_entries ? a : b), null);
+  yield { frontier: { answer: best, frontier: least, reason: "None of the steps of this copy reaches it." } };
+}
+
+export async function openFit(root, params, options) {
+  const state = { ...DEFAULTS, ...(site?.fit?.start ?? {}) };
+  for (const [name, value] of Object.entries(params)) if (name in state) state[name] = TEXTS.includes(name) || value === "" ? value : Number(value);
+  const ranges = site?.fit?.values ?? { ...Object.fromEntries(Object.entries(options.ranges).map(([name, range]) => [name, steps(name, range)])), target: TARGETS };
+  const known = Object.keys(NAMES).filter((name) => ranges[name]);
+  const run = latest();
+  const soon = later(site ? 0 : 25, () => run(answer));
+  const knobs = Object.fromEntries(known.map((name) => [name, knob(name, ranges[name], state, changed)]));
+  const text = (name, label, entries) => choice(label, entries, state[name], (value) => { state[name] = value; changed(); });
+
+  const number = h("p", { className: "big", "aria-live": "polite", id: "probability" }, "–");
+  const badges = h("p", { className: "row middle" });
+  const says = h("div", { className: "quiet tight" });
+  const bounds = h("div");
+  const map = chart(420);
+  const curves = h("div", { className: "small" });
+  const frontier = h("div");
+  const stopped = h("p", { className: "quiet", role: "status" });
+  let view = {};
+
+  function changed() {
+    note("fit", state);
+    soon();
+  }
+
+  const models = Object.fromEntries(Object.entries(options.models).map(([model, law]) => [model, `${model} (${law})`]));
+  root.append(h("h1", {}, "Will it fit?"), h("div", { className: "split" },
+    h("form", { className: "card side", onsubmit: (event) => event.preventDefault(), "aria-label": "Task and model" },
+      site ? null : [text("task", "Task", { mqar: "MQAR: every fact is asked", ar: "AR: one fact is asked" }), text("model", "Whose recall", models)],
+      known.filter((name) => name !== "num_heads").map((name) => knobs[name].node),
+      site ? null : [text("head_pattern", "Heads share", { "": "one head", MHA: "nothing (MHA)", MVA: "keys and queries (MVA)", MQA: "keys and values (MQA)", MKA: "queries and values (MKA)" }), knobs.num_heads.node],
+      h("p", { className: "quiet" }, site ? "A copy: sizes in steps, linear Mamba." : `No law yet for ${options.no_law.join(", ")}: see Architectures.`)),
+    h("div", { className: "view" },
+      h("section", { className: "card", "aria-label": "Answer" }, h("div", { className: "pair wide-left" }, h("div", { className: "view" }, number, badges, says), bounds),
+        h("div", { className: "row" }, copier("Copy as command", command), copier("Copy as Python", python), copier("Copy link", () => location.href))),
+      h("div", { className: "pair wide-left" },
+        h("section", { className: "card" }, h("h2", {}, "Over D and N"), map, h("p", { className: "quiet" }, "Line: the wanted recall. Ring: these sizes. Dots: measured. Veil: extrapolated. Click to choose.")),
+        h("section", { className: "card" }, h("h2", {}, "Least sizes that reach it"), frontier)),
+      h("section", { className: "card" }, h("h2", {}, "Against each size, all others kept"), curves), stopped)));
+
+  function pick(D, N) {
+    knobs.embed_dim.set(D);
+    knobs.state_dim.set(N);
+    changed();
+  }
+
+  function flags() {
+    return Object.entries(state).filter(([name, value]) => name !== "target" && value !== "" && !(name === "num_heads" && !state.head_pattern));
+  }
+  function command() {
+    return `recallscope predict ${flags().map(([name, value]) => `--${name.replaceAll("_", "-")} ${value}`).join(" ")}`;
+  }
+  function python() {
+    const given = flags().filter(([name]) => name !== "model").map(([name, value]) => `${name}=${typeof value === "string" ? JSON.stringify(value) : value}`);
+    return `import recallscope as rs\n\np = rs.find_law(${JSON.stringify(view.headline?.law ?? "trained-sharing")})(${given.join(", ")})`;
+  }
+
+  async function answer(signal) {
+    map.classList.add("waiting");
+    stopped.textContent = "";
+    view = {};
+    let fresh = true;
+    try {
+      for await (const part of site ? fromSheets(site.fit, state) : parts("fit", state, signal)) {
+        if (part.error) throw new Error(part.error);
+        if (part.stopped) stopped.textContent = part.stopped;
+        if (part.curve && fresh) { view.curves = []; fresh = false; }
+        if (part.curve) view.curves.push(part.curve);
+        Object.assign(view, part);
+        show(part);
+      }
+    } catch (error) {
+      if (!signal.aborted) { number.textContent = "–"; badges.replaceChildren(); says.replaceChildren(); }
+      throw error;
+    }
+  }
+
+  function show(part) {
+    if (part.headline) headline(part);
+    if (part.bounds) bounds.replaceChildren(boundary(part.bounds));
+    if (part.map) heat(part.map);
+    if (part.curve) curve(part.curve);
+    if (part.frontier) least(part.frontier);
+  }
+
+  function headline({ headline: said, summary, reference }) {
+    const p = said.probability;
+    number.textContent = said.upper === undefined ? probability(p) : `${probability(p)} … ${probability(said.upper)}`;
+    number.dataset.value = p ?? "";
+    const reached = p !== null && p >= state.target;
+    badges.replaceChildren(
+      h("span", { className: `badge ${reached ? "good" : "bad"}` }, p === null ? "the law has no number here" : reached ? `reaches ${state.target}` : `below ${state.target}`),
+      h("span", { className: `badge ${said.extrapolated ? "warn" : "good"}` }, said.extrapolated ? "extrapolated" : "compared"));
+    says.replaceChildren(h("p", {}, h("b", {}, said.law), `: ${summary}${reference ? ` (${reference})` : ""}.`),
+      h("p", {}, said.extrapolated ? `${said.extrapolated}.` : `Compared for ${said.compared}.`), h("p", {}, `${said.support}.`));
+  }
+
+  function boundary(found) {
+    const entries = found.state_entries;
+    return h("div", { className: "view" }, h("h2", {}, `What ${state.target} takes`), facts({
+      "any state, at least": `${found.bits_needed.toFixed(0)} bits (Lem 4.5)`,
+      "this state": entries === null ? "–" : `${many(entries)} numbers, ${many(4 * entries)} bytes: ${found.bits_per_entry.toFixed(3)} bits each would do`,
+      "N D, mean case": `${found.dim_product.toFixed(0)} (Rem 4.4); here ${many(state.embed_dim * state.state_dim)}`,
+      "guaranteed for all contexts": `D = N = ${many(Math.ceil(found.jl_dim))} (Lem 4.1)`,
+    }));
+  }
+
+  function heat(grid) {
+    const measured = view.measured ?? [];
+    draw(map, (c) => ({
+      says: `Recall over D and N by ${view.headline.law}. Here, at D ${state.embed_dim} and N ${state.state_dim}, ${probability(view.headline.probability)}.`,
+      data: [
+        { type: "heatmap", x: grid.state_dim, y: grid.embed_dim, z: grid.p, zmin: 0, zmax: 1, colorscale: SCALE, colorbar: bar("recall"), hovertemplate: "D %{y}, N %{x}: %{z:.4f}<extra></extra>" },
+        { type: "heatmap", x: grid.state_dim, y: grid.embed_dim, z: grid.extrapolated.map((row) => row.map((one) => one || null)), zmin: 0, zmax: 1, opacity: 0.35, showscale: false, hoverinfo: "skip", colorscale: [[0, c.card], [1, c.card]] },
+        ...[["#fff", 5], ["#1d1f21", 2]].map(([colour, width]) => ({ type: "contour", x: grid.state_dim, y: grid.embed_dim, z: grid.p, contours: { coloring: "lines", start: state.target, end: state.target, size: 1 },
+          line: { width, smoothing: 0.6 }, colorscale: [[0, colour], [1, colour]], showscale: false, hoverinfo: "skip" })),
+        { type: "scatter", mode: "markers", x: measured.map((one) => one.state_dim), y: measured.map((one) => one.embed_dim), customdata: measured, hovertemplate: "D %{y}, N %{x}: measured %{customdata.accuracy:.4f}, %{customdata.runs} runs<extra></extra>",
+          marker: { size: 10, color: measured.map((one) => one.accuracy), cmin: 0, cmax: 1, colorscale: SCALE, line: { width: 1.3, color: "#fff" } } },
+        { type: "scatter", mode: "markers", x: [state.state_dim], y: [state.embed_dim], hoverinfo: "skip", marker: { symbol: "circle-open", size: 20, line: { width: 3.5 }, color: "#ff5a3c" } },
+      ],
+      layout: { xaxis: { title: "N, state", range: [0, grid.state_dim.at(-1) * 1.02] }, yaxis: { title: "D, embedding", range: [0, grid.embed_dim.at(-1) * 1.02] }, hovermode: "closest" },
+    }), (point) => pick(Math.round(point.y), Math.round(point.x)));
+  }
+
+  function curve(found) {
+    let node = curves.querySelector(`[data-name=${found.name}] .chart`);
+    if (!node) {
+      node = chart(170);
+      curves.append(h("div", { "data-name": found.name }, h("h3", {}, NAMES[found.name].join(", ").replace(", 4 N_f if empty", "")), node));
+    }
+    const at = found.x.indexOf(found.at);
+    draw(node, (c) => ({
+      says: `Recall against ${NAMES[found.name][1]}, from ${probability(found.p[0])} at ${found.x[0]} to ${probability(found.p.at(-1))} at ${found.x.at(-1)}.`,
+      data: [
+        { type: "scatter", mode: "lines", x: found.x, y: found.p, line: { color: c.accent, width: 2 }, hovertemplate: "%{x}: %{y:.4f}<extra></extra>" },
+        { type: "scatter", mode: "markers", x: [found.at], y: [found.p[at]], marker: { color: "#ff5a3c", size: 9 }, hoverinfo: "skip" },
+      ],
+      layout: { xaxis: { type: found.name === "num_layers" || found.name === "num_heads" ? "linear" : "log", nticks: 5 }, yaxis: { range: [-0.02, 1.04], nticks: 4 },
+        shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: state.target, y1: state.target, line: { color: c.quiet, width: 1, dash: "dot" } }] },
+    }));
+    for (const old of [...curves.children]) if (!view.curves.some((one) => one.name === old.dataset.name) && view.curves.length > 4) old.remove();
+  }
+
+  function least(found) {
+    const best = found.answer;
+    frontier.replaceChildren(h("div", { className: "view" },
+      h("p", { className: "quiet" }, best ? `Smallest state: D ${best.embed_dim}, N ${best.state_dim}. * extrapolated. Click to choose.` : found.reason),
+      best ? table([{ name: "embed_dim", title: "D", number: true, show: (D, row) => `${D}${row.extrapolated ? "*" : ""}` }, { name: "state_dim", title: "N", number: true },
+        { name: "probability", title: "recall", number: true, show: (p) => p.toFixed(4) }, { name: "state_entries", title: "state", number: true, show: many },
+        { name: "parameters", title: "parameters", number: true, show: many }, { name: "state_bytes", title: "bytes", number: true, show: many }],
+      found.frontier, { caption: "Least sizes", onrow: (row) => pick(row.embed_dim, row.state_dim), chosen: (row) => row.embed_dim === state.embed_dim && row.state_dim === state.state_dim }) : null));
+  }
+
+  note("fit", place().view === "fit" ? state : DEFAULTS);
+  run(answer);
+  return () => run(async () => {});
+}

@@ -1,0 +1,121 @@
+// Architectures: recall against state, by age, with keys written twice; two of them side by side.
+import { ask, choice, h, latest, many, note, probability, table, words } from "./core.js";
+import { RULES, chart, draw } from "./charts.js";
+
+const DASHES = ["solid", "dash", "dot", "dashdot", "longdash"];
+const SYMBOLS = ["circle", "square", "triangle-up", "diamond", "cross"];
+const within = (one) => (one ? `${probability(one.mean)}${one.interval[0] === null ? "" : ` [${probability(one.interval[0])}, ${probability(one.interval[1])}]`}` : "–");
+
+export async function openZoo(root, params, options) {
+  const state = { store: "0", cell: "", size: "state_entries", first: "", second: "", ...params };
+  root.append(h("h1", {}, "Architectures"));
+  if (!options.stores.length) {
+    root.append(h("p", { className: "card" }, "No store is open. Start with: recallscope explore --store results/paper"));
+    return null;
+  }
+  const waiting = h("p", { className: "quiet", role: "status" }, "Reading the records.");
+  root.append(waiting);
+  const zoo = await ask("zoo", { store: state.store });
+  waiting.remove();
+  if (!zoo.forms.length) {
+    root.append(h("p", { className: "card" }, `${options.stores[state.store]} holds no run of the zoo. Make them: recallscope reproduce zoo --scale small --store ${options.stores[state.store]}`));
+    return null;
+  }
+  const by = Object.fromEntries(zoo.forms.map((form) => [form.label, form]));
+  state.cell ||= zoo.cells[0];
+  const best = (a, b) => ((b.recall[state.cell]?.mean ?? 0) > (a.recall[state.cell]?.mean ?? 0) ? b : a);
+  state.first = by[state.first] ? state.first : zoo.forms.filter((form) => form.rule === "replaces").concat(zoo.forms[0]).reduce(best).label;
+  let curves = {};
+  state.second = by[state.second] ? state.second : zoo.forms[0].label;
+  const look = (form) => {
+    const kin = zoo.forms.filter((other) => other.rule === form.rule && !other.published);
+    const place = Math.max(0, kin.findIndex((other) => form.label.startsWith(other.label)));
+    return { colour: RULES[form.rule], symbol: SYMBOLS[place % 5] + (form.published ? "-open" : ""), dash: DASHES[place % 5] };
+  };
+  const [sizes, ages, repeated] = [chart(470), chart(360), chart(360)];
+  const pair = h("div");
+  const ranked = h("p", { className: "quiet", role: "status" }, "The law of the linear Mamba is being computed.");
+  const labels = zoo.forms.map((form) => form.label);
+  const rules = h("p", { className: "row middle quiet" }, zoo.rules.map((rule) => {
+    const dot = h("b", {}, "● ");
+    dot.style.color = RULES[rule];
+    return h("span", {}, dot, rule === "keeps all" ? "keeps everything" : `the state ${rule}`);
+  }));
+  root.append(
+    h("section", { className: "card" }, h("h2", {}, "Recall against size"),
+      h("div", { className: "row" }, choice("Task and dimensions", zoo.cells, state.cell, (cell) => { state.cell = cell; all(); }), choice("Against", { state_entries: "state entries", parameters: "parameters" }, state.size, (size) => { state.size = size; all(); })),
+      rules, sizes, h("p", { className: "quiet" }, "Mean of seeds with 95 % intervals. Hollow: two published layers. Curves: the best linear Mamba of that state by its law, and what one bit per number allows (Lem 4.5)."), ranked),
+    h("div", { className: "pair" },
+      h("section", { className: "card" }, h("h2", {}, "Recall by age of the fact"), ages, h("p", { className: "quiet" }, "The two chosen ones are drawn thick.")),
+      h("section", { className: "card" }, h("h2", {}, "Every key written twice"), repeated, h("p", { className: "quiet" }, "All seeds; 0.5 is a guess between both values."))),
+    h("section", { className: "card" }, h("h2", {}, "Two side by side"),
+      h("div", { className: "row" }, choice("First", labels, state.first, (label) => { state.first = label; all(); }), choice("Second", labels, state.second, (label) => { state.second = label; all(); })), pair),
+    h("section", { className: "card" }, h("h2", {}, "All"), everything(), ...(zoo.flagged.length ? [h("p", { className: "quiet" }, `Not to be taken at face value: ${zoo.flagged.join("; ")}.`)] : [])));
+
+  function all() {
+    note("zoo", state);
+    drawSizes();
+    drawAges();
+    compare();
+  }
+  function drawSizes() {
+    const here = zoo.forms.filter((form) => form.recall[state.cell]?.[state.size]);
+    const over = state.size === "state_entries" ? curves[state.cell] ?? {} : {};
+    draw(sizes, (c) => ({
+      says: `Recall against ${state.size.replace("_", " ")} at ${state.cell}: ${here.map((form) => `${form.label} ${probability(form.recall[state.cell].mean)}`).join(", ")}.`,
+      data: [
+        ...Object.entries(over).map(([name, [x, y]], i) => ({ type: "scatter", mode: "lines", name, x, y, line: { color: i ? c.line : c.quiet, width: 2, dash: i ? "solid" : "dot" }, hoverinfo: "skip" })),
+        ...here.map((form) => {
+          const one = form.recall[state.cell];
+          const { colour, symbol } = look(form);
+          const bars = one.interval[0] === null ? {} : { error_y: { type: "data", symmetric: false, array: [one.interval[1] - one.mean], arrayminus: [one.mean - one.interval[0]], thickness: 1.2, width: 3 } };
+          return { type: "scatter", mode: "markers", name: form.label, x: [one[state.size]], y: [one.mean], ...bars, marker: { color: colour, symbol, size: [state.first, state.second].includes(form.label) ? 15 : 10 },
+            hovertemplate: `${form.label}: ${within(one)}, ${many(one[state.size])}<extra></extra>` };
+        }),
+      ],
+      layout: { showlegend: true, xaxis: { title: state.size.replace("_", " "), type: "log" }, yaxis: { title: "recall", range: [-0.03, 1.04] }, hovermode: "closest" },
+    }));
+  }
+  function drawAges() {
+    const known = zoo.forms.filter((form) => form.ages);
+    ages.hidden = !known.length;
+    if (known.length) draw(ages, () => ({
+      says: `Recall by the place of the fact, oldest first: ${known.map((form) => `${form.label}, newest less oldest ${form.age_gap.toFixed(2)}`).join("; ")}.`,
+      data: known.map((form) => {
+        const chosen = [state.first, state.second].includes(form.label);
+        return { type: "scatter", mode: "lines", name: form.label, x: form.ages.map((_, i) => i + 1), y: form.ages, opacity: chosen ? 1 : 0.45, line: { color: look(form).colour, dash: look(form).dash, width: chosen ? 3.5 : 1.5 }, hovertemplate: `${form.label}, fact %{x}: %{y:.3f}<extra></extra>` };
+      }),
+      layout: { xaxis: { title: "place of the fact, oldest first" }, yaxis: { title: "recall", range: [-0.03, 1.04] }, hovermode: "closest" },
+    }));
+    const twice = zoo.forms.filter((form) => form.repeated).sort((a, b) => a.repeated.mean - b.repeated.mean);
+    repeated.hidden = !twice.length;
+    if (twice.length) draw(repeated, (c) => ({
+      says: `Recall with every key written twice: ${twice.map((form) => `${form.label} ${probability(form.repeated.mean)}`).join(", ")}.`,
+      data: [{ type: "scatter", mode: "markers", y: twice.flatMap((form) => form.repeated.seeds.map(() => form.label)), x: twice.flatMap((form) => form.repeated.seeds), marker: { size: 9, color: twice.flatMap((form) => form.repeated.seeds.map(() => RULES[form.rule])) }, hovertemplate: "%{y}: %{x:.4f}<extra></extra>" }],
+      layout: { xaxis: { title: "recall of the last value", range: [-0.03, 1.04] }, yaxis: { type: "category" }, shapes: [{ type: "line", x0: 0.5, x1: 0.5, yref: "paper", y0: 0, y1: 1, line: { color: c.quiet, dash: "dot", width: 1 } }] },
+    }));
+  }
+  function compare() {
+    const two = [by[state.first], by[state.second]];
+    const row = (name, tell) => ({ name, first: tell(two[0]), second: tell(two[1]) });
+    const rows = [row("rule", (form) => form.rule), row("update", (form) => form.update), ...zoo.cells.map((cell) => row(`recall, ${cell}`, (form) => within(form.recall[cell]))),
+      row("keys written twice", (form) => within(form.repeated)), row("newest facts less oldest", (form) => (form.age_gap === null ? "–" : form.age_gap.toFixed(3))),
+      row(`state entries, ${state.cell}`, (form) => many(form.recall[state.cell]?.state_entries)), row(`parameters, ${state.cell}`, (form) => many(form.recall[state.cell]?.parameters)),
+      row(`bits held per state entry, ${state.cell}`, (form) => (form.recall[state.cell]?.bits_per_entry ?? NaN).toFixed(3).replace("NaN", "–")), row("learning rate", (form) => form.rate)];
+    pair.replaceChildren(table([{ name: "name", title: "" }, { name: "first", title: state.first, text: true }, { name: "second", title: state.second, text: true }], rows, { caption: "Two architectures" }));
+  }
+  function everything() {
+    const columns = [{ name: "label", title: "architecture" }, { name: "rule" }, ...zoo.cells.map((cell) => ({ name: cell, number: true, show: (p, row) => within(row.form.recall[cell]) })),
+      { name: "repeated", title: "written twice", number: true, show: (p) => probability(p) }, { name: "records", show: (runs) => h("a", { href: `#runs?${words({ store: state.store, run: runs[0] })}` }, `${runs.length} records`) }];
+    const rows = zoo.forms.map((form) => ({ form, label: form.label, rule: form.rule, repeated: form.repeated?.mean ?? null, records: form.runs, ...Object.fromEntries(zoo.cells.map((cell) => [cell, form.recall[cell]?.mean ?? null])) }));
+    return table(columns, rows, { caption: "All architectures" });
+  }
+  all();
+  latest()(async () => {
+    const found = await ask("zoo_curves", { store: state.store });
+    curves = found.curves;
+    ranked.textContent = `Above the best linear Mamba of equal state, mean over the shared cells: ${found.ranking.map(([label, gain]) => `${label} ${gain >= 0 ? "+" : ""}${gain.toFixed(3)}`).join(", ")}.`;
+    drawSizes();
+  });
+  return null;
+}
