@@ -38,7 +38,9 @@ class Law:
     name: str
     function: Callable[..., Array]
     weights: Weights = "trained"
-    """Whose recall it predicts: trained linear models, designed weights, trained full Mamba."""
+    """Whether they were learnt or written down."""
+    models: tuple[str, ...] = ("linear",)
+    """Architectures it speaks about; which law an architecture takes for its own, its spec says."""
     summary: str = ""
     reference: str = ""
     holds: str = ""

@@ -132,8 +132,8 @@ def recall_given_variances(
     shape = np.broadcast_shapes(problem.shape, *map(np.shape, means.values()))
     asked = queries(problem, shape, slot_nodes)
     v_N, v_D, l, v_own, omega = (np.broadcast_to(mean, shape).reshape(-1, 1) for mean in means.values())
-    N_all, D_star, lam = _dimensions(v_N, v_D, l)
-    N_star = _dimensions(v_own, v_D, l)[0]
+    N_all, D_star, lam = star_dimensions(v_N, v_D, l)
+    N_star = star_dimensions(v_own, v_D, l)[0]
     n, spread = noise_power(asked, N_star, lam, theta=theta)
     reach, stretch = key_repulsion(N_star, omega, asked.V_k)
     repulsion = {"reach": reach, "stretch": stretch}
@@ -172,7 +172,7 @@ class Queries(NamedTuple):
 def queries(problem: Problem, shape: tuple[int, ...] | None = None, slot_nodes: int | None = None) -> Queries:
     """What stands in the state when the queries of a problem come, with its arrays broadcast to a shape."""
     _check(problem)
-    V_k, guess = _num_keys(problem.V), 1 / problem.N_f if problem.task == "mqar" else np.array(1.0)
+    V_k, guess = num_keys(problem.V), 1 / problem.N_f if problem.task == "mqar" else np.array(1.0)
     sizes = (V_k, problem.V - V_k, problem.N_f, problem.G, _key_chance(problem), guess)
     to = problem.shape if shape is None else shape
     V_k, V_v, N_f, G, kappa, guess = (np.broadcast_to(size, to).reshape(-1, 1) for size in sizes)
@@ -252,7 +252,7 @@ def sharing_codes(problem: Problem, *, value_rank: ArrayLike | None = None) -> S
         models stay below it.
     """
     _check(problem)
-    D, V_k = problem.D, _num_keys(problem.V)
+    D, V_k = problem.D, num_keys(problem.V)
     V_v = problem.V - V_k
     kv, vk, kk, vv = _counts((problem.G - 1) / 2, problem.N_f, _key_chance(problem))
     facts = kv / (kv + vk + kk + vv)
@@ -271,7 +271,7 @@ def sharing_codes(problem: Problem, *, value_rank: ArrayLike | None = None) -> S
     v_D = np.maximum(tight_variance(concentration, V_v - 1), V_v / QUERIES_SEEN)
     leak = (y / N_e) ** 2
     unshared = 1 - np.minimum(1, shared / N_e)
-    return SharingCodes(N_e, v_N, v_D, leak, y, live, unshared, *_dimensions(v_N, v_D, leak))
+    return SharingCodes(N_e, v_N, v_D, leak, y, live, unshared, *star_dimensions(v_N, v_D, leak))
 
 
 def dead_share(ratio: ArrayLike, threshold: ArrayLike) -> Array:
@@ -291,7 +291,7 @@ def dead_share(ratio: ArrayLike, threshold: ArrayLike) -> Array:
     return np.asarray(end * (density @ weights))
 
 
-def _dimensions(key_variance: Array, value_variance: Array, leak: Array) -> tuple[Array, Array, Array]:
+def star_dimensions(key_variance: Array, value_variance: Array, leak: ArrayLike = 0.0) -> tuple[Array, Array, Array]:
     """N*, D* and lambda, with the variances held within [1e-6, ...] and [1e-6, 0.8]."""
     N_star = 1 / np.maximum(key_variance, SMALLEST_VARIANCE)
     D_star = 1 / np.clip(value_variance, SMALLEST_VARIANCE, LARGEST_VALUE_VARIANCE)
@@ -341,7 +341,7 @@ def _key_chance(problem: Problem) -> Array:
     return np.ones_like(problem.G) if problem.task == "ar" else (1 + problem.N_f / problem.G) / 2
 
 
-def _num_keys(vocab_size: Array) -> Array:
+def num_keys(vocab_size: Array) -> Array:
     """V_k; the rest of the vocabulary are values."""
     return np.floor(vocab_size / 2)
 
@@ -365,7 +365,7 @@ def _check(problem: Problem) -> None:
         raise ValueError(
             f"embed_dim={np.min(problem.D):g} is below 2: keys and values need a dimension each. Use embed_dim >= 2."
         )
-    if np.any(crowded := N_f > _num_keys(V) - 1):
+    if np.any(crowded := N_f > num_keys(V) - 1):
         facts, words = N_f[crowded].flat[0], V[crowded].flat[0]
         raise ValueError(
             f"num_facts={facts:g} needs as many distinct keys, but vocab_size={words:g} leaves {words // 2 - 1:g} "
