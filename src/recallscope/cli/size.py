@@ -50,7 +50,7 @@ class Size:
     length: OptionalInt = None
     """L; 4 N_f for mqar, 2 N_f + 1 for ar."""
     model: str = "trained"
-    """Whose law is inverted: an architecture (linear, full ...), trained (that is linear), or designed (circuits)."""
+    """Whose law is inverted: an architecture (linear, full, delta_net ...), trained (that is linear), or designed."""
     law: OptionalText = None
     """Invert this law instead (see: recallscope laws)."""
     json: bool = False
@@ -59,7 +59,7 @@ class Size:
     def run(self) -> int:
         """Find the unknown, or the frontier, and print it."""
         from recallscope.cli.predict import recommended_law
-        from recallscope.theory.law import find_law
+        from recallscope.theory.law import RECOMMENDED, find_law
         from recallscope.theory.problem import probability
         from recallscope.theory.solve import Question, solve
 
@@ -74,7 +74,7 @@ class Size:
         answer: dict[str, Any] | None = None
         points: list[FrontierPoint] = []
         if unknown == "frontier":
-            points, answer, reason = _frontier(question)
+            points, answer, reason = _frontier(question, "linear" if self.model in RECOMMENDED else self.model)
         else:
             found = solve(question, unknown)
             reason = found.reason
@@ -156,11 +156,11 @@ class Size:
             console.print(f"* {sentence}")
 
 
-def _frontier(question: Question) -> tuple[list[FrontierPoint], dict[str, Any] | None, str]:
+def _frontier(question: Question, model: str) -> tuple[list[FrontierPoint], dict[str, Any] | None, str]:
     """All minimal pairs, the one with the smallest state, and what is said of it."""
     from recallscope.theory.solve import LARGEST_EMBED, frontier
 
-    points = frontier(question)
+    points = frontier(question, model=model)
     if points:
         best = min(points, key=lambda point: (point.extrapolated != "", point.state_entries, point.embed_dim))
         starred = any(point.extrapolated for point in points)

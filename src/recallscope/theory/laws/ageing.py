@@ -1,25 +1,25 @@
 """Laws of matrix memories in which facts age: a state that fades (RetNet), and one that is corrected (the delta rule).
 
-In both, the weight of a fact depends on how many writes came after it, and the noise it meets as well. The gated law and
-the sharing law become laws by slot and age: the noise grows by a factor f over that of equal weights, and with it the
-weight of every wrong fact. Recall then is that of the law without ageing plus what ageing changes, which is smooth, and
-taken with few nodes: over the ages of the facts, and over what the queries share.
+In both, the weight of a fact depends on how many writes came after it, and the noise it meets as well. The gated law
+and the sharing law become laws by slot and age: the noise grows by a factor f over that of equal weights, and with it
+the weight of every wrong fact. Recall then is that of the law without ageing plus what ageing changes, which is
+smooth, and taken with few nodes: over the ages of the facts, and over what the queries share.
 
-**Fading.** With S <- gamma S + k vᵀ a pair written at t_j disturbs a fact written at t_i by gamma^(t_i - t_j): what came
-later is louder. f is the mean of gamma^(2 (t_i - t_j)) over the noise pairs. (Derived. That all wrong facts then weigh
-alike is assumed.) As facts are asked in any order and filler comes last, gamma < 1 only loses.
+**Fading.** With S <- gamma S + k vᵀ a pair written at t_j disturbs a fact written at t_i by gamma^(t_i - t_j): what
+came later is louder. f is the mean of gamma^(2 (t_i - t_j)) over the noise pairs. (Derived. That all wrong facts then
+weigh alike is assumed.) As facts are asked in any order and filler comes last, gamma < 1 only loses.
 
-**The delta rule**, S <- S (I - b k kᵀ) + b v kᵀ, takes from S what it would answer before it writes. Isotropic unit keys,
-n writes, m of them after the fact's: with rho = 1 - b (2 - b) / N and q = 1 - 2 b / N + 2 b² / (N (N + 2)),
+**The delta rule**, S <- S (I - b k kᵀ) + b v kᵀ, takes from S what it would answer before it writes. Isotropic unit
+keys, n writes, m of them after the fact's: with rho = 1 - b (2 - b) / N and q = 1 - 2 b / N + 2 b² / (N (N + 2)),
 
     E a = b (1 - b/N)^m        E a² = b² s_m,   s_m = ((N - 1) q^m + rho^m) / N
     E sum w² = b / (2 - b) [1 - rho^m + (1 - rho^(n-m-1)) (rho^m - b (2 - b) s_m)].
 
-(Exact for isotropic keys, since each write multiplies these moments by a number; that N* of a tight frame takes the place
-of N, and 4 Var(a) / a² adds to the spread of the noise, are approximations.) To first order in b, the mean over facts of
-log SNR² rises by b (1 - 1/N) in AR, and in MQAR by b ((N_f - 1) / n - (1 + e) / N), e being pairs from the filler: where
-N is small against N_f, the best delta rule is b = 0, and no better than the write gate it has. The law takes the best b
-of all, as training does on MQAR.
+(Exact for isotropic keys, since each write multiplies these moments by a number; that N* of a tight frame takes the
+place of N, and 4 Var(a) / a² adds to the spread of the noise, are approximations.) To first order in b, the mean over
+facts of log SNR² rises by b (1 - 1/N) in AR, and in MQAR by b ((N_f - 1) / n - (1 + e) / N), e being pairs from the
+filler: where N is small against N_f, the best delta rule is b = 0, and no better than the write gate it has. The law
+takes the best b of all, as training does on MQAR.
 """
 
 from __future__ import annotations
@@ -92,8 +92,9 @@ def delta_law(problem: Problem, *, b: ArrayLike | None = None) -> Array:
     """Chance that a delta rule answers a query rightly: at rate `b`, or at the best one (see `delta_rate`).
 
     Paper: none; it asks the question of Thm 4.2 (`thm:prob-scaling-law`) of another memory.
-    Holds for: unit keys, and a rate that is high for (key, value) pairs and 0 for others. Forget gates end at 1. At a given
-        b >= .2 with D >= 64 it is up to .06 too high: recent facts disturb more than old ones, and it takes the mean.
+    Holds for: unit keys, and a rate that is high for (key, value) pairs and 0 for others. Forget gates end at 1. At a
+        given b >= .2 with D >= 64 it is up to .06 too high: recent facts disturb more than old ones, and it takes the
+        mean.
     """
     rate = delta_rate(problem) if b is None else np.broadcast_to(np.asarray(b, float), problem.shape)
     if np.any((rate <= 0) | (rate > 1)):
@@ -189,7 +190,7 @@ def _aged(
     rate: Array,
     nodes: Mapping[str, int],
 ) -> Array:
-    """The law without ageing, `base`, and what ageing at a rate changes in `some` cells, with these numbers of nodes."""
+    """The law without ageing, `base`, and what ageing at a rate changes in `some` cells, by this many nodes."""
     p = np.array(base)
     if not np.any(some):
         return p

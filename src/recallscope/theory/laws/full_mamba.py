@@ -1,21 +1,22 @@
 """Laws of full Mamba: what its nonlinearities and its gate can add to the linear layer, and what training makes of it.
 
-At a query (key q) the logit of value v' is <R, H>: H is the sum of the writes (Delta x̂) Bᵀ, and R = (P_outᵀ e_v' * z_q) C_qᵀ
-with the gate z_q. If all R, or all useful parts of the writes, lie in r dimensions, the mean square of the crosstalk is at
-least 1/r, as |tr M|² <= rank(M) |M|², and SNR² <= r / n. (Derived; that interferences add in power is assumed.) Hence:
+At a query (key q) the logit of value v' is <R, H>: H is the sum of the writes (Delta x̂) Bᵀ, and R = (P_outᵀ e_v' *
+z_q) C_qᵀ with the gate z_q. If all R, or all useful parts of the writes, lie in r dimensions, the mean square of the
+crosstalk is at least 1/r, as |tr M|² <= rank(M) |M|², and SNR² <= r / n. (Derived; that interferences add in power is
+assumed.) Hence:
 
 - SiLU, or a Delta that depends on the input, can switch a channel off by the kind of the previous token: (value, key)
-  neighbours are no longer written, and the price of sharing is gone. r = N D, the law of a write gate, reached by either
-  of the two (`full-nd`). Without a gate R stays in the D dimensions of P_out, and `expand` brings nothing.
+  neighbours are no longer written, and the price of sharing is gone. r = N D, the law of a write gate, reached by
+  either of the two (`full-nd`). Without a gate R stays in the D dimensions of P_out, and `expand` brings nothing.
 - With a gate R spans all expand D channels, and with keys blind to the value r = N (expand D - N). One bit per key gets
   there: two banks of channels, Delta writes a fact into the bank of its key, the gate reads that of the query. A query
   hears half of the other facts, in (expand D - N) / 2 dimensions (`full-bank`): N (2 D - N) / n, which is the paper's
   a_full = a_linear / 2. (Derived for banks; trained models that found the bit are there, and not all find it.)
 - In between, every key opens each channel with chance p, on or off: interference p² + (1 - p²) / R of that of open
-  channels, self-noise 1 + (1/p - 1) / R, weight of a wrong fact p² + 3 (1 - p²) / (R D), R = expand - N/D, and the p that
-  minimises self-noise and interference together (`full-mask`). It leaves out that the signal varies, 3 (1/p - 1) / (R D):
-  independent masks are .03 to .11 below it. Trained masks are better ordered than independent ones, and the two errors
-  cancel. An interpolation, not a theorem.
+  channels, self-noise 1 + (1/p - 1) / R, weight of a wrong fact p² + 3 (1 - p²) / (R D), R = expand - N/D, and the p
+  that minimises self-noise and interference together (`full-mask`). It leaves out that the signal varies, 3 (1/p - 1)
+  / (R D): independent masks are .03 to .11 below it. Trained masks are better ordered than independent ones, and the
+  two errors cancel. An interpolation, not a theorem.
 
 Filler behind a query is written like a fact. Norm, residual, skip and decay do not enter. No constant is fitted.
 """
@@ -40,7 +41,7 @@ from recallscope.theory.problem import Array, Problem
 
 BANKS = 0.5  # chance that a fact is in the bank of the query
 
-_full = partial(law, models=("full",), reference="ours; Fig. 4 (c)", layers="one", compared=FULL)
+_full = partial(law, models=("full",), reference="ours; Fig. 4 (c)", compared=FULL)
 
 
 @_full(

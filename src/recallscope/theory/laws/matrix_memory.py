@@ -1,13 +1,14 @@
 """Laws of memories that are one matrix S = sum of v uᵀ, beyond the linear layer: gated, least squares, and a ceiling.
 
-A query reads a e_v + sum_j w_j e_j: its own value with weight a, all others with small ones. Values are words of a tight
-frame in D dimensions, so only the weights matter: SNR² = D a² / sum_j w_j². What an update rule can do is make the
-weights w_j small.
+A query reads a e_v + sum_j w_j e_j: its own value with weight a, all others with small ones. Values are words of a
+tight frame in D dimensions, so only the weights matter: SNR² = D a² / sum_j w_j². What an update rule can do is make
+the weights w_j small.
 
-- A write gate stores (key, value) neighbours and nothing else. No (value, key) pair leaks, so values need not keep clear
-  of the keys, and SNR² = N D / n: the sharing law without its price of N/2 out of D. Filler behind a query looks like a
-  fact and cannot be gated away, so n = N_f - 1 + g/2 at slot g. (Derived. That the gate's direction costs the values no
-  dimension is assumed: a gate saturated at 1 costs none, one held on its flank costs one; accuracies speak for none.)
+- A write gate stores (key, value) neighbours and nothing else. No (value, key) pair leaks, so values need not keep
+  clear of the keys, and SNR² = N D / n: the sharing law without its price of N/2 out of D. Filler behind a query looks
+  like a fact and cannot be gated away, so n = N_f - 1 + g/2 at slot g. (Derived. That the gate's direction costs the
+  values no dimension is assumed: a gate saturated at 1 costs none, one held on its flank costs one; accuracies speak
+  for none.)
 - Least squares reads with the inverse of the Gram matrix of the keys, the best there is for given keys:
   SNR² = N D / (n - N), and all of N_f <= N facts are exact. (Derived for keys in general position.)
 - No update rule does better. The weights of N_f facts form a matrix of rank N at most; with its rows normalised, the
@@ -64,8 +65,8 @@ def gated_law(problem: Problem) -> Array:
     """Chance that a memory with a write gate answers a query rightly: mLSTM, Mamba-2-like and gated linear attention.
 
     Paper: Rem F.3 (`app-rem:key-value-selectivity`), N D / N_kv, which a linear layer does not reach.
-    Holds for: a gate that depends on both tokens of a pair. Forgetting is left unused by training, and rightly so: facts
-        are asked in any order, and what comes last is filler.
+    Holds for: a gate that depends on both tokens of a pair. Forgetting is left unused by training, and rightly so:
+        facts are asked in any order, and what comes last is filler.
     """
     v_N, v_D = tight_codes(problem)
     return recall_given_variances(problem, key_variance=v_N, value_variance=v_D, leak=0.0)
@@ -82,9 +83,10 @@ def gated_law(problem: Problem) -> Array:
 def least_squares_law(problem: Problem) -> Array:
     """Chance that a memory read by least squares answers a query rightly (MesaNet, recursive least squares).
 
-    1 / (kᵀ (sum of k kᵀ)⁻¹ k) - 1 is the noise over the signal. With c_j writes of key j, one or, where filler came after
-    its query, two, the inverse is that of a random Gram matrix: sum_j c_j t / (1 + c_j t) = N (1 - 1/N_f) over the other
-    keys gives t, and n_eff = N / t; without filler n_eff = N_f - N. The state is N D numbers and N (N + 1) / 2 more.
+    1 / (kᵀ (sum of k kᵀ)⁻¹ k) - 1 is the noise over the signal. With c_j writes of key j, one or, where filler came
+    after its query, two, the inverse is that of a random Gram matrix: sum_j c_j t / (1 + c_j t) = N (1 - 1/N_f) over
+    the other keys gives t, and n_eff = N / t; without filler n_eff = N_f - N. The state is N D numbers and N (N + 1) /
+    2 more.
 
     Paper: none; it asks the question of Thm 4.2 (`thm:prob-scaling-law`) of another memory.
     Holds for: L = 4 N_f, where filler repeats keys of the context; and a small ridge.

@@ -204,9 +204,9 @@ def mean_recall(
 ) -> Array:
     """Mean chance, per cell, that the right logit is the largest: every memory's law ends here.
 
-    A query meets the noise of n facts, each of relative power 1 / key_dim; its power varies by `spread`. 1 / weight_dim
-    is the mean square of the weight that one wrong fact gives to its own value, 1 / key_dim unless given. Other arguments
-    as in `recall_given_variances` and `Noise`.
+    A query meets the noise of n facts, each of relative power 1 / key_dim; its power varies by `spread`. 1 /
+    weight_dim is the mean square of the weight that one wrong fact gives to its own value, 1 / key_dim unless given.
+    Other arguments as in `recall_given_variances` and `Noise`.
     """
     N_star = key_dim if weight_dim is None else weight_dim
     extra, N_f, V_v = asked.extra, asked.N_f, asked.V_v
