@@ -75,7 +75,7 @@ def question(words: Mapping[str, Any]) -> tuple[TaskSpec, Problem, list[Law]]:
     if not laws:
         best = recommended_law(words["model"])
         first = best.for_pattern(words["head_pattern"]) if words["num_layers"] == 1 else best
-        ordered = dict.fromkeys([first, best, *laws_for(best.weights), *LAWS])
+        ordered = dict.fromkeys([first, best, *laws_for(words["model"]), *LAWS])
         laws = [law for law in ordered if not law.missing(problem)]
     return task, problem, laws
 
@@ -122,12 +122,15 @@ def _rows(laws: list[Law], problem: Problem, *, named: bool) -> list[dict[str, A
     return rows
 
 
-def sizing(asked: Question, unknown: Wanted, *, max_points: int = 256) -> dict[str, Any]:
-    """The size that a question leaves out, or all minimal pairs of D and N, thinned to `max_points`."""
+def sizing(asked: Question, unknown: Wanted, *, model: str = "trained", max_points: int = 256) -> dict[str, Any]:
+    """The size that a question leaves out, or all minimal pairs of D and N with what they cost in an architecture.
+
+    Pairs are thinned to `max_points`.
+    """
     answer: dict[str, Any] | None = None
     points: list[FrontierPoint] = []
     if unknown == "frontier":
-        points = frontier(asked, max_points=max_points)
+        points = frontier(asked, model="linear" if model in RECOMMENDED else model, max_points=max_points)
         answer, reason = _smallest_state(points, asked)
     else:
         found = solve(asked, unknown)

@@ -190,6 +190,17 @@ class ModelSpec(_Kind):
     model: ClassVar[str] = ""
     law: ClassVar[str | None] = None  # the law of the catalogue that predicts its recall, if one does
 
+    @property
+    def own_law(self) -> str | None:
+        """The law that speaks about this very form of the architecture, if one does."""
+        return self.law
+
+    @property
+    def changed(self) -> frozenset[str]:
+        """Fields that have a default, and differ from it."""
+        known = {name: field for name, field in type(self).model_fields.items() if not field.is_required()}
+        return frozenset(name for name, field in known.items() if getattr(self, name) != field.get_default())
+
     def blank_model(self, vocab_size: int) -> RecallModel:
         """The model with its weights not yet drawn."""
         module, _, name = self.model.rpartition(":")
@@ -204,6 +215,10 @@ class ModelSpec(_Kind):
     def state_entries_after(self, tokens: int) -> int | None:
         """The same after so many tokens, for models whose memory grows."""
         return self.state_entries
+
+    def parameter_count(self, vocab_size: int) -> int | None:
+        """Numbers that training sets, where they are known without the model."""
+        return None
 
     def work_per_token(self) -> float:
         """Multiplications of the mixer per token, roughly: to start long runs first and to guess the time left."""

@@ -62,6 +62,8 @@ def test_laws_keep_their_order() -> None:
     ]  # fmt: skip
     for weights, best in RECOMMENDED.items():
         assert laws_for(weights)[0].name == best
+    assert {law.name for law in laws_for("full")} == {name for name in names if name.startswith("full-")}
+    assert laws_for("kda")[0].name == "delta"
 
 
 def test_a_law_may_hand_heads_to_another() -> None:
@@ -173,7 +175,7 @@ def test_heads_without_a_pattern_count_as_one() -> None:
 
 
 def test_fields_of_a_law_are_checked_and_its_name_is_its_own() -> None:
-    with pytest.raises(ValueError, match="weights='learnt' is none of trained, designed, full"):
+    with pytest.raises(ValueError, match="weights='learnt' is none of trained, designed"):
         law(name="a law", weights="learnt")(lambda problem: problem.N)
     with pytest.raises(ValueError, match="needs='state' is none of"):
         law(name="a law", needs=("state",))(lambda problem: problem.N)
@@ -235,7 +237,7 @@ def test_asking_for_one_law_in_a_fresh_process_finds_all() -> None:
         "import recallscope as rs; print(rs.find_law('unified').name, len(list(rs.LAWS)), rs.Problem, rs.law, rs.Law)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("unified 27 ")
+    assert done.stdout.startswith("unified 36 ")
 
 
 def test_the_fields_of_a_law_are_told() -> None:

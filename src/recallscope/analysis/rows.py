@@ -84,9 +84,9 @@ def cell_words(rows: Sequence[Row]) -> list[str]:
     return [name for name in _CELL if all(name in row for row in rows)]
 
 
-def compared_cells(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def compared_cells(rows: Sequence[Row], reduce: Reduce = COMPARED) -> list[dict[str, Any]]:
     """The first row of every cell with the accuracy it is compared by, and how many seeds are behind it."""
-    one_number = reducer(COMPARED)
+    one_number = reducer(reduce)
     return [
         {**members[0], "test_accuracy": one_number(accuracies(members)), "seeds": len(members)}
         for members in group_cells(rows, cell_words(rows)).values()

@@ -11,6 +11,7 @@ class AttentionSpec(MatrixMemory):
     """Causal softmax attention: keeps every key and value, so its memory grows with the sequence."""
 
     model = "recallscope.architectures.attention_model:SoftmaxAttention"
+    law = "softmax"
     PUBLISHED = LAYER | {"output_norm": "none"}
 
     @property

@@ -15,5 +15,6 @@ class DeltaNetSpec(Writing, MatrixMemory):
     """DeltaNet: S <- S + beta k (v - Sᵀ k)ᵀ; what a key held is replaced, not added to."""
 
     model = "recallscope.architectures.delta_net_model:DeltaNet"
+    law = "delta"
     PUBLISHED = CONVOLVED | {"write_start": 0.5}
     qk_norm: Literal["l2", "none"] = Field("l2", description="l2: queries and keys have length 1")

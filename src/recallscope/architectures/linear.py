@@ -25,6 +25,11 @@ class LinearSpec(MambaDimensions):
     def _deep_models_have_residuals(cls, data: Any) -> Any:
         return with_residual(data)
 
+    def parameter_count(self, vocab_size: int) -> int:
+        """E, and P_in, P_out, W_conv, S_B and S_C of every layer."""
+        D, D_in = self.embed_dim, self.inner_dim
+        return vocab_size * D + self.num_layers * D_in * (2 * D + self.conv_width + 2 * self.state_dim)
+
     @property
     def effective_state(self) -> int:
         """N_eff = Lambda N (Thm 4.6)."""

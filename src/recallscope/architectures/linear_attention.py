@@ -15,6 +15,7 @@ class LinearAttentionSpec(MatrixMemory):
     """Linear attention: S <- S + f(k) vᵀ, read with f(q); Based with the Taylor map and the normaliser."""
 
     model = "recallscope.architectures.linear_attention_model:LinearAttention"
+    law = "trained-sharing"
     feature_map: Literal["identity", "relu", "elu", "taylor"] = Field(
         "identity", description="f: identity; relu; elu + 1; taylor: 1, x, x xᵀ, so that f(q) f(k) = 1 + s + s^2/2"
     )

@@ -37,3 +37,11 @@ class FullSpec(MambaBlock):
         description="selective: exp(Delta A) with Delta from the input; identity: A-bar = I, no Delta",
     )
     delta_rank: Literal["low", "full"] = Field("low", description="rank of the Delta projection: ceil(D/16), or D_in")
+
+    @property
+    def own_law(self) -> str | None:
+        """Of the ablations, only those without a gate have a law: facts alone are written, by SiLU or by Delta."""
+        changed = self.changed - {"num_layers", "expand"}
+        selects = self.activation == "silu" or self.transition == "selective"
+        ungated = selects and "gate" in changed and "delta_rank" not in changed and "conv_width" not in changed
+        return "full-nd" if ungated else None if changed else self.law

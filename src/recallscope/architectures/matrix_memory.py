@@ -44,6 +44,11 @@ class MatrixMemory(Heads):
         """The layer as its authors have it, with some fields given."""
         return cls(**(cls.PUBLISHED | fields))
 
+    @property
+    def own_law(self) -> str | None:
+        """Laws speak about the bare form only, wherever its gates start."""
+        return None if self.residual or self.changed - {"forget_start", "write_start"} else self.law
+
     @model_validator(mode="before")
     @classmethod
     def _deep_models_have_residuals(cls, data: Any) -> Any:

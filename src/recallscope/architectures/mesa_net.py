@@ -15,6 +15,7 @@ class MesaNetSpec(Forgetting, Writing, MatrixMemory):
     """MesaNet: o = Sᵀ (H + lambda)⁻¹ q, the least-squares answer to all pairs seen; S sums k vᵀ, H sums k kᵀ."""
 
     model = "recallscope.architectures.mesa_net_model:MesaNet"
+    law = "least-squares"
     PUBLISHED = CONVOLVED | {"forget": True, "least_ridge": 0.25, "write_start": 0.5}
     qk_norm: Literal["l2", "none"] = Field("l2", description="l2: queries and keys have length 1")
     forget: bool = Field(False, description="S and H fade by one alpha per head")

@@ -13,6 +13,7 @@ class MLSTMSpec(Forgetting, MatrixMemory):
     """mLSTM: S <- f S + i k vᵀ with an exponential write gate; what is read is divided by max(|n q|, 1)."""
 
     model = "recallscope.architectures.mlstm_model:MLSTM"
+    law = "gated"
     PUBLISHED = CONVOLVED | {"expand": 2, "output_gate": "sigmoid"}
     normaliser: bool = Field(True, description="divide what is read by max(|n q|, 1), n being the faded sum of keys")
 

@@ -13,5 +13,6 @@ class RetNetSpec(MatrixMemory):
     """RetNet: S <- gamma S + k vᵀ with a fixed gamma per head, 1 - 2^(-5-h)."""
 
     model = "recallscope.architectures.retnet_model:RetNet"
+    law = "retention"
     PUBLISHED = LAYER | {"expand": 2, "output_gate": "silu"}
     slowest: Steps = Field(5, description="head h = 0, 1, .. keeps 1 - 2^-(slowest + h) of its state per token")

@@ -44,7 +44,7 @@ class Predict:
     head_pattern: Annotated[HeadPattern | None, Unset] = None
     """What the heads share; laws for one head answer MHA by a lower and an upper bound (Thm 4.7)."""
     model: str = "trained"
-    """Whose laws come first: an architecture (linear, full ...), trained (that is linear), or designed (circuits)."""
+    """Whose laws come first: an architecture (linear, full, delta_net ...), trained (that is linear), or designed."""
     law: tuple[str, ...] = ()
     """Only these laws (see: recallscope laws)."""
     all: bool = False
@@ -98,10 +98,10 @@ class Predict:
         from rich.table import Table
 
         table = Table(box=None, pad_edge=False, header_style="dim")
-        for column in ("p_recall", "law", "weights", "source", "says"):
+        for column in ("p_recall", "law", "of", "source", "says"):
             table.add_column(column, overflow="fold")
         for law in laws:
-            table.add_row(_marked(row, law.name), law.name, law.weights, law.reference, law.summary)
+            table.add_row(_marked(row, law.name), law.name, law.about, law.reference, law.summary)
         console.print(table)
         console.print(
             "\n* extrapolated: outside of what the law was compared with (recallscope laws); - no meaning here"
@@ -133,7 +133,7 @@ def predictions(run: RunSpec) -> list[tuple[str, float]]:
     from recallscope.theory.law import find_law
     from recallscope.theory.problem import Problem
 
-    own = run.model.law
+    own = run.model.own_law
     names = dict.fromkeys(filter(None, (own, "unified" if own and not find_law(own).heads else None)))
     try:
         problem = Problem.from_words(in_words(run.model_dump(mode="json")))

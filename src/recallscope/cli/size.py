@@ -49,7 +49,7 @@ class Size:
     length: OptionalInt = None
     """L; 4 N_f for mqar, 2 N_f + 1 for ar."""
     model: str = "trained"
-    """Whose law is inverted: an architecture (linear, full ...), trained (that is linear), or designed (circuits)."""
+    """Whose law is inverted: an architecture (linear, full, delta_net ...), trained (that is linear), or designed."""
     law: OptionalText = None
     """Invert this law instead (see: recallscope laws)."""
     json: bool = False
@@ -69,7 +69,7 @@ class Size:
         known = {field.name: getattr(self, field.name) for field in fields(Question)} | {"law": law}
         if unknown == "num_layers":
             known["num_layers"] = None
-        answer = sizing(Question(**known), unknown)
+        answer = sizing(Question(**known), unknown, model=self.model)
         if self.json:
             print_json(answer)
         else:

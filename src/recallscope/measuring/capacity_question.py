@@ -63,9 +63,9 @@ class CapacityQuestion:
 
     @cached_property
     def law(self) -> Law | None:
-        """The law of the architecture, if there is one and it speaks about this task."""
-        run = self.run_at(1)
-        return find_law(run.model.law) if run.model.law and self._by_law(find_law(run.model.law), 2) else None
+        """The law of the model, if there is one and it speaks about this task."""
+        own = self.run_at(1).model.own_law
+        return find_law(own) if own and self._by_law(find_law(own), 2) else None
 
     def _by_law(self, law: Law, value: int) -> float | None:
         try:

@@ -127,10 +127,7 @@ def effective_dimensions(cells: Sequence[Row]) -> EffectiveDimensions:
     Rows are one per cell. Law: trained-sharing.
     """
     ordered = sorted(cells, key=lambda cell: (cell["embed_dim"], cell["state_dim"]))
-    Ds, Ns = (sorted({cell[name] for cell in ordered}) for name in ("embed_dim", "state_dim"))
-    chosen = np.array([(Ds.index(c["embed_dim"]) + Ns.index(c["state_dim"])) % 2 == 0 for c in ordered])
-    if chosen.sum() < 2 or (~chosen).sum() < 2:
-        raise ValueError(f"{len(ordered)} cells: at least two are needed to choose on and two to check on.")
+    chosen = chess_board(ordered)
     found = []
     for rule in RULES:
         factor = _fit(rule, [cell for cell, mine in zip(ordered, chosen, strict=True) if mine])
@@ -141,6 +138,15 @@ def effective_dimensions(cells: Sequence[Row]) -> EffectiveDimensions:
     plain = np.abs(scaled_errors(found[0].rule, 1.0, ordered))
     halves = (float(plain[chosen].mean()), float(plain[~chosen].mean()))
     return EffectiveDimensions(tuple(found), factor, halves, len(ordered))
+
+
+def chess_board(cells: Sequence[Row]) -> NDArray[np.bool_]:
+    """Half of the cells of a D-N grid: every second one, in the order of D and of N."""
+    Ds, Ns = (sorted({cell[name] for cell in cells}) for name in ("embed_dim", "state_dim"))
+    chosen = np.array([(Ds.index(c["embed_dim"]) + Ns.index(c["state_dim"])) % 2 == 0 for c in cells], bool)
+    if chosen.sum() < 2 or (~chosen).sum() < 2:
+        raise ValueError(f"{len(cells)} cells: at least two are needed to choose on and two to check on.")
+    return chosen
 
 
 def scaled_errors(rule: str, factor: float, cells: Sequence[Row]) -> Array:

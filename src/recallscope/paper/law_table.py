@@ -39,6 +39,13 @@ class LawEntry:
     cells: int
 
 
+def entry_of(errors: Array) -> LawEntry:
+    """The errors of a law, measured minus predicted; nan where it does not speak about a cell."""
+    sound = errors[~np.isnan(errors)]
+    size = np.abs(sound)
+    return LawEntry(float(size.mean()), float(size.max()), float(sound.mean()), len(sound))
+
+
 @dataclass(frozen=True)
 class LawTable:
     """Laws by groups of cells; a law that does not speak about a group has no entry there."""
@@ -85,10 +92,8 @@ def law_table(runs: PaperRuns) -> LawTable:
             if p is None:
                 continue
             misses.setdefault(group, {})[law] = list(zip(cells, (measured - p).tolist(), strict=True))
-            errors = (measured - p)[~np.isnan(p)]
-            if len(errors):
-                size = np.abs(errors)
-                entries[law, group] = LawEntry(float(size.mean()), float(size.max()), float(errors.mean()), len(errors))
+            if not np.isnan(p).all():
+                entries[law, group] = entry_of(measured - p)
     speaking = {law for law, _ in entries}
     laws = tuple(law for law in (*SHOWN_LAWS, COUNTED, FITTED_CURVE, FITTED_FAMILY) if law in speaking)
     notes = tuple(note for one in experiments() for found in one.call("law_notes", runs, misses) for note in found)

@@ -22,11 +22,12 @@ from numpy.typing import NDArray
 
 from recallscope.notebook import html_table
 from recallscope.registry import Registry
+from recallscope.specs import ARCHITECTURES, find_architecture
 from recallscope.theory.domain import Domain
 from recallscope.theory.problem import FIELDS, Array, Problem, problem_and_options, takes_words
 from recallscope.theory.reduction import one_head, one_layer
 
-Weights = Literal["trained", "designed", "full"]
+Weights = Literal["trained", "designed"]
 Status = Literal["exact", "approximate", "hypothesis"]
 DIMENSIONS = ("vocab_size", "num_facts", "embed_dim", "state_dim")
 
@@ -38,7 +39,9 @@ class Law:
     name: str
     function: Callable[..., Array]
     weights: Weights = "trained"
-    """Whose recall it predicts: trained linear models, designed weights, trained full Mamba."""
+    """Whether they were learnt or written down."""
+    models: tuple[str, ...] = ("linear",)
+    """Architectures it speaks about; which law an architecture takes for its own, its spec says."""
     summary: str = ""
     reference: str = ""
     holds: str = ""
@@ -75,6 +78,11 @@ class Law:
         ):
             if value not in allowed:
                 raise ValueError(f"law {self.name!r}: {name}={value!r} is none of {', '.join(allowed)}.")
+
+    @property
+    def about(self) -> str:
+        """Whose recall it predicts: designed weights, or the architectures it speaks about."""
+        return "designed" if self.weights == "designed" else ", ".join(self.models) or "any matrix memory"
 
     @property
     def heads(self) -> bool:
@@ -134,7 +142,7 @@ class Law:
 
     def _repr_html_(self) -> str:
         """For notebooks: what the law says, and where it holds."""
-        shown = ("summary", "reference", "weights", "holds", "status")
+        shown = ("summary", "reference", "about", "holds", "status")
         facts = {name: value for name in shown if (value := getattr(self, name))}
         return html_table(f"law {self.name}", facts | {"needs": ", ".join(self.needs)})
 
@@ -142,10 +150,9 @@ class Law:
 LAWS: Registry[Law] = Registry("law", "recallscope.theory.laws", eager=True)
 find_law = LAWS.find
 
-RECOMMENDED: dict[Weights, str] = {
+RECOMMENDED: dict[str, str] = {  # by weights; an architecture names its own
     "trained": "trained-sharing",
     "designed": "designed-improved",
-    "full": "full-unified-mv",
 }
 
 
@@ -173,19 +180,27 @@ def law(
     return register
 
 
-def laws_for(weights: Weights) -> list[Law]:
-    """The laws for one kind of weights, the recommended one first."""
-    first = RECOMMENDED[weights]
-    return sorted((law for law in LAWS if law.weights == weights), key=lambda law: law.name != first)
+def recommended() -> dict[str, str]:
+    """The law to ask about weights, trained (that is linear) or designed, and about each architecture that has one."""
+    own = {kind: find_architecture(kind).law for kind in ARCHITECTURES.names()}
+    return RECOMMENDED | {kind: name for kind, name in own.items() if name}
+
+
+def laws_for(model: str) -> list[Law]:
+    """The laws of an architecture, or of weights: trained (that is linear) or designed; the recommended one first."""
+    weights = model if model in RECOMMENDED else "trained"
+    kind, first = ("linear", RECOMMENDED[model]) if model in RECOMMENDED else (model, find_architecture(model).law)
+    like = (law for law in LAWS if law.name == first or (law.weights == weights and kind in law.models))
+    return sorted(like, key=lambda law: law.name != first)
 
 
 def catalogue() -> dict[str, Any]:
-    """Every law and what is known about it, as plain data, and which is recommended for which weights."""
-    shown = ("name", "weights", "summary", "reference", "holds", "support", "status", "needs")
+    """Every law and what is known about it, as plain data, and which is recommended for what."""
+    shown = ("name", "weights", "models", "summary", "reference", "holds", "support", "status", "needs")
     rows = [
         {field: getattr(law, field) for field in shown}
         | {"domain": None if law.domain is None else list(law.domain.conditions)}
         | {"compared": [{"task": one.task, "conditions": list(one.conditions)} for one in law.compared]}
         for law in LAWS
     ]
-    return {"laws": rows, "recommended": RECOMMENDED}
+    return {"laws": rows, "recommended": recommended()}

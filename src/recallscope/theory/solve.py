@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from recallscope.specs import LARGEST, HeadPattern
+from recallscope.specs import LARGEST, HeadPattern, find_architecture
 from recallscope.theory.law import RECOMMENDED, Law, find_law
 from recallscope.theory.problem import LawTask, Problem, probability
 
@@ -53,9 +53,9 @@ class Question:
         return Problem.from_words(vars(self))
 
     def evaluate(self, **values: ArrayLike) -> NDArray[np.float64]:
-        """The law, with the unknown given; 0 where it gives no number."""
+        """The law, with the unknown given; 0 where it gives no number, or one without a meaning."""
         with np.errstate(all="ignore"):
-            p = self.law(self.problem, **values)
+            p = np.where(self.law.in_domain(self.problem, **values), self.law(self.problem, **values), 0.0)
         return np.nan_to_num(np.asarray(p, float), nan=0.0)
 
     def reaches(self, **values: int) -> bool:
@@ -211,22 +211,24 @@ def _spread(largest: int, most: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class FrontierPoint:
-    """A minimal pair of dimensions and what it costs for one linear layer with expand = conv_width = 2."""
+    """A minimal pair of dimensions and what it costs in one layer."""
 
     embed_dim: int
     state_dim: int
     probability: float
-    state_entries: int
-    parameters: int | None  # None with heads, where the pattern decides
+    state_entries: int  # of a memory that grows, after the whole sequence
+    parameters: int | None  # None if only the model could tell, as with heads
     state_bytes: int
     extrapolated: str  # as in an Answer
 
 
-def frontier(question: Question | None = None, *, max_points: int = 256, **known: Any) -> list[FrontierPoint]:
+def frontier(
+    question: Question | None = None, *, model: str = "linear", max_points: int = 256, **known: Any
+) -> list[FrontierPoint]:
     """All minimal (D, N) that reach the target, N <= D: none of them can give up a unit of either.
 
-    Takes a Question, or the fields of one as keywords. Beyond `max_points` different N the list is thinned to
-    geometric steps. State bytes are float32.
+    Takes a Question, or the fields of one as keywords. Costs are those of an architecture, by its defaults. Beyond
+    `max_points` different N the list is thinned to geometric steps. State bytes are float32.
 
     Paper: the inverse D-N trade-off of Rem 4.4 (`rem:dim-scaling-law`), Fig. 1 (`fig:scaling-laws-2d-dims`).
     """
@@ -257,13 +259,15 @@ def frontier(question: Question | None = None, *, max_points: int = 256, **known
     points: list[FrontierPoint] = []
     embeddings = unit * high
     probabilities = q.evaluate(embed_dim=embeddings, state_dim=states)
-    V, best = int(q.problem.V), LARGEST
+    costs, best = find_architecture(model), LARGEST
+    heads = {name: getattr(q, name) for name in ("num_heads", "head_pattern") if name in costs.model_fields}
     for N, D, p, ok in zip(states.tolist(), embeddings.tolist(), probabilities.tolist(), reached.tolist(), strict=True):
         if ok and best > D >= N:
-            best, inner = D, 2 * D
-            parameters = None if q.head_pattern else V * D + 2 * inner * D + inner * 2 + 2 * N * inner
+            best, spec = D, costs.model_validate({"embed_dim": D, "state_dim": N} | heads)
+            entries = spec.state_entries_after(int(q.problem.L)) or D * N
+            parameters = None if q.head_pattern else spec.parameter_count(int(q.problem.V))
             limits = q.limits(embed_dim=D, state_dim=N)
-            points.append(FrontierPoint(D, N, p, inner * N, parameters, 4 * inner * N, limits))
+            points.append(FrontierPoint(D, N, p, entries, parameters, 4 * entries, limits))
     return points
 
 

@@ -259,7 +259,8 @@ def _frontier(question: FitQuestion, law: Law) -> Iterator[dict[str, Any]]:
 
     known = question.model_dump(exclude={"model", "embed_dim", "state_dim"})
     try:
-        found = sizing(Question(**known, law=replace(law, function=timed)), "frontier", max_points=FRONTIER_POINTS)
+        asked = Question(**known, law=replace(law, function=timed))
+        found = sizing(asked, "frontier", model=question.model, max_points=FRONTIER_POINTS)
         yield {"frontier": found}
     except _Late:
         yield {"stopped": "The frontier takes longer than usual here: recallscope size finds it."}

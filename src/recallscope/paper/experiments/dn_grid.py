@@ -15,16 +15,17 @@ from recallscope import figures
 from recallscope.analysis.accuracy_grid import AccuracyGrid, law_grid, planned_rows
 from recallscope.analysis.collapse import Fit, fit_collapse
 from recallscope.analysis.compare import compare_law, law_points
-from recallscope.analysis.rows import COMPARED, seeds_by
+from recallscope.analysis.rows import COMPARED, Reduce, compared_cells, seeds_by
 from recallscope.analysis.seed_noise import SeedNoise, interval, mean_gap
 from recallscope.paper.claims import Check, Finding, verdict_of
 from recallscope.paper.designed import DesignedPart
 from recallscope.paper.experiment import Misses, Part, Rows, Scale, experiment, part
 from recallscope.paper.law_table import SHOWN_LAWS, where_it_fails
+from recallscope.paper.own_laws import LawChoice, law_choices
 from recallscope.paper.paper_runs import PaperRuns, draw_part, sheet, source_line
 from recallscope.presets import Fields, Preset
 from recallscope.tasks.mqar import MQARSpec
-from recallscope.theory.law import find_law
+from recallscope.theory.law import find_law, laws_for
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -295,6 +296,39 @@ def full_against_linear(runs: PaperRuns) -> Iterator[Finding]:
             f"{len(pairs)} cells, mean of seeds against mean of seeds; {both.said}; 95 % interval: {noise}",
             both.missing,
         )
+
+
+@dn_grid.findings
+def law_of_the_full_model(runs: PaperRuns) -> Iterator[Finding]:
+    """Which law is closest to full Mamba: chosen on half of one regime, checked on the other half and the others."""
+    paper = "the unified law with half the noise coefficient a"
+    check = Check("fig-4", "Which law for the full model?", paper, "fig-4")
+    missing = runs.missing(*FULL_GRIDS.values())
+    grids = {both.regime: both.full for both in full_and_linear(runs) if both.full}
+    by: dict[Reduce, list[LawChoice]] = {}
+    for how in (COMPARED, "best"):
+        try:
+            cells = {regime: compared_cells(rows, how) for regime, rows in grids.items()}
+            by[how] = law_choices("iii", cells, laws_for("full"))
+        except (ValueError, KeyError):
+            yield check.untested("too few cells of regime (iii) to choose on one half and check on the other", missing)
+            return
+    first, otherwise = by[COMPARED][0].law, by["best"][0].law
+    said = "; ".join(f"{one} {_by_regime(one)}" for one in by[COMPARED])
+    beside = ", ".join(f"{one}" for one in by["best"] if one.law in (first, otherwise))
+    printed = next(one for one in by[COMPARED] if one.law == "full-unified")
+    yield check.answer(
+        f"{first}. Mean errors on the half of regime (iii) it is chosen by, on the other half, and by regime: {said}. "
+        f"By the best of seeds it is {otherwise}: {beside}",
+        verdict_of(printed.error_checked, 0.02, 0.06),
+        f"{sum(entry.cells for entry in printed.regimes.values())} cells, mean of seeds ({runs.noise(grids['iii'])}), "
+        f"halves as on a chess board; the verdict is on the printed law with a/2",
+        missing,
+    )
+
+
+def _by_regime(choice: LawChoice) -> str:
+    return f"({', '.join(f'{regime} {entry.mean_error:.3f}' for regime, entry in sorted(choice.regimes.items()))})"
 
 
 # The law table

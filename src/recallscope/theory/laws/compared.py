@@ -33,3 +33,5 @@ SHARING_HEADS = (
     *HEADS,
     Domain("128 <= V <= 256", "N_f = 8", _SHORTEST, "D = 64", "2 <= N <= 4", "Lambda = 1", "M <= 4", task="mqar"),
 )
+# the bare forms of the zoo
+ZOO = (Domain("256 <= V <= 512", "8 <= N_f <= 16", _SHORTEST, "16 <= D <= 64", "4 <= N <= 16", *_ONE, task="mqar"),)

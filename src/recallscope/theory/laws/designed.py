@@ -159,7 +159,7 @@ def designed_exact_law(problem: Problem, *, corrected: bool = False) -> Array:
 _unified = partial(_designed_law, holds=NEAR_SQUARE, inverse=unified_inverse)
 _large = partial(_designed_law, reference="Thm F.2", holds=ALL_SIZES)
 _half = partial(
-    law, weights="full", holds="full Mamba, trained long", compared=FULL, layers="printed", inverse=unified_inverse
+    law, models=("full",), holds="full Mamba, trained long", compared=FULL, layers="printed", inverse=unified_inverse
 )
 _DESIGNED = {"weights": "designed"}
 

@@ -108,6 +108,7 @@ def recall_given_variances(
     unshared: ArrayLike = 0.0,
     weight_variance: ArrayLike | None = None,
     exact: bool = False,
+    theta: float = 1.0,
     slot_nodes: int | None = None,
     **nodes: int,
 ) -> Array:
@@ -116,8 +117,9 @@ def recall_given_variances(
     A state of one dimension tells keys by their sign at best; in MQAR training does not find even that, so that the
     model guesses among the N_f facts. `unshared` is omega of `SharingCodes`: keys that need not share dimensions with
     values repel each other. `weight_variance` is that of the weight a wrong fact gives to its own value: the key
-    variance, unless slices of the value are matched apart and err apart (see `laws/heads.py`). `slot_nodes` and `nodes`
-    (see `win_probability`) are numbers of nodes, for tests of the quadrature.
+    variance, unless slices of the value are matched apart and err apart (see `laws/heads.py`). `theta` is the chance
+    that a query hears another pair at all (see `laws/full_mamba.py`). `slot_nodes` and `nodes` (see `win_probability`)
+    are numbers of nodes, for tests of the quadrature.
 
     Paper: Thm 4.2 (`thm:prob-scaling-law`), the mean over the queries.
     Departs: each slot has its own numbers of noise pairs and of competitors. Random filler repeats values of
@@ -129,36 +131,101 @@ def recall_given_variances(
     for name, given in means.items():
         if not np.all(np.isfinite(given) & (np.asarray(given) >= 0)):
             raise ValueError(f"{name}={np.asarray(given)}: a mean square is needed, finite and at least 0.")
+    shape = np.broadcast_shapes(problem.shape, *map(np.shape, means.values()))
+    asked = queries(problem, shape, slot_nodes, exact=exact)
+    v_N, v_D, l, v_own, omega = (np.broadcast_to(mean, shape).reshape(-1, 1) for mean in means.values())
+    N_all, D_star, lam = star_dimensions(v_N, v_D, l)
+    N_star = star_dimensions(v_own, v_D, l)[0]
+    n, spread = noise_power(asked, N_star, lam, theta=theta)
+    reach, stretch = key_repulsion(N_star, omega, asked.V_k)
+    nodes |= {"exact": exact}
+    return mean_recall(
+        asked, N_all, D_star, n, spread, weight_dim=N_star, theta=theta, reach=reach, stretch=stretch, **nodes
+    ).reshape(shape)
+
+
+class Queries(NamedTuple):
+    """The queries of some cells; axes: cell, query. Weights are those of the mean over a cell's queries."""
+
+    weights: Array
+    g: Array  # slot
+    kv: Array  # pairs in the state, by kind
+    vk: Array
+    kk: Array
+    vv: Array
+    N_f: Array
+    V_k: Array
+    V_v: Array
+    most: Array  # recall of a state that tells no keys apart
+
+    @property
+    def extra(self) -> Array:
+        """Pairs from the filler that look like facts."""
+        return np.maximum(self.kv - self.N_f, 0)
+
+    def each(self, weights: Array) -> Queries:
+        """Every query once for each of some cases, say ages of the fact, with the weights of these (cell, case)."""
+        cells, slots = self.weights.shape
+        every = [np.broadcast_to(array, (cells, slots)) for array in self[:-1]]
+        every[0] = (self.weights[:, :, None] * weights[:, None, :]).reshape(cells, -1)
+        return Queries(every[0], *(np.repeat(array, weights.shape[-1], axis=-1) for array in every[1:]), self.most)
+
+
+def queries(
+    problem: Problem, shape: tuple[int, ...] | None = None, slot_nodes: int | None = None, *, exact: bool = False
+) -> Queries:
+    """What stands in the state when the queries of a problem come, with its arrays broadcast to a shape."""
     _check(problem)
-    V_k = _num_keys(problem.V)
-    sizes = (V_k, problem.V - V_k, problem.N_f, problem.G, _key_chance(problem))
-    cells = np.broadcast_arrays(*(np.asarray(mean, float) for mean in means.values()), *sizes)
-    # axes: cell, query slot
-    v_N, v_D, l, v_own, omega, V_k, V_v, N_f, G, kappa = (a.reshape(-1, 1) for a in cells)
-    N_all, D_star, lam = _dimensions(v_N, v_D, l)
-    N_star = _dimensions(v_own, v_D, l)[0]
+    V_k, guess = num_keys(problem.V), 1 / problem.N_f if problem.task == "mqar" else np.array(1.0)
+    sizes = (V_k, problem.V - V_k, problem.N_f, problem.G, _key_chance(problem), guess)
+    to = problem.shape if shape is None else shape
+    V_k, V_v, N_f, G, kappa, guess = (np.broadcast_to(size, to).reshape(-1, 1) for size in sizes)
     g, weights = _slot_rule(G[:, 0], N_f[:, 0], V_v[:, 0], slot_nodes, exact)
-    kv, vk, kk, vv = _counts(g, N_f, kappa)
+    return Queries(weights, g, *_counts(g, N_f, kappa), N_f, V_k, V_v, guess)
 
-    n = kv - 1 + vk * lam + 2 * np.sqrt(kk * vv * lam)  # noise pairs, counted in facts
-    extra = np.maximum(kv - N_f, 0)  # pairs that look like facts, from the filler
-    twice = extra * (N_f - 1) / V_v
-    once = np.maximum(N_f - 1 + extra * (1 - N_f / V_v) - twice, 0)
-    never = np.maximum(V_v - 1 - once - twice, 0)
+
+def noise_power(asked: Queries, N_star: Array, lam: Array | float = 0.0, theta: float = 1.0) -> tuple[Array, Array]:
+    """Noise pairs n, counted in facts, and the relative variance of their power; each is heard with chance theta."""
+    n = theta * (asked.kv - 1 + asked.vk * lam + 2 * np.sqrt(asked.kk * asked.vv * lam))
     h = 2 * np.maximum(N_star - 1, 0) / (N_star + 2)  # relative variance of a squared coordinate
-    spread = (h * (N_f - 1 + 3 * extra + vk * lam**2) + extra / 2) / np.where(n > 0, n, 1) ** 2
-    reach, stretch = key_repulsion(N_star, omega, V_k)
+    power = h * (asked.N_f - 1 + 3 * asked.extra + asked.vk * lam**2) + asked.extra / 2
+    some = np.where(n > 0, n, 1)
+    return n, theta * power / some**2 + (1 - theta) / some
 
-    p = np.ones_like(n)  # one fact without a leak meets no noise at all
-    asked = (n > 0) & (weights > 0)
-    scaled = n * (N_star / N_all)  # so that the noise of all pairs stays n / N_all
-    repeats = np.minimum(1, extra / V_v)
-    fields = np.broadcast_arrays(N_star, D_star, scaled, spread, repeats, once, twice, never, reach, stretch)
-    p[asked] = win_probability(Noise(*(field[asked] for field in fields)), exact=exact, **nodes)
-    mean = 1 - np.sum(weights * (1 - p), axis=-1)  # exactly 1 where every slot is
-    guess = 1 / N_f[:, 0] if problem.task == "mqar" else 1.0
-    most = np.where(N_all[:, 0] < SIGN_CODE, guess, 1.0)
-    return np.asarray(np.clip(mean, 1 / V_v[:, 0], most).reshape(cells[0].shape))
+
+def mean_recall(
+    asked: Queries,
+    key_dim: Array,
+    value_dim: Array,
+    n: Array,
+    spread: Array,
+    *,
+    weight_dim: Array | None = None,
+    theta: float = 1.0,
+    reach: Array | float = 1.0,
+    stretch: Array | float = 1.0,
+    **nodes: int,
+) -> Array:
+    """Mean chance, per cell, that the right logit is the largest: every memory's law ends here.
+
+    A query meets the noise of n facts, each of relative power 1 / key_dim; its power varies by `spread`. 1 /
+    weight_dim is the mean square of the weight that one wrong fact gives to its own value, 1 / key_dim unless given.
+    Other arguments as in `recall_given_variances` and `Noise`.
+    """
+    N_star = key_dim if weight_dim is None else weight_dim
+    extra, N_f, V_v = asked.extra, asked.N_f, asked.V_v
+    twice = theta * (extra * (N_f - 1) / V_v)
+    once = np.maximum(theta * (N_f - 1 + extra * (1 - N_f / V_v)) - twice, 0)
+    never = np.maximum(V_v - 1 - once - twice, 0)
+    repeats = np.minimum(1, theta * extra / V_v)
+    scaled = n * (N_star / key_dim)  # so that the noise of all pairs stays n / key_dim
+    fields = (N_star, value_dim, scaled, spread, repeats, once, twice, never, reach, stretch)
+    noisy = (n > 0) & (asked.weights > 0)
+    p = np.ones(noisy.shape)  # one fact without a leak meets no noise at all
+    p[noisy] = win_probability(Noise(*(np.broadcast_to(field, noisy.shape)[noisy] for field in fields)), **nodes)
+    mean = 1 - np.sum(asked.weights * (1 - p), axis=-1)  # exactly 1 where every query is
+    most = np.where(key_dim[:, 0] < SIGN_CODE, asked.most[:, 0], 1.0)
+    return np.asarray(np.clip(mean, 1 / V_v[:, 0], most))
 
 
 def _slot_rule(num_slots: Array, num_facts: Array, num_values: Array, n: int | None, exact: bool) -> Rule:
@@ -192,12 +259,12 @@ def sharing_codes(problem: Problem, *, value_rank: ArrayLike | None = None) -> S
         models stay below it.
     """
     _check(problem)
-    D, V_k = problem.D, _num_keys(problem.V)
+    D, V_k = problem.D, num_keys(problem.V)
     V_v = problem.V - V_k
     kv, vk, kk, vv = _counts((problem.G - 1) / 2, problem.N_f, _key_chance(problem))
     facts = kv / (kv + vk + kk + vv)
     N_e = np.maximum(1, np.minimum(np.minimum(problem.N, V_k), np.minimum(D, D / (2 * (1 - facts)))))
-    v_N = _tight_variance(1 / N_e, V_k)
+    v_N = tight_variance(1 / N_e, V_k)
 
     tau = np.minimum(DEAD_AT_MOST, DEAD_BELOW * V_v / problem.N_f)
     live = np.minimum(D, V_v - 1) * (1 - dead_share(D / (V_v - 1), tau))
@@ -208,10 +275,10 @@ def sharing_codes(problem: Problem, *, value_rank: ArrayLike | None = None) -> S
     a, b = 1 / (cost_free / np.where(shared > 0, shared, 1) + vk / N_e**2) * (shared > 0), free / cost_free
     y = a / (a + b)
     concentration = y**2 / np.where(shared > 0, shared, 1) + (1 - y) ** 2 / np.where(free > 0, free, 1)
-    v_D = np.maximum(_tight_variance(concentration, V_v - 1), V_v / QUERIES_SEEN)
+    v_D = np.maximum(tight_variance(concentration, V_v - 1), V_v / QUERIES_SEEN)
     leak = (y / N_e) ** 2
     unshared = 1 - np.minimum(1, shared / N_e)
-    return SharingCodes(N_e, v_N, v_D, leak, y, live, unshared, *_dimensions(v_N, v_D, leak))
+    return SharingCodes(N_e, v_N, v_D, leak, y, live, unshared, *star_dimensions(v_N, v_D, leak))
 
 
 def dead_share(ratio: ArrayLike, threshold: ArrayLike) -> Array:
@@ -231,14 +298,14 @@ def dead_share(ratio: ArrayLike, threshold: ArrayLike) -> Array:
     return np.asarray(end * (density @ weights))
 
 
-def _dimensions(key_variance: Array, value_variance: Array, leak: Array) -> tuple[Array, Array, Array]:
+def star_dimensions(key_variance: Array, value_variance: Array, leak: ArrayLike = 0.0) -> tuple[Array, Array, Array]:
     """N*, D* and lambda, with the variances held within [1e-6, ...] and [1e-6, 0.8]."""
     N_star = 1 / np.maximum(key_variance, SMALLEST_VARIANCE)
     D_star = 1 / np.clip(value_variance, SMALLEST_VARIANCE, LARGEST_VALUE_VARIANCE)
     return N_star, D_star, leak * N_star * D_star
 
 
-def _tight_variance(concentration: Array, size: Array) -> Array:
+def tight_variance(concentration: Array, size: Array) -> Array:
     """Mean square off the diagonal for `size` words of norm 1 whose normalised spectrum has this squared norm."""
     return np.maximum(0, (concentration - 1 / size) * size / (size - 1))
 
@@ -281,7 +348,7 @@ def _key_chance(problem: Problem) -> Array:
     return np.ones_like(problem.G) if problem.task == "ar" else (1 + problem.N_f / problem.G) / 2
 
 
-def _num_keys(vocab_size: Array) -> Array:
+def num_keys(vocab_size: Array) -> Array:
     """V_k; the rest of the vocabulary are values."""
     return np.floor(vocab_size / 2)
 
@@ -305,7 +372,7 @@ def _check(problem: Problem) -> None:
         raise ValueError(
             f"embed_dim={np.min(problem.D):g} is below 2: keys and values need a dimension each. Use embed_dim >= 2."
         )
-    if np.any(crowded := N_f > _num_keys(V) - 1):
+    if np.any(crowded := N_f > num_keys(V) - 1):
         facts, words = N_f[crowded].flat[0], V[crowded].flat[0]
         raise ValueError(
             f"num_facts={facts:g} needs as many distinct keys, but vocab_size={words:g} leaves {words // 2 - 1:g} "

@@ -108,7 +108,9 @@ def fitted_counts(noise: Noise, width: Array) -> Counts:
     signal = np.where(N < SIGN_CODE, 15, 9) + 1.5 * (width - 1) + 2.5 * np.log10(chance)
     signal = np.clip(3 * np.ceil(signal / 3).astype(int), 6, 39)
     cut = noise.reach < 1
-    once = np.where(cut, np.select([steep <= 4, steep <= 100], [5, 7], 12), np.select([steep <= 1, steep <= 16], [3, 4], 6))
+    once = np.where(
+        cut, np.select([steep <= 4, steep <= 100], [5, 7], 12), np.select([steep <= 1, steep <= 16], [3, 4], 6)
+    )
     twice = np.select([steep <= 2, steep <= 4, steep <= 8], [3, 5, 6], 8)
     return Counts(
         norm,
@@ -140,6 +142,7 @@ def fitted(noise: Noise, s2: Array, width: Array, signal_nodes: int, residual_no
         return np.maximum(1 - 2 / (9 * k) + deviations * np.sqrt(2 / (9 * k)), 0.05) ** 1.5
 
     lost = ndtri(np.exp(-LOST / np.maximum(noise.never + noise.once + noise.twice, 1)))[:, None, None]
+
     def end(deviations: float) -> Array:
         by_q = np.maximum(signal + deviations * sigma, sigma) / np.sqrt(2 * k)  # standard deviation of t, there
         both = np.hypot(sigma, by_q)

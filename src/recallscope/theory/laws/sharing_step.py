@@ -128,7 +128,9 @@ def _win_probability(noise: Noise, width: Array, rule: Callable[..., Points], co
     if np.any(noise.once > 0):
         wins *= _in_context(view, *_weights_once(noise, s2, counts.once, counts.once_above)) ** noise.once[column]
     if np.any(noise.twice > 0):
-        wins *= _in_context(view, *_weights_twice(noise, R, s2, counts.twice, counts.twice_above)) ** noise.twice[column]
+        wins *= (
+            _in_context(view, *_weights_twice(noise, R, s2, counts.twice, counts.twice_above)) ** noise.twice[column]
+        )
     return np.asarray(((wins * points.weights).sum(axis=-1) * R_weights).sum(axis=-1))
 
 

@@ -1,0 +1,140 @@
+"""Laws of memories that are one matrix S = sum of v uᵀ, beyond the linear layer: gated, least squares, and a ceiling.
+
+A query reads a e_v + sum_j w_j e_j: its own value with weight a, all others with small ones. Values are words of a
+tight frame in D dimensions, so only the weights matter: SNR² = D a² / sum_j w_j². What an update rule can do is make
+the weights w_j small.
+
+- A write gate stores (key, value) neighbours and nothing else. No (value, key) pair leaks, so values need not keep
+  clear of the keys, and SNR² = N D / n: the sharing law without its price of N/2 out of D. Filler behind a query looks
+  like a fact and cannot be gated away, so n = N_f - 1 + g/2 at slot g. (Derived. That the gate's direction costs the
+  values no dimension is assumed: a gate saturated at 1 costs none, one held on its flank costs one; accuracies speak
+  for none.)
+- Least squares reads with the inverse of the Gram matrix of the keys, the best there is for given keys:
+  SNR² = N D / (n - N), and all of N_f <= N facts are exact. (Derived for keys in general position.)
+- No update rule does better. The weights of N_f facts form a matrix of rank N at most; with its rows normalised, the
+  diagonal entries h_i = a² / (a² + sum w²) sum to at most N, because each is at most the length of e_i projected on the
+  row space. SNR² = D h / (1 - h), and least squares has the mean h of that bound. (Proved, for one head whose channels
+  share keys, queries and gates, and linear in the values. That equal h_i are best, and the step from SNR to recall, are
+  assumed as for all laws here.) A Hebbian memory has h = N / (N + n - 1): error correction buys about N facts.
+
+Codes are tight frames: of rank min(N, D) for keys, D for values. No constant is fitted.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from recallscope.theory.domain import Domain
+from recallscope.theory.law import law
+from recallscope.theory.laws.compared import ZOO
+from recallscope.theory.laws.sharing import (
+    mean_recall,
+    num_keys,
+    queries,
+    recall_given_variances,
+    star_dimensions,
+    tight_variance,
+)
+from recallscope.theory.problem import Array, Problem
+
+BARE = "one bare layer with one head: windows of two tokens, no norm, no output gate"
+_memory = partial(law, status="approximate", layers="one", compared=ZOO)
+
+
+def key_rank(problem: Problem) -> Array:
+    """Dimensions that the key code uses: no more than the embedding has, or keys there are."""
+    return np.minimum(np.minimum(problem.N, problem.D), num_keys(problem.V))
+
+
+def tight_codes(problem: Problem) -> tuple[Array, Array]:
+    """Mean squares off the diagonal, v_N and v_D, of tight frames that share nothing."""
+    V_k = num_keys(problem.V)
+    return tight_variance(1 / key_rank(problem), V_k), tight_variance(1 / problem.D, problem.V - V_k)
+
+
+@_memory(
+    "gated",
+    "a write gate stores facts only: SNR² = N D / n",
+    "ours; Rem F.3 with a gate",
+    models=("mlstm",),
+    holds=BARE,
+)
+def gated_law(problem: Problem) -> Array:
+    """Chance that a memory with a write gate answers a query rightly: mLSTM, Mamba-2-like and gated linear attention.
+
+    Paper: Rem F.3 (`app-rem:key-value-selectivity`), N D / N_kv, which a linear layer does not reach.
+    Holds for: a gate that depends on both tokens of a pair. Forgetting is left unused by training, and rightly so:
+        facts are asked in any order, and what comes last is filler.
+    """
+    v_N, v_D = tight_codes(problem)
+    return recall_given_variances(problem, key_variance=v_N, value_variance=v_D, leak=0.0)
+
+
+@_memory(
+    "least-squares",
+    "the least-squares answer: SNR² = N D / (n - N), exact for N_f <= N",
+    "ours",
+    models=("mesa_net",),
+    holds=BARE,
+    domain=Domain("L = 4 N_f"),
+)
+def least_squares_law(problem: Problem) -> Array:
+    """Chance that a memory read by least squares answers a query rightly (MesaNet, recursive least squares).
+
+    1 / (kᵀ (sum of k kᵀ)⁻¹ k) - 1 is the noise over the signal. With c_j writes of key j, one or, where filler came
+    after its query, two, the inverse is that of a random Gram matrix: sum_j c_j t / (1 + c_j t) = N (1 - 1/N_f) over
+    the other keys gives t, and n_eff = N / t; without filler n_eff = N_f - N. The state is N D numbers and N (N + 1) /
+    2 more.
+
+    Paper: none; it asks the question of Thm 4.2 (`thm:prob-scaling-law`) of another memory.
+    Holds for: L = 4 N_f, where filler repeats keys of the context; and a small ridge.
+    """
+    asked = queries(problem)
+    N_star, D_star, _ = star_dimensions(*(v.reshape(-1, 1) for v in tight_codes(problem)))
+    N_f, again = asked.N_f, asked.extra
+    several = N_f > 1
+    K = np.where(several, N_star * (1 - 1 / N_f), 1)
+    a, b = 2 * np.maximum(N_f - 1 - K, 0), N_f - 1 + again - 3 * K
+    n = np.where(several, N_star * (b + np.sqrt(b**2 + 4 * a * K)) / (2 * K), 0)  # N / t, of the quadratic for 1 / t
+    left = N_f - key_rank(problem).reshape(-1, 1)
+    h = 2 * np.maximum(N_star - 1, 0) / (N_star + 2)
+    recall = mean_recall(asked, N_star, D_star, np.where(left > 0, n, 0), h / np.where(left > 0, left, 1))
+    return recall.reshape(problem.shape)
+
+
+@_memory(
+    "rank-bound",
+    "a ceiling: no matrix memory with one head has more than SNR² = N D / (N_f - N)",
+    "ours",
+    models=(),
+    holds="any update that is linear in the values, one head; a bound on the mean of h, not on recall itself",
+    support="neither a trained memory nor one of random codes was found above it by more than .02",
+)
+def rank_bound(problem: Problem) -> Array:
+    """Recall of a matrix memory that reaches the rank bound and is not disturbed by filler: AR's least squares.
+
+    Paper: beside Lem 4.5 (`lem:info-lower-bound`), which bounds any state by its bits.
+    """
+    return least_squares_law(problem.replace(task="ar", length=None))
+
+
+@law(
+    "softmax",
+    "keys that differ are told apart, however many: 1, with a memory of (N + D) t numbers",
+    "exact reference",
+    models=("attention",),
+    status="exact",
+    layers="one",
+    compared=ZOO,
+    holds=f"N >= 5, {BARE}",
+    domain=Domain("N >= 5"),
+    support="trained attention is above .999 for N >= 8; for N <= 4 training stops short of it, and this is no law",
+)
+def softmax_law(problem: Problem) -> Array:
+    """Recall of softmax attention whose scale is free to grow: the nearest key takes all the weight.
+
+    Paper: none; the reference that keeps everything.
+    """
+    return np.ones(problem.shape)
