@@ -69,7 +69,7 @@ FIRST = (  # what the findings need
     _on("gate", gate=True),
     _on("SiLU", activation="silu"),
     _on("selective", transition="selective"),
-    Form("linear + SiLU + selective", _UNGATED),
+    Form("linear + SiLU + selective", _UNGATED, 0.003),
     Form("linear + SiLU + selective, expand 4", _UNGATED | {"expand": 4}),
     Form("full, expand 4", FULL | {"expand": 4}),
     _off("gate", gate=False),
