@@ -76,9 +76,10 @@ def test_traces_tell_the_same_story() -> None:
     [
         LinearSpec(embed_dim=5, state_dim=3, num_layers=2),
         FullSpec(embed_dim=5, state_dim=3),
+        FullSpec(embed_dim=5, state_dim=3, transition="write"),
         FullSpec(embed_dim=5, state_dim=3, transition="identity"),
     ],
-    ids=["linear", "full", "full, A-bar = I"],
+    ids=["linear", "full", "full, no decay", "full, A-bar = I"],
 )
 @torch.no_grad()
 def test_a_trace_holds_together(spec: LinearSpec | FullSpec) -> None:

@@ -123,3 +123,14 @@ def test_without_convolution_and_residual_the_model_cannot_tell_the_order_of_the
     query = torch.tensor([3])
     one, other = (model(torch.cat([p, query])[None])[0, -1] for p in (past, shuffled))
     torch.testing.assert_close(one, other)
+
+
+def test_without_decay_the_state_is_the_sum_of_its_writes() -> None:
+    """transition="write": A-bar = I and no A_log; what is written is Delta x̂ Bᵀ."""
+    model = build(transition="write")
+    assert {"A_log"} == shapes(build()).keys() - shapes(model).keys()
+    layer = model.trace(torch.tensor([[3, 7, 2, 9, 1]]), states=True).layers[0]
+    assert layer.delta is not None
+    assert layer.h is not None
+    writes = (layer.delta * layer.x_hat)[..., None] * layer.B[:, :, None]
+    torch.testing.assert_close(layer.h, writes.cumsum(dim=1))

@@ -21,6 +21,7 @@ SPECS = {
     "no residual, no conv bias": FullSpec(**D_N, residual=False, conv_bias=False),
     "no gate, no activation": FullSpec(**D_N, gate=False, activation="none", conv_width=3),
     "full-rank delta, one tap": FullSpec(**D_N, delta_rank="full", conv_width=1),
+    "delta on the write alone": FullSpec(**D_N, transition="write"),
     "identity with skip and norm": FullSpec(**D_N, transition="identity"),
     **{name: FullSpec(**(PRESETS[name].model | D_N)) for name in PRESETS if name.startswith("minimality")},
 }

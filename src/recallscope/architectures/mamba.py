@@ -32,9 +32,10 @@ class FullSpec(MambaBlock):
     law = "full-unified-mv"
     gate: bool = Field(True, description="multiply by SiLU of the second half of in_proj")
     activation: Literal["silu", "none"] = Field("silu", description="what follows the convolution")
-    transition: Literal["selective", "identity"] = Field(
+    transition: Literal["selective", "write", "identity"] = Field(
         "selective",
-        description="selective: exp(Delta A) with Delta from the input; identity: A-bar = I, no Delta",
+        description="selective: exp(Delta A) with Delta from the input; write: A-bar = I, Delta on the write alone; "
+        "identity: A-bar = I, no Delta",
     )
     delta_rank: Literal["low", "full"] = Field("low", description="rank of the Delta projection: ceil(D/16), or D_in")
 

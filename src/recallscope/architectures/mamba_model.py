@@ -8,7 +8,7 @@ The letters of the mixer: E channels inside (D_in in the paper), R the rank of t
 | `conv1d.weight`, `conv1d.bias` | (E, 1, D_conv), (E) | |
 | `x_proj.weight` | (R + 2N, E); (2N, E) if Δ is full rank or absent | Δ, B, C |
 | `dt_proj.weight`, `dt_proj.bias` | (E, R), or (E, E) at full rank; (E) | S_Δ |
-| `A_log` | (E, N) | A = -exp(A_log) |
+| `A_log` | (E, N) | A = -exp(A_log); none, and A = 0, without decay |
 | `D` | (E) | skip weight |
 | `out_proj.weight` | (D, E) | |
 | `in_proj.bias`, `out_proj.bias` | (2E), (D) | only in checkpoints that have them |
@@ -66,18 +66,24 @@ class FullMixer(Mixer):
         super().__init__()
         bias = details.projection_bias
         D, E, N, D_conv = spec.embed_dim, spec.inner_dim, spec.state_dim, spec.conv_width
-        selective, low_rank = spec.transition == "selective", spec.delta_rank == "low"
+        steps, low_rank = spec.transition != "identity", spec.delta_rank == "low"
         R = (details.delta_rank or math.ceil(D / 16)) if low_rank else E
         self.spec = spec
-        self.x_proj_rows = [R if selective and low_rank else 0, N, N]
+        self.x_proj_rows = [R if steps and low_rank else 0, N, N]
         self.in_proj = skip_init(nn.Linear, D, 2 * E if spec.gate else E, bias=bias)
         self.conv1d = skip_init(nn.Conv1d, E, E, D_conv, groups=E, bias=spec.conv_bias)
         self.x_proj = skip_init(nn.Linear, E, sum(self.x_proj_rows), bias=False)
-        self.dt_proj = skip_init(nn.Linear, R, E) if selective else None
-        self.A_log = nn.Parameter(torch.empty(E, N)) if selective else None
+        self.dt_proj = skip_init(nn.Linear, R, E) if steps else None
+        self.A_log = nn.Parameter(torch.empty(E, N)) if spec.transition == "selective" else None
         self.D = nn.Parameter(torch.empty(E)) if spec.skip else None
         self.out_proj = skip_init(nn.Linear, E, D, bias=bias)
         zero_weights(self)
+
+    def transition(self) -> Float[Tensor, "D_in N"]:
+        """A = -exp(A_log); 0 where only the write has a step size, so that Ā = exp(Δ A) = 1."""
+        if self.A_log is None:
+            return self.conv1d.weight.new_zeros(self.spec.inner_dim, self.spec.state_dim)
+        return super().transition()
 
     def project_in(self, u: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch D_in"]:
         """The half of in_proj that goes to the convolution."""

@@ -47,7 +47,7 @@ def full_step(model: "FullMamba", batch: Batch, label_smoothing: float) -> Float
     u, norm_back = norm(layer.norm, source)
     W_x, W_z = mixer.in_proj.weight.split(spec.inner_dim) if spec.gate else (mixer.in_proj.weight, None)
     x_hat, conv_back = convolve(mixer, u @ W_x.T, ids)
-    y_hat, read_back = (read_selective if spec.transition == "selective" else read_identity)(
+    y_hat, read_back = (read_identity if mixer.dt_proj is None else read_selective)(
         mixer, x_hat, asked, batch.query_positions
     )
     u_q = u[ids_asked]
@@ -114,7 +114,6 @@ def read_selective(
 ) -> tuple[Float[Tensor, "queries D_in"], Back]:
     """Δ, B and, where asked, C; then the scan.   Paper: Eq. 2-3 (`eq:original-ssm`)."""
     assert mixer.dt_proj is not None
-    assert mixer.A_log is not None
     (rank, N, _), x = mixer.x_proj_rows, x_hat.flatten(0, 1)
     W_write, W_read = mixer.x_proj.weight.split([rank + N, N])
     W_delta, A = mixer.dt_proj.weight, mixer.transition()
@@ -138,7 +137,8 @@ def read_selective(
         assert mixer.dt_proj is not None
         by = scan_backward(scan, states, grad.view_as(y_hat))
         grad_delta, grad_x = by.delta.flatten(0, 1), by.x_hat.flatten(0, 1)
-        grad_of(mixer.A_log).addcmul_(by.A, A)
+        if mixer.A_log is not None:
+            grad_of(mixer.A_log).addcmul_(by.A, A)
         assert by.bias is not None
         grad_of(mixer.dt_proj.bias).add_(by.bias)
         grad_of(W_delta).addmm_(grad_delta.T, before_delta)

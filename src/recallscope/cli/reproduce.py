@@ -69,9 +69,10 @@ class Reproduce:
         """Everything an experiment lacks: trainings, circuits, and what comes after. Not 0 if stopped or failed."""
         from recallscope.paper.paper_runs import PaperRuns
 
-        for keep_weights in (False, True):
-            parts = [part for part in experiment.parts(self.scale) if part.keep_weights == keep_weights]
-            cells = {cell.run: cell for part in parts for cell in part.cells}
+        parts = experiment.parts(self.scale)
+        for turn, keep_weights in sorted({(part.turn, part.keep_weights) for part in parts}):
+            now = [part for part in parts if (part.turn, part.keep_weights) == (turn, keep_weights)]
+            cells = {cell.run: cell for part in now for cell in part.cells}
             code = self._sweep(experiment, list(cells.values()), store, keep_weights)
             if code:
                 return code

@@ -94,14 +94,30 @@ def draw_ages(lines: Mapping[str, Sequence[float]], ax: Axes, *, looks: Mapping[
 
 
 def draw_seeds(
-    seeds: Mapping[str, Sequence[float]], ax: Axes, *, looks: Mapping[str, Look], guess: float, name: str = "guess"
+    seeds: Mapping[str, Sequence[float]],
+    ax: Axes,
+    *,
+    looks: Mapping[str, Look],
+    guess: float,
+    name: str = "guess",
+    laws: Mapping[str, float] | None = None,
 ) -> Axes:
-    """A row per model: every seed, the mean as a line, and what guessing gives."""
-    ax.axvline(guess, color=GUESS, ls="--", lw=1, zorder=1)
+    """A row per model: every seed, the mean as a line, what guessing gives, and what laws say, for the legend."""
+    for (law, p), line in zip((laws or {}).items(), ("-", "--", "-."), strict=False):
+        ax.axvline(p, color="#555555", ls=line, lw=0.9, zorder=1, label=law)
+    ax.axvline(guess, color=GUESS, ls=":" if laws else "--", lw=1, zorder=1)
     ax.text(guess, 1.01, name, ha="center", va="bottom", color="#555555", transform=ax.get_xaxis_transform())
     for row, (label, values) in enumerate(seeds.items()):
         ax.plot(values, [row] * len(values), looks[label].marker, alpha=0.8, zorder=3, **looks[label].dots)
-        ax.plot([np.mean(values)], [row], "|", ms=13, mew=1.2, color=looks[label].colour, zorder=2)
+        ax.plot(
+            [np.mean(values)] if values else [],
+            [row] * bool(values),
+            "|",
+            ms=13,
+            mew=1.2,
+            color=looks[label].colour,
+            zorder=2,
+        )
     ax.set(xlim=(-0.03, 1.03), ylim=(len(seeds) - 0.4, -0.9), xlabel="accuracy")
     ax.set_yticks(range(len(seeds)), list(seeds))
     ax.grid(axis="y", color="#EEEEEE", lw=0.6, zorder=0)

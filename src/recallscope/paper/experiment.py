@@ -48,12 +48,16 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Part:
-    """One grid of trainings of an experiment; `cut` says what else than axes and seeds is less than the paper's."""
+    """One grid of trainings of an experiment; `cut` says what else than axes and seeds is less than the paper's.
+
+    Parts of a lower `turn` are run before others; within a turn long runs come first.
+    """
 
     label: str
     grid: Grid
     keep_weights: bool = False
     cut: str = ""
+    turn: int = 0
 
     @cached_property
     def cells(self) -> list[Cell]:
@@ -74,11 +78,12 @@ def part(
     skip: Sequence[str] = (),
     keep_weights: bool = False,
     cut: str = "",
+    turn: int = 0,
 ) -> Part:
     """A part around a preset: fields that are changed, axes that are crossed, axes that are walked together."""
     base = preset.fields(task=task, model=model, train=train)
     grid = Grid(base, axes=axes, zipped=[zipped] if zipped else [], derived=derived or {}, skip=skip, name=label)
-    return Part(label, grid, keep_weights, cut)
+    return Part(label, grid, keep_weights, cut, turn)
 
 
 @dataclass(frozen=True)
