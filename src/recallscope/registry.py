@@ -28,7 +28,7 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 PLUGINS = "RECALLSCOPE_PLUGINS"
-_GROUPS = ("recallscope.tasks", "recallscope.architectures", "recallscope.laws")
+GROUPS = ("recallscope.tasks", "recallscope.architectures", "recallscope.laws")
 
 
 class UnknownNameError(ValueError):
@@ -116,7 +116,7 @@ def load_plugins() -> None:
     """Import every plugin once: entry points of installed packages, then those named in the environment."""
     if "entry points" not in _loaded:
         _loaded.add("entry points")
-        for group in _GROUPS:
+        for group in GROUPS:
             for point in entry_points(group=group):
                 point.load()
     for reference in filter(None, os.environ.get(PLUGINS, "").split(os.pathsep)):

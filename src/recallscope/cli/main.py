@@ -29,6 +29,7 @@ VERBS = {
     "report": ("report:WriteReport", "what the runs say about the paper, as one page"),
     "laws": ("laws:Laws", "the catalogue of laws"),
     "claims": ("claims:Claims", "the paper's statements, and how each is held up"),
+    "doctor": ("doctor:Doctor", "what is installed here, and does it work? for bug reports"),
     "completion": ("completion:Completion", "a script that completes these words in your shell"),
 }
 
