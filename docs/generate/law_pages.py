@@ -56,11 +56,11 @@ def _catalogue() -> str:
 def _page(law: Law, picture: str, evidence: str) -> str:
     about = {
         "Weights": law.weights,
-        "Source": law.reference or "not stated",
+        "Source": _cell(law.reference or "not stated"),
         "Status": law.status,
-        "Holds for": law.holds or "not stated",
-        "Domain": law.domain.sentence if law.domain else "no conditions that can be computed",
-        "Compared with measurements for": "; or ".join(one.sentence for one in law.compared) or "nothing",
+        "Holds for": _cell(law.holds or "not stated"),
+        "Domain": _cell(law.domain.sentence) if law.domain else "no conditions that can be computed",
+        "Compared with measurements for": "<br>or ".join(_cell(one.sentence) for one in law.compared) or "nothing",
         "Needs": ", ".join(f"`{name}`" for name in law.needs),
         "Layers": {
             "printed": "Λ layers count as one with the state Λ N (Thm 4.6)",
@@ -69,7 +69,7 @@ def _page(law: Law, picture: str, evidence: str) -> str:
         }.get(law.layers, law.layers),
     }
     if law.support != law.holds:
-        about["Support"] = law.support
+        about["Support"] = _cell(law.support)
     if law.options:
         about["Options"] = ", ".join(f"`{name}={value!r}`" for name, value in law.options.items())
     call = ", ".join(f"{name}={value!r}" for name, value in {**_sizes(law), "embed_dim": 48, "state_dim": 16}.items())
@@ -78,7 +78,7 @@ def _page(law: Law, picture: str, evidence: str) -> str:
         [
             f"# {law.name}",
             f"**{law.summary}**",
-            "\n".join(["| | |", "|---|---|", *(f"| {name} | {_cell(text)} |" for name, text in about.items())]),
+            "\n".join(["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in about.items())]),
             f"![recall by {law.name}]({picture})",
             f"Left: recall over D and N for {_in_letters(_sizes(law))}; dotted where the answer is extrapolated. "
             f"Right: every run or circuit that is stored with this repository, measured against predicted; hollow "
@@ -134,7 +134,12 @@ def _measured(law: Law) -> list[Row]:
 
 @cache
 def _runs() -> list[Row]:
-    return [row for row in find_runs(RunStore(ROOT / "results" / "paper")) if row["task"] in get_args(LawTask)]
+    """Runs on the tasks of the laws; short trainings, which only compare learning rates, are left out."""
+    return [
+        row
+        for row in find_runs(RunStore(ROOT / "results" / "paper"))
+        if row["task"] in get_args(LawTask) and sum(row[f"{part}_steps"] for part in ("warmup", "flat", "decay")) >= 1000
+    ]
 
 
 @cache
@@ -161,7 +166,7 @@ def _evidence(rows: Sequence[Row], predicted: np.ndarray, compared: np.ndarray) 
             lines.append(f"| {name} | {len(found)} | {size.mean():.3f} | {size.max():.3f} | {found.mean():+.3f} |")
     silent = int(np.isnan(errors).sum())
     said = f"\n\nIt does not answer for {silent} of {len(rows)}." if silent else ""
-    return "\n".join(lines) + said + "\n\nThe error is measured minus predicted, one training or circuit each."
+    return "\n".join(lines) + said + "\n\nThe error is measured minus predicted, one training (a single seed) or circuit each."
 
 
 def _figure(law: Law, rows: Sequence[Row], predicted: np.ndarray, compared: np.ndarray) -> Figure:
