@@ -19,9 +19,15 @@ def api_pages() -> Iterator[tuple[str, str]]:
     for package in reversed(packages()):  # the root last: it names what the others describe
         names = public_names(package)
         faults += [] if inspect.getdoc(package) else [package.__name__]
-        faults += [f"{package.__name__}.{fault}" for name in names for fault in undocumented(name, getattr(package, name))]
+        faults += [
+            f"{package.__name__}.{fault}" for name in names for fault in undocumented(name, getattr(package, name))
+        ]
         here = {home(package, name): name for name in names if has_source(getattr(package, name))}
-        elsewhere = [f"[`{name}`][{place}]" for place, name in here.items() if written.setdefault(place, package.__name__) != package.__name__]
+        elsewhere = [
+            f"[`{name}`][{place}]"
+            for place, name in here.items()
+            if written.setdefault(place, package.__name__) != package.__name__
+        ]
         plain = [f"`{name}`" for name in names if not has_source(getattr(package, name))]
         text = [f"# {package.__name__}", inspect.getdoc(package) or ""]
         text += [f"Described on the pages of their packages: {', '.join(elsewhere)}."] if elsewhere else []

@@ -17,7 +17,11 @@ def command_page() -> str:
     os.environ["COLUMNS"] = "110"
     text = ["# Commands", f"```text\n{OVERVIEW}\n```"]
     for verb, (_, says) in VERBS.items():
-        text += [f"## {verb}", f"{says[0].upper()}{says[1:]}{'' if says.endswith('?') else '.'}", f"```text\n{_help(verb)}\n```"]
+        text += [
+            f"## {verb}",
+            f"{says[0].upper()}{says[1:]}{'' if says.endswith('?') else '.'}",
+            f"```text\n{_help(verb)}\n```",
+        ]
     return "\n\n".join(text)
 
 

@@ -138,7 +138,8 @@ def _runs() -> list[Row]:
     return [
         row
         for row in find_runs(RunStore(ROOT / "results" / "paper"))
-        if row["task"] in get_args(LawTask) and sum(row[f"{part}_steps"] for part in ("warmup", "flat", "decay")) >= 1000
+        if row["task"] in get_args(LawTask)
+        and sum(row[f"{part}_steps"] for part in ("warmup", "flat", "decay")) >= 1000
     ]
 
 
@@ -158,7 +159,10 @@ def _evidence(rows: Sequence[Row], predicted: np.ndarray, compared: np.ndarray) 
     if not rows:
         return "No stored measurement is of the models that this law is about."
     errors = np.array([row["test_accuracy"] for row in rows]) - predicted
-    lines = ["| stored measurements | number | mean of the error's size | largest | mean error |", "|---|---|---|---|---|"]
+    lines = [
+        "| stored measurements | number | mean of the error's size | largest | mean error |",
+        "|---|---|---|---|---|",
+    ]
     for name, chosen in (("within what it was compared with", compared), ("beyond", ~compared)):
         found = errors[chosen & ~np.isnan(errors)]
         if len(found):
@@ -166,7 +170,11 @@ def _evidence(rows: Sequence[Row], predicted: np.ndarray, compared: np.ndarray) 
             lines.append(f"| {name} | {len(found)} | {size.mean():.3f} | {size.max():.3f} | {found.mean():+.3f} |")
     silent = int(np.isnan(errors).sum())
     said = f"\n\nIt does not answer for {silent} of {len(rows)}." if silent else ""
-    return "\n".join(lines) + said + "\n\nThe error is measured minus predicted, one training (a single seed) or circuit each."
+    return (
+        "\n".join(lines)
+        + said
+        + "\n\nThe error is measured minus predicted, one training (a single seed) or circuit each."
+    )
 
 
 def _figure(law: Law, rows: Sequence[Row], predicted: np.ndarray, compared: np.ndarray) -> Figure:

@@ -62,7 +62,9 @@ def hash_table() -> Figure:
         written.append(memory.state[0, -12:].numpy())  # the channels above carry nothing in this circuit
     most = max(abs(one).max() for one in written)
     names = [f"key {key}, value {value}" for key, value in facts]
-    for ax, matrix, name, sign in zip(axes, [*written, sum(written)], [*names, "the state"], ["+", "+", "=", ""], strict=False):
+    for ax, matrix, name, sign in zip(
+        axes, [*written, sum(written)], [*names, "the state"], ["+", "+", "=", ""], strict=False
+    ):
         ax.imshow(matrix, cmap=SIGNED, vmin=-most, vmax=most)
         ax.set(title=name, xticks=[], yticks=[])
         ax.title.set_fontsize(7)
@@ -95,7 +97,10 @@ def interference() -> Figure:
         memory.clear()
         for key, value in zip(keys[:count].tolist(), values[:count].tolist(), strict=True):
             memory.store(key, value)
-        asked = [(_scores(memory, key), value - 128) for key, value in zip(keys[:count].tolist(), values[:count].tolist(), strict=True)]
+        asked = [
+            (_scores(memory, key), value - 128)
+            for key, value in zip(keys[:count].tolist(), values[:count].tolist(), strict=True)
+        ]
         right[count] = float(np.mean([scores.argmax() == value for scores, value in asked]))
         if count in counts:
             ax = axes[counts.index(count)]
@@ -107,7 +112,9 @@ def interference() -> Figure:
             ax.set(title=f"{count} facts", xlabel="score", yticks=[], ylim=(0, 4.5))
     axes[0].legend(loc="upper right", fontsize=6)
     axes[3].plot(sorted(right), [right[count] for count in sorted(right)], "o-", color=BLUE)
-    axes[3].set(xscale="log", xticks=sorted(right), xlabel="facts stored", ylabel="answered rightly", ylim=(-0.03, 1.03))
+    axes[3].set(
+        xscale="log", xticks=sorted(right), xlabel="facts stored", ylabel="answered rightly", ylim=(-0.03, 1.03)
+    )
     axes[3].set_xticks(sorted(right), labels=[str(count) for count in sorted(right)])
     axes[3].minorticks_off()
     return figure
@@ -169,7 +176,9 @@ def delta_rule() -> Figure:
     ):
         found = [(index, row["test_accuracy"]) for index, cell in enumerate(cells) for row in rows
                  if row["model"] == model and tuple(row[name] for name in sizes) == cell]  # fmt: skip
-        ax.scatter([index + shift for index, _ in found], [p for _, p in found], color=colour, s=22, label=label, zorder=3)
+        ax.scatter(
+            [index + shift for index, _ in found], [p for _, p in found], color=colour, s=22, label=label, zorder=3
+        )
     names = [
         f"{'keys written twice' if task == 'repeated' else f'V = {vocab}'}\n{facts} facts\nD = {D}, N = {N}"
         for task, vocab, facts, D, N in cells

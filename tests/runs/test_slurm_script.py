@@ -30,7 +30,9 @@ def array(tmp_path):
     started = []
 
     def task(number: int, **environment: str) -> subprocess.Popen:
-        given = os.environ | {"PATH": path, "SLURM_ARRAY_TASK_ID": str(number), "SLURM_CPUS_PER_TASK": "1"} | environment
+        given = (
+            os.environ | {"PATH": path, "SLURM_ARRAY_TASK_ID": str(number), "SLURM_CPUS_PER_TASK": "1"} | environment
+        )
         started.append(subprocess.Popen(["bash", "sweep.sbatch"], cwd=tmp_path, env=given))
         return started[-1]
 
