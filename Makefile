@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONNOUSERSITE := 1
 
-.PHONY: help demo test test-slow lint format bench reproduce report clean
+.PHONY: help demo docs test test-slow lint format bench reproduce report clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -22,6 +22,10 @@ $(VENV)/.ready-all: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[all]'
 	@touch $@ $(VENV)/.ready-demo
 
+$(VENV)/.ready-docs: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'
+	@touch $@
+
 demo: $(VENV)/.ready-demo  ## the paper's first figure in small: predicted, designed and really trained, side by side
 	@$(BIN)/python examples/demo.py
 
@@ -31,6 +35,9 @@ reproduce: $(VENV)/.ready-demo  ## all experiments of the paper at the small sca
 
 report: $(VENV)/.ready-demo  ## figures and report from the committed records, no training
 	$(BIN)/recallscope report results/paper --out docs/report.html --markdown docs/REPRODUCTION.md
+
+docs: $(VENV)/.ready-docs  ## the documentation site, in build/site; offline, any broken link is an error
+	NO_MKDOCS_2_WARNING=1 OMP_NUM_THREADS=1 $(BIN)/mkdocs build --strict --quiet
 
 test: $(VENV)/.ready-all  ## the fast suite
 	$(BIN)/python -m pytest -n 2 -m "not slow"

@@ -28,7 +28,7 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 PLUGINS = "RECALLSCOPE_PLUGINS"
-_GROUPS = ("recallscope.tasks", "recallscope.architectures", "recallscope.laws")
+GROUPS = ("recallscope.tasks", "recallscope.architectures", "recallscope.laws")
 
 
 class UnknownNameError(ValueError):
@@ -117,7 +117,7 @@ def load_plugins() -> None:
     if "entry points" not in _loaded:
         _loaded.add("entry points")
         installed = entry_points()  # reads the metadata of every installed package: once
-        for group in _GROUPS:
+        for group in GROUPS:
             for point in installed.select(group=group):
                 point.load()
     for reference in filter(None, os.environ.get(PLUGINS, "").split(os.pathsep)):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recallscope.ops import compiled, kernel_library
-from recallscope.ops.kernel_library import _compile, _compiler, _fingerprint, cache_folder, open_library
+from recallscope.ops.kernel_library import _compile, _fingerprint, cache_folder, find_compiler, open_library
 
 NOBODY = 65534
 OPEN = """
@@ -48,7 +48,7 @@ def builds(monkeypatch):
 
 def build(folder: Path) -> Path:
     """A library that this process has not opened: damaging one that is mapped would end the process."""
-    compiler = _compiler()
+    compiler = find_compiler()
     return _compile(compiler, folder, f"kernels-{_fingerprint(compiler)}")
 
 

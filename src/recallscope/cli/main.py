@@ -30,6 +30,7 @@ VERBS = {
     "explore": ("explore:Explore", "laws, runs and models in a page of your browser"),
     "laws": ("laws:Laws", "the catalogue of laws"),
     "claims": ("claims:Claims", "the paper's statements, and how each is held up"),
+    "doctor": ("doctor:Doctor", "what is installed here, and does it work? for bug reports"),
     "completion": ("completion:Completion", "a script that completes these words in your shell"),
 }
 

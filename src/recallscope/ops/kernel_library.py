@@ -48,7 +48,7 @@ def open_library() -> tuple[ctypes.CDLL, str]:
 
     Raises OSError, RuntimeError or subprocess.SubprocessError, with the reason, where there are none.
     """
-    compiler = _compiler()
+    compiler = find_compiler()
     name = f"kernels-{_fingerprint(compiler)}"
     refused = []
     for folder in (cache_folder(), temporary_folder()):
@@ -155,7 +155,7 @@ def _keep(beside: Path, name: str) -> Path:
     return path
 
 
-def _compiler() -> list[str]:
+def find_compiler() -> list[str]:
     """$CC if set, else the first of cc, gcc and clang."""
     asked = shlex.split(os.environ.get("CC", ""))
     for name in [asked[0]] if asked else COMPILERS:

@@ -1,0 +1,32 @@
+"""A page of all commands: what `recallscope VERB --help` prints."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+
+from recallscope.cli.main import OVERVIEW, VERBS, main
+
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def command_page() -> str:
+    """Overview first, then a section per verb."""
+    os.environ["COLUMNS"] = "110"
+    text = ["# Commands", f"```text\n{OVERVIEW}\n```"]
+    for verb, (_, says) in VERBS.items():
+        text += [
+            f"## {verb}",
+            f"{says[0].upper()}{says[1:]}{'' if says.endswith('?') else '.'}",
+            f"```text\n{_help(verb)}\n```",
+        ]
+    return "\n\n".join(text)
+
+
+def _help(verb: str) -> str:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
+        main([verb, "--help"])
+    return COLOURS.sub("", printed.getvalue()).strip()

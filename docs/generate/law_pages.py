@@ -1,0 +1,204 @@
+"""A page and a figure for every law of the catalogue; a new law has its page at the next build."""
+
+from __future__ import annotations
+
+import csv
+import inspect
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+from docstrings import in_markdown
+from matplotlib.figure import Figure
+
+from recallscope.analysis import law_on_cells
+from recallscope.figures.accuracy_panels import shades
+from recallscope.figures.style import GUESS, PAGE, figure_style, new_figure, small_picture
+from recallscope.runs import RunStore, find_runs
+from recallscope.specs import ARCHITECTURES
+from recallscope.theory.law import DIMENSIONS, LAWS, RECOMMENDED, Law, find_law
+from recallscope.theory.problem import FIELDS, LawTask, Problem
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = {"task": "mqar", "vocab_size": 512, "num_facts": 16}
+STATES = (4, 8, 16, 32)
+WIDTHS = np.arange(8, 97, 4)
+Row = Mapping[str, Any]
+
+
+def law_pages() -> Iterator[tuple[str, str | bytes]]:
+    """Path and content of every page and figure, the catalogue first."""
+    yield "laws/index.md", _catalogue()
+    for law in LAWS:
+        rows = _measured(law)
+        predicted = law_on_cells(law, rows) if rows else np.array([])
+        compared = np.array([not law.extrapolated(_problem(row)).any() for row in rows], bool)
+        picture = small_picture(_figure(law, rows, predicted, compared))
+        name = f"{law.name}.{'svg' if picture.lstrip().startswith(b'<') else 'png'}"
+        yield f"laws/{name}", picture
+        yield f"laws/{law.name}.md", _page(law, name, _evidence(rows, predicted, compared))
+
+
+def _catalogue() -> str:
+    rows = [
+        f"| [{law.name}]({law.name}.md){' **recommended**' if law.name in RECOMMENDED.values() else ''} "
+        f"| {law.weights} | {_cell(law.summary)} | {_cell(law.reference)} | {law.status} |"
+        for law in LAWS
+    ]
+    start = (Path(__file__).parent / "laws.md").read_text(encoding="utf-8")
+    head = ["| law | weights | what it says | source | status |", "|---|---|---|---|---|"]
+    return "\n".join([start, *head, *rows, ""])
+
+
+def _page(law: Law, picture: str, evidence: str) -> str:
+    about = {
+        "Weights": law.weights,
+        "Source": _cell(law.reference or "not stated"),
+        "Status": law.status,
+        "Holds for": _cell(law.holds or "not stated"),
+        "Domain": _cell(law.domain.sentence) if law.domain else "no conditions that can be computed",
+        "Compared with measurements for": "<br>or ".join(_cell(one.sentence) for one in law.compared) or "nothing",
+        "Needs": ", ".join(f"`{name}`" for name in law.needs),
+        "Layers": {
+            "printed": "Λ layers count as one with the state Λ N (Thm 4.6)",
+            "joint": "Λ layers count as one with the state Λ N, up to the rank D",
+            "one": "one layer only",
+        }.get(law.layers, law.layers),
+    }
+    if law.support != law.holds:
+        about["Support"] = _cell(law.support)
+    if law.options:
+        about["Options"] = ", ".join(f"`{name}={value!r}`" for name, value in law.options.items())
+    call = ", ".join(f"{name}={value!r}" for name, value in {**_sizes(law), "embed_dim": 48, "state_dim": 16}.items())
+    function = f"{law.function.__module__}.{law.function.__name__}"
+    return "\n\n".join(
+        [
+            f"# {law.name}",
+            f"**{law.summary}**",
+            "\n".join(["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in about.items())]),
+            f"![recall by {law.name}]({picture})",
+            f"Left: recall over D and N for {_in_letters(_sizes(law))}; dotted where the answer is extrapolated. "
+            f"Right: every run or circuit that is stored with this repository, measured against predicted; hollow "
+            f"where the law is extrapolated.",
+            evidence,
+            "## In its own words",
+            f"`{function}`",
+            in_markdown(inspect.getdoc(law.function) or ""),
+            "## Use it",
+            f"```python\nimport recallscope as rs\n\nprint(rs.find_law({law.name!r})({call}))\n```".replace("'", '"'),
+        ]
+    )
+
+
+def _cell(text: str) -> str:
+    """As a cell of a Markdown table."""
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+def _sizes(law: Law) -> dict[str, Any]:
+    """The example's task, and for what else the law needs the values that most stored runs have."""
+    extra = {}
+    if more := [name for name in FIELDS if name not in (*DIMENSIONS, "task", "length")]:
+        common = Counter(tuple(row.get(name) for name in more) for row in _measured(law)).most_common(1)
+        extra = dict(zip(more, common[0][0], strict=True)) if common and set(law.needs) - set(DIMENSIONS) else {}
+    given = {name: value for name, value in extra.items() if value is not None}
+    return {**{name: value for name, value in EXAMPLE.items() if name != "task"}, **given}
+
+
+def _in_letters(sizes: Mapping[str, Any]) -> str:
+    letters = {"vocab_size": "V", "num_facts": "N_f", "num_layers": "Λ", "num_heads": "M"}
+    return ", ".join(f"{letters.get(name, name)} = {value}" for name, value in sizes.items())
+
+
+def _problem(row: Row) -> Problem:
+    return Problem.from_words({name: row[name] for name in FIELDS if row.get(name) is not None})
+
+
+def _measured(law: Law) -> list[Row]:
+    """Stored measurements of the models a law is about.
+
+    Trained ones are those of architectures whose own law is of the same weights, with or without heads as this one.
+    """
+    if law.weights == "designed":
+        return _circuits()
+    return [
+        row
+        for row in _runs()
+        if (own := ARCHITECTURES.find(row["model"]).law)
+        and (find_law(own).weights, find_law(own).heads) == (law.weights, law.heads)
+    ]
+
+
+@cache
+def _runs() -> list[Row]:
+    """Runs on the tasks of the laws; short trainings, which only compare learning rates, are left out."""
+    return [
+        row
+        for row in find_runs(RunStore(ROOT / "results" / "paper"))
+        if row["task"] in get_args(LawTask)
+        and sum(row[f"{part}_steps"] for part in ("warmup", "flat", "decay")) >= 1000
+    ]
+
+
+@cache
+def _circuits() -> list[Row]:
+    words = {"task": "task", "V": "vocab_size", "N_f": "num_facts", "D": "embed_dim", "N": "state_dim"}
+    with open(ROOT / "results" / "theory" / "designed_monte_carlo.csv", encoding="utf-8") as file:
+        return [
+            {name: row[column] if column == "task" else int(row[column]) for column, name in words.items()}
+            | {"test_accuracy": float(row["measured"])}
+            for row in csv.DictReader(file)
+        ]
+
+
+def _evidence(rows: Sequence[Row], predicted: np.ndarray, compared: np.ndarray) -> str:
+    """How far the law is off, where it was compared and beyond."""
+    if not rows:
+        return "No stored measurement is of the models that this law is about."
+    errors = np.array([row["test_accuracy"] for row in rows]) - predicted
+    lines = [
+        "| stored measurements | number | mean of the error's size | largest | mean error |",
+        "|---|---|---|---|---|",
+    ]
+    for name, chosen in (("within what it was compared with", compared), ("beyond", ~compared)):
+        found = errors[chosen & ~np.isnan(errors)]
+        if len(found):
+            size = np.abs(found)
+            lines.append(f"| {name} | {len(found)} | {size.mean():.3f} | {size.max():.3f} | {found.mean():+.3f} |")
+    silent = int(np.isnan(errors).sum())
+    said = f"\n\nIt does not answer for {silent} of {len(rows)}." if silent else ""
+    return (
+        "\n".join(lines)
+        + said
+        + "\n\nThe error is measured minus predicted, one training (a single seed) or circuit each."
+    )
+
+
+def _figure(law: Law, rows: Sequence[Row], predicted: np.ndarray, compared: np.ndarray) -> Figure:
+    with figure_style():
+        figure = new_figure(PAGE, 2.6)
+        left, right = figure.subplots(1, 2)
+        for state, colour in zip(STATES, shades(len(STATES)), strict=True):
+            words = {**_sizes(law), "embed_dim": WIDTHS, "state_dim": state}
+            try:
+                problem = Problem.from_words({**words, "task": EXAMPLE["task"]})
+                with np.errstate(all="ignore"):
+                    p, beyond = law(problem), law.extrapolated(problem)
+            except ValueError as error:
+                left.text(0.5, 0.5, str(error)[:80], transform=left.transAxes, ha="center", fontsize=6)
+                break
+            left.plot(WIDTHS, p, color=colour, linestyle=":", linewidth=1)
+            left.plot(WIDTHS, np.where(beyond, np.nan, p), color=colour, label=f"N = {state}")
+        left.set(xlabel="embedding D", ylabel="recall", ylim=(-0.03, 1.03))
+        left.legend(loc="lower right")
+        right.plot([0, 1], [0, 1], color=GUESS, linewidth=0.8)
+        measured = np.array([row["test_accuracy"] for row in rows])
+        for chosen, filled in ((~compared, False), (compared, True)):
+            if len(rows):
+                face = {} if filled else {"facecolors": "none"}
+                right.scatter(predicted[chosen], measured[chosen], s=12, linewidths=0.6, color="#0072B2", **face)
+        right.set(xlabel="predicted", ylabel="measured", xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
+        return figure

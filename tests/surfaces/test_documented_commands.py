@@ -1,0 +1,155 @@
+"""What README and docs/ print is true: console blocks are run, their output is compared, their Python is run.
+
+A page is run in a folder of its own, with `examples` and `results` of the repository in it, from the top down. A block
+with a title is a file of that name. `console` blocks are run; where a block prints something, it must be what the command
+prints, `...` standing for any lines. A block after the comment `<!-- slow -->` is run with the slow tests only. Blocks of
+other languages (bash, text, toml) are for readers with clusters and checkpoints of their own.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from recallscope.cli.main import VERBS
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(r"(<!-- slow -->\n+)?^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+OWN_TEST = {"docs/YOUR_MODEL.md"}  # its Python needs a model of the reader's: test_your_model_page.py gives it one
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page."""
+
+    language: str
+    text: str
+    slow: bool
+    title: str | None
+
+    @property
+    def commands(self) -> list[tuple[str, list[str]]]:
+        """Each command of a console block, and the lines printed under it."""
+        found: list[tuple[str, list[str]]] = []
+        for line in self.text.splitlines():
+            if line.startswith("$ "):
+                found.append((line[2:], []))
+            else:
+                found[-1][1].append(line)
+        return found
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    return [Block(language, body, bool(slow), title) for slow, language, title, body in FENCE.findall(text)]
+
+
+def name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def to_run(page: Path) -> list[Block]:
+    languages = ("console",) if name(page) in OWN_TEST else ("console", "python")
+    return [block for block in blocks(page) if block.language in languages or block.title]
+
+
+RUN = [page for page in PAGES if to_run(page)]
+
+
+@pytest.fixture
+def folder(page, tmp_path, monkeypatch):
+    """A reader's folder: a checkout without its sources."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    if "results/" in page.read_text(encoding="utf-8"):
+        shutil.copytree(ROOT / "results", tmp_path / "results")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", [page for page in RUN if any(not block.slow for block in to_run(page))], ids=name)
+def test_the_quick_blocks_of_a_page_run(page, folder, run, capsys):
+    run_page(page, [block for block in to_run(page) if not block.slow], run, capsys)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page in RUN if any(block.slow for block in to_run(page))], ids=name)
+def test_all_blocks_of_a_page_run(page, folder, run, capsys):
+    run_page(page, to_run(page), run, capsys)
+
+
+def run_page(page, chosen, run, capsys):
+    names: dict[str, object] = {}
+    for block in chosen:
+        if block.title:
+            Path(block.title).write_text(block.text, encoding="utf-8")
+        elif block.language == "python":
+            exec(compile(block.text, name(page), "exec"), names)
+            capsys.readouterr()
+        else:
+            for command, printed in block.commands:
+                out = output_of(command, run)
+                if printed:
+                    assert_printed(printed, out.strip().splitlines(), command)
+
+
+def output_of(command: str, run) -> str:
+    words = shlex.split(command, comments=True)
+    if words[0] == "make":  # what it does is tested elsewhere: the target has to be there
+        assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), command
+        return ""
+    if words[0] == "recallscope":  # here, where torch is loaded already
+        code, out, err = run(*words[1:])
+        assert code in (0, None), f"$ {command}\n{out}\n{err}"
+        return out
+    python = Path(sys.executable).parent
+    done = subprocess.run(
+        ["bash", "-c", command],
+        env=os.environ | {"PATH": f"{python}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"$ {command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def assert_printed(page: list[str], command: list[str], what: str) -> None:
+    """Line by line, spaces at the ends aside; `...` stands for any number of lines."""
+    pattern = "\n".join("(.*\n?)*?" if line.strip() == "..." else re.escape(line.rstrip()) for line in page)
+    assert re.fullmatch(pattern, "\n".join(line.rstrip() for line in command)), (
+        f"$ {what}\nprints\n" + "\n".join(command) + "\nand the page says\n" + "\n".join(page)
+    )
+
+
+SLOW = [
+    command
+    for page in RUN
+    for block in to_run(page)
+    if block.slow and block.language == "console"
+    for command, _ in block.commands
+    if command.startswith("recallscope")
+]
+
+
+@pytest.mark.parametrize("command", dict.fromkeys(SLOW))
+def test_slow_commands_name_a_verb_and_its_flags(command, run):
+    """The others are run."""
+    verb, *words = shlex.split(command, comments=True)[1:]
+    assert verb in VERBS
+    text = run(verb, *(words if verb == "measure" else words[:1] if verb == "store" else []), "--help")[1]
+    assert [word for word in words if word.startswith("--") and word not in text] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_console_blocks_begin_with_a_command(page):
+    for block in blocks(page):
+        if block.language == "console":
+            assert block.text.startswith("$ "), block.text

@@ -1,0 +1,84 @@
+"""docs/glossary.md explains every field that the commands print, and none that they do not."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+GLOSSARY = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+SECTIONS = {
+    part.split("\n", 1)[0]: {name for row in re.findall(r"^\| (`.*?) \|", part, re.MULTILINE) for name in re.findall("`([^`]+)`", row)}
+    for part in GLOSSARY.split("\n## ")[1:]
+}  # fmt: skip
+SIZES = ["--vocab-size", 32, "--num-facts", 3, "--embed-dim", 8, "--state-dim", 4]
+STEPS = ["--batch-size", 16, "--warmup-steps", 5, "--flat-steps", 40, "--decay-steps", 20, "--eval-size", 40]
+SEARCH = ["--model", "linear", "--vocab-size", 32, "--embed-dim", 8, "--state-dim", 4, "--target", 0.2, "--most", 2]
+COMMANDS = {
+    "predict": [*SIZES],
+    "size": ["--target", 0.8, "--vocab-size", 64, "--num-facts", 4],
+    "train": [*SIZES, *STEPS, "--out", "one"],
+    "evaluate": ["one", "--num-examples", 50],
+    "measure": ["linear", *SIZES, *STEPS, "--learning-rate", 0.01, "--out", "measured", "--beside", "measured/store"],
+    "capacity": [*SEARCH, *STEPS, "--learning-rate", 0.01, "--store", "searched"],
+    "fit": ["searched", "--bootstrap", 20],
+    "inspect": ["one", "--num-examples", 20, "--out", "look"],
+}
+# tables with names of their own: fields of specs, names of laws
+FREE = {
+    "task",
+    "model",
+    "spec",
+    "flags",
+    "left_out",
+    "rows.laws",
+    "rows.extrapolated",
+    "mean_diagonals",
+    "rate",
+    "parts",
+}
+
+
+def fields(answer: dict) -> set[str]:
+    """Names at the top, and one level below."""
+    found = set()
+    for name, value in answer.items():
+        found.add(name)
+        inner = value[0] if isinstance(value, list) and value and isinstance(value[0], dict) else value
+        if isinstance(inner, dict) and name not in FREE:
+            found |= {f"{name}.{part}" for part in inner}
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("asked")
+
+
+@pytest.mark.parametrize(
+    "verb", [pytest.param(verb, marks=pytest.mark.slow) if verb == "size" else verb for verb in COMMANDS]
+)
+def test_every_field_is_explained(verb, folder, run, monkeypatch):
+    monkeypatch.chdir(folder)
+    if verb == "fit" and not (folder / "searched").exists():
+        run("capacity", *COMMANDS["capacity"])
+    if verb in ("evaluate", "inspect") and not (folder / "one").exists():
+        run("train", *COMMANDS["train"])
+    code, out, err = run(verb, *COMMANDS[verb], "--json")
+    assert code == 0, err
+    known = SECTIONS[verb] | SECTIONS["Sizes"]
+    sizes = {f"{table}.{name}" for table in ("answer", "frontier", "rows") for name in SECTIONS["Sizes"]}
+    same = {f"frontier.{name.partition('.')[2]}" for name in known if name.startswith("answer.")}
+    printed = fields(json.loads(out))
+    assert sorted(printed - known - sizes - same) == []
+    if verb not in ("size", "measure"):  # what these print depends on the question
+        assert sorted(SECTIONS[verb] - printed - {name for name in SECTIONS[verb] if "." in name}) == []
+
+
+def test_columns_of_a_store_are_explained():
+    from recallscope.runs import RunStore, find_runs
+
+    (row,) = find_runs(RunStore(ROOT / "results" / "paper"), limit=1)
+    results = list(row)[list(row).index("test_accuracy") :]
+    assert {"run", "status", *results} <= SECTIONS["Columns of a store"] | SECTIONS["Sizes"]

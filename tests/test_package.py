@@ -1,0 +1,94 @@
+"""`pip install recallscope`: the wheel has everything, and works where there is no repository around it."""
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from recallscope import __version__
+
+ROOT = Path(__file__).resolve().parents[1]
+SRC = ROOT / "src"
+
+
+def call(*words: object, cwd: Path, **environment: str) -> str:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "RECALLSCOPE"))}
+    done = subprocess.run(
+        [str(word) for word in words], cwd=cwd, env=clean | environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{words}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    """Built from the sdist, as pip does: what the sdist lacks, the wheel lacks."""
+    folder = tmp_path_factory.mktemp("dist")
+    call(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", folder, cwd=ROOT)
+    (sdist,) = folder.glob("*.tar.gz")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    call(*pip, "wheel", "--no-deps", "--no-build-isolation", "--no-index", "-w", folder, sdist, cwd=folder)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory) -> Path:
+    """The folder of an environment with the wheel alone; dependencies are those of this environment, by a .pth file.
+
+    Such a file adds a folder to the path without reading the .pth files in it, so the editable install is not seen.
+    """
+    folder = tmp_path_factory.mktemp("clean")
+    venv.create(folder / "venv", with_pip=False, symlinks=True)
+    python = folder / "venv" / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python]
+    call(*pip, "install", "--no-deps", "--no-index", "-q", wheel, cwd=folder)
+    (packages,) = (folder / "venv" / "lib").glob("python*/site-packages")
+    (packages / "dependencies.pth").write_text(sysconfig.get_paths()["purelib"])
+    return folder
+
+
+def test_the_citation_names_this_version():
+    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_every_file_of_the_package_is_in_the_wheel(wheel):
+    files = {path.relative_to(SRC).as_posix() for path in (SRC / "recallscope").rglob("*") if path.is_file()}
+    wanted = {name for name in files if "__pycache__" not in name}
+    assert {"recallscope/py.typed", "recallscope/ops/csrc/kernels.c", "recallscope/paper/claims.toml"} <= wanted
+    with zipfile.ZipFile(wheel) as archive:
+        assert {name for name in archive.namelist() if ".dist-info/" not in name} == wanted
+        (metadata,) = (name for name in archive.namelist() if name.endswith("METADATA"))
+        text = archive.read(metadata).decode()
+    assert f"\nVersion: {__version__}\n" in text
+    assert "Requires-Dist: torch" in text
+    assert "\nRequires-Dist: torch>=2.6\n" not in text  # only as an extra
+
+
+@pytest.mark.slow
+def test_it_works_in_a_clean_environment(installed):
+    python, cache = installed / "venv" / "bin" / "python", {"RECALLSCOPE_CACHE": str(installed / "cache")}
+    command = installed / "venv" / "bin" / "recallscope"
+    where = call(python, "-c", "import recallscope; print(recallscope.__file__)", cwd=installed).strip()
+    assert Path(where).is_relative_to(installed)
+    assert call(command, "--version", cwd=installed) == f"recallscope {__version__}\n"
+    facts = json.loads(call(command, "doctor", "--json", cwd=installed, **cache))
+    assert facts["problems"] == []
+    assert facts["torch"]["kernels"].startswith("compiled"), "the C sources of the wheel were not built"
+    assert facts["torch"]["kernels_agree"]
+    assert "p_recall" in call(
+        command, "predict", "--vocab-size", 512, "--num-facts", 16, "--embed-dim", 48, "--state-dim", 16, cwd=installed
+    )
+    steps = ["--warmup-steps", 5, "--flat-steps", 5, "--decay-steps", 5, "--eval-size", 20, "--batch-size", 8]
+    sizes = ["--vocab-size", 32, "--num-facts", 3, "--embed-dim", 8, "--state-dim", 4]
+    call(command, "train", *sizes, *steps, "--out", "one", cwd=installed, **cache)
+    assert json.loads(call(command, "evaluate", "one", "--json", cwd=installed, **cache))["accuracy"] > 0
+    assert len(json.loads(call(command, "claims", "--json", cwd=installed))["claims"]) > 40
+    assert "heads" in call(command, "reproduce", "--list", cwd=installed)
