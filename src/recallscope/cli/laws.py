@@ -25,20 +25,16 @@ class Laws:
             print_json(catalogue())
             return 0
         from rich.console import Console
-        from rich.table import Table
+        from rich.padding import Padding
 
-        table = Table(box=None, pad_edge=False, header_style="dim")
-        for column in ("law", "of", "source", "says", "holds for", "status", "compared for"):
-            table.add_column(column, overflow="fold")
+        console, best = Console(highlight=False), set(recommended().values())
         compared: dict[str, str] = {}  # what was compared, to its number
-        best = set(recommended().values())
         for law in LAWS:
-            name = f"[bold]{law.name}[/bold] *" if law.name in best else law.name
             text = "; or ".join(domain.sentence for domain in law.compared)
             number = compared.setdefault(text, f"({len(compared) + 1})") if text else "nothing"
-            table.add_row(name, law.about, law.reference, law.summary, law.holds, law.status, number)
-        console = Console(highlight=False)
-        console.print(table)
+            name = f"[bold]{law.name}[/bold]" + (" *" if law.name in best else "")
+            console.print(f"{name}  [dim]{law.about} · {law.reference} · {law.status} · compared for {number}[/dim]")
+            console.print(Padding(law.summary + (f". Holds for: {law.holds}" if law.holds else ""), (0, 0, 0, 4)))
         console.print(
             "\n* recommended, for an architecture or designed weights. Compared for, and extrapolated elsewhere:"
         )
