@@ -185,8 +185,7 @@ def own_laws(runs: PaperRuns) -> Iterator[Finding]:
         together = entry_of(np.concatenate(list(forms.values())))
         wanted = WANTED.get(law, 0.01)
         yield Check("thm-4.2", f"Do bare forms recall as the law {law} says?", OWN).answer(
-            f"off by {together.mean_error:.4f} on average, {together.max_error:.3f} at most, {together.bias:+.3f} in the "
-            f"mean; "
+            f"off by {together.mean_error:.4f} on average, {together.max_error:.3f} at most ({together.bias:+.3f}); "
             + ", ".join(f"{label} {one.mean_error:.4f} ({one.max_error:.3f})" for label, one in by_form.items()),
             verdict_of(together.mean_error, wanted, 3 * wanted),
             f"{together.cells} cells, L = 4 N_f and V >= 256, mean of seeds, measured minus predicted; holds: at most "

@@ -24,7 +24,7 @@ takes the best b of all, as training does on MQAR.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -51,9 +51,10 @@ from recallscope.theory.quadrature import slot_rule
 RETNET = 31 / 32  # gamma of the first head
 LEAST_RATE = 1e-6  # of the delta rule: as good as none
 RATES = np.concatenate([[LEAST_RATE], np.geomspace(0.005, 1, 32)])
-SLOTS, AGES = 2, 3  # nodes over query slots, after the first, and over the ages of facts
+SLOTS, AGES, ALL_AGES = 2, 3, 16  # nodes over query slots, after the first, and over the ages of facts
 FEW = {"norm_nodes": 4, "signal_nodes": 12, "residual_nodes": 4, "weight_nodes": 3}  # of `win_probability`
 SURE = 1 - 1e-6  # recall that no correction improves
+MOST_SPREAD = 1.0  # of the noise power: beyond, a Gamma law has its mode at no noise
 LOUDEST = 1e9  # noise over one fact's, where a state has faded away
 
 Codes = tuple[Array, Array, Array]  # key variance, value variance, leak
@@ -106,7 +107,8 @@ def delta_law(problem: Problem, *, b: ArrayLike | None = None) -> Array:
     base = gated_law(problem)
     some = (rate > LEAST_RATE) & ((base < SURE) | (b is not None))
     codes = (*tight_codes(problem), np.zeros(problem.shape))
-    return _aged(problem, base, some, codes, noise, rate, FEW if b is None else {})
+    nodes = {"ages": AGES, **FEW} if b is None else {"ages": ALL_AGES}  # at a high rate recall bends with age
+    return _aged(problem, base, some, codes, noise, rate, **nodes)
 
 
 @takes_words
@@ -132,7 +134,8 @@ def delta_rate(problem: Problem) -> Array:
 def _delta_noise(asked: Queries, place: Array, N_star: Array, b: ArrayLike) -> tuple[Array, Array]:
     """Noise pairs, counted in facts, and the spread of their power, for facts at these places of the context."""
     a, square, w = delta_moments(N_star, b, asked.kv, asked.kv - 1 - place)
-    return N_star * w / a**2, noise_power(asked, N_star)[1] + 4 * np.maximum(square / a**2 - 1, 0)
+    spread = noise_power(asked, N_star)[1] + 4 * np.maximum(square / a**2 - 1, 0)
+    return N_star * w / a**2, np.minimum(spread, MOST_SPREAD)
 
 
 @_memory(
@@ -152,7 +155,7 @@ def retention_law(problem: Problem, *, gamma: float = RETNET) -> Array:
     codes = sharing_codes(problem)
     variances = (codes.key_variance, codes.value_variance, codes.leak)
     some, rate = np.full(problem.shape, gamma < 1), np.full(problem.shape, gamma)
-    return _aged(problem, sharing_law(problem), some, variances, _faded_noise, rate, FEW)
+    return _aged(problem, sharing_law(problem), some, variances, _faded_noise, rate, ages=AGES, **FEW)
 
 
 def _faded_noise(asked: Queries, place: Array, N_star: Array, lam: Array, gamma: Array) -> tuple[Array, Array]:
@@ -175,9 +178,9 @@ def _faded_noise(asked: Queries, place: Array, N_star: Array, lam: Array, gamma:
     return n, (h * (kv + 2 * asked.extra + vk * lam**2) + asked.extra / 2) / np.where(n > 0, n, 1) ** 2
 
 
-def _ages(asked: Queries) -> tuple[Queries, Array]:
+def _ages(asked: Queries, count: int = AGES) -> tuple[Queries, Array]:
     """Every query once for each of some places of its fact, 0 the oldest, and these."""
-    place, weights = slot_rule(asked.N_f[:, 0], AGES)
+    place, weights = slot_rule(asked.N_f[:, 0], count)
     return asked.each(weights), np.tile(place, asked.weights.shape[-1])
 
 
@@ -188,7 +191,8 @@ def _aged(
     variances: Codes,
     noise: AgedNoise,
     rate: Array,
-    nodes: Mapping[str, int],
+    ages: int,
+    **nodes: int,
 ) -> Array:
     """The law without ageing, `base`, and what ageing at a rate changes in `some` cells, by this many nodes."""
     p = np.array(base)
@@ -198,7 +202,7 @@ def _aged(
     N_star, D_star, lam = star_dimensions(*(v[some].reshape(-1, 1) for v in variances))
     plain, spread = noise_power(asked, N_star, lam)
     change = -mean_recall(asked, N_star, D_star, plain, spread, **nodes)
-    asked, place = _ages(asked)
+    asked, place = _ages(asked, ages)
     plain, (n, spread) = noise_power(asked, N_star, lam)[0], noise(asked, place, N_star, lam, rate[some].reshape(-1, 1))
     own = N_star * np.where(n > 0, plain / np.where(n > 0, n, 1), 1)  # wrong facts weigh as much more as all pairs do
     change += mean_recall(asked, N_star, D_star, n, spread, weight_dim=own, **nodes)
