@@ -68,6 +68,8 @@ class Law:
     """The function needs V > vocab_per_fact N_f."""
     inverse: Callable[..., float | None] | None = None
     """Closed form (problem, unknown, target) -> real solution, or None where there is none."""
+    tolerance: float = 0.0
+    """How far its quick form may be off from the exact one, which `exact=True` asks for; 0 if there is one form only."""
 
     def __post_init__(self) -> None:
         for name, value, allowed in (

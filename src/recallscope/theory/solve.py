@@ -52,11 +52,18 @@ class Question:
         """What is known, as a Problem."""
         return Problem.from_words(vars(self))
 
-    def evaluate(self, **values: ArrayLike) -> NDArray[np.float64]:
-        """The law, with the unknown given; 0 where it gives no number, or one without a meaning."""
+    def evaluate(self, *, settle: bool = True, **values: ArrayLike) -> NDArray[np.float64]:
+        """The law, with the unknown given; 0 where it gives no number, or one without a meaning.
+
+        Where a quick form is too close to the target to tell, the exact one answers, unless `settle` is off.
+        """
         with np.errstate(all="ignore"):
             p = np.where(self.law.in_domain(self.problem, **values), self.law(self.problem, **values), 0.0)
-        return np.nan_to_num(np.asarray(p, float), nan=0.0)
+            close = np.abs(p - self.target) <= self.law.tolerance
+            if settle and self.law.tolerance and np.any(close):
+                those = {name: np.broadcast_to(value, p.shape)[close] for name, value in values.items()}
+                p[close] = self.law(self.problem, exact=True, **those)
+        return np.nan_to_num(p, nan=0.0)
 
     def reaches(self, **values: int) -> bool:
         """Whether these values are enough for the target."""
@@ -228,7 +235,8 @@ def frontier(
     """All minimal (D, N) that reach the target, N <= D: none of them can give up a unit of either.
 
     Takes a Question, or the fields of one as keywords. Costs are those of an architecture, by its defaults. Beyond
-    `max_points` different N the list is thinned to geometric steps. State bytes are float32.
+    `max_points` different N the list is thinned to geometric steps. State bytes are float32. A law with a quick form
+    is asked for that.
 
     Paper: the inverse D-N trade-off of Rem 4.4 (`rem:dim-scaling-law`), Fig. 1 (`fig:scaling-laws-2d-dims`).
     """
@@ -244,7 +252,7 @@ def frontier(
     reached = np.zeros(len(states), bool)
 
     def reaches(D: NDArray[np.int64], some: NDArray[np.int64]) -> NDArray[np.bool_]:
-        return q.evaluate(embed_dim=unit * D[some], state_dim=states[some]) >= q.target
+        return q.evaluate(embed_dim=unit * D[some], state_dim=states[some], settle=False) >= q.target
 
     active = np.arange(len(states))
     while active.size:  # gallop each N to a D that is enough, or to the end
@@ -258,7 +266,7 @@ def frontier(
         low[active[~good]] = middle[active[~good]]
     points: list[FrontierPoint] = []
     embeddings = unit * high
-    probabilities = q.evaluate(embed_dim=embeddings, state_dim=states)
+    probabilities = q.evaluate(embed_dim=embeddings, state_dim=states, settle=False)
     costs, best = find_architecture(model), LARGEST
     heads = {name: getattr(q, name) for name in ("num_heads", "head_pattern") if name in costs.model_fields}
     for N, D, p, ok in zip(states.tolist(), embeddings.tolist(), probabilities.tolist(), reached.tolist(), strict=True):

@@ -23,7 +23,7 @@ import numpy as np
 from recallscope.theory.law import DIMENSIONS, law
 from recallscope.theory.laws.compared import HEADS, SHARING_HEADS
 from recallscope.theory.laws.paper import NEAR_SQUARE, unified_law
-from recallscope.theory.laws.sharing import recall_given_variances, sharing_codes, sharing_law
+from recallscope.theory.laws.sharing import QUICK, recall_given_variances, sharing_codes, sharing_law
 from recallscope.theory.problem import Array, Problem
 from recallscope.theory.reduction import one_head
 
@@ -41,8 +41,9 @@ _NEEDS = (*DIMENSIONS, "head_pattern")
     status="approximate",
     needs=_NEEDS,
     layers="one",
+    tolerance=QUICK,
 )
-def sharing_heads_law(problem: Problem) -> Array:
+def sharing_heads_law(problem: Problem, *, exact: bool = False) -> Array:
     """Chance that a trained many-headed linear layer answers a query rightly.
 
     Paper: takes the place of Thm 4.7 (`thm:multi-head-recall`).
@@ -54,9 +55,9 @@ def sharing_heads_law(problem: Problem) -> Array:
     """
     D, N, M, expand = problem.D, problem.N, problem.M, np.asarray(problem.expand)
     if problem.head_pattern in ("MQA", "MKA"):
-        return sharing_law(problem, value_rank=np.maximum(1, expand * D / M))
+        return sharing_law(problem, value_rank=np.maximum(1, expand * D / M), exact=exact)
     if problem.head_pattern != "MHA":
-        return sharing_law(problem)
+        return sharing_law(problem, exact=exact)
     codes = sharing_codes(problem, state_dim=np.minimum(M, expand) * N)
     apart = sharing_codes(problem, state_dim=M * N)
     return recall_given_variances(
@@ -66,6 +67,7 @@ def sharing_heads_law(problem: Problem) -> Array:
         leak=codes.leak,
         unshared=codes.unshared,
         weight_variance=apart.key_variance,
+        exact=exact,
     )
 
 

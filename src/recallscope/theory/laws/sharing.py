@@ -31,6 +31,7 @@ from recallscope.theory.quadrature import Rule, slot_rule, uniform_rule
 
 SMALLEST_VARIANCE, LARGEST_VALUE_VARIANCE = 1e-6, 0.8  # so that N* and D* stay finite, and D* above 1
 DEAD_BELOW, DEAD_AT_MOST = 1 / 64, 1 / 8  # tau: times V_v / N_f, and its cap; measured
+QUICK = 1e-3  # largest error of the quick quadrature
 QUERIES_SEEN = 1e6  # in a training: no code is known better than V_v / QUERIES_SEEN
 
 
@@ -67,6 +68,7 @@ class SharingCodes(NamedTuple):
     compared=SHARING,
     with_heads="trained-sharing-heads",
     status="approximate",
+    tolerance=QUICK,
 )
 def sharing_law(problem: Problem, *, value_rank: ArrayLike | None = None, exact: bool = False) -> Array:
     """Chance that a trained linear layer answers a query rightly (expand 2, convolution of width 2, tied).
