@@ -155,7 +155,7 @@ def test_a_thousand_crooked_requests_get_an_answer(shelf, monkeypatch, caplog):
                 if path == "/api/fit" and words.get("model") not in ("x", "nan"):
                     words["model"] = "full"
                 if path in ("/api/findings", "/api/figure"):
-                    words["nonsense"] = str(number)  # or they would be drawn
+                    words["no"] = str(number)  # or they would be drawn
                 answer = client.get(path, params=words)
             codes.append(answer.status_code)
             assert 200 <= answer.status_code < 500, (path, answer.status_code, answer.text)
