@@ -64,6 +64,8 @@ export async function openFit(root, params, options) {
   for (const [name, value] of Object.entries(params)) if (name in state) state[name] = TEXTS.includes(name) || value === "" ? value : Number(value);
   const ranges = site?.fit?.values ?? { ...Object.fromEntries(Object.entries(options.ranges).map(([name, range]) => [name, steps(name, range)])), target: TARGETS };
   const known = Object.keys(NAMES).filter((name) => ranges[name]);
+  const near = (name, value) => (site ? ranges[name].reduce((a, b) => (Math.abs(b - value) < Math.abs(a - value) ? b : a)) : value); // a copy holds some sizes only
+  for (const name of known) state[name] = near(name, state[name]);
   const run = latest();
   const soon = later(site ? 0 : 25, () => run(answer));
   const knobs = Object.fromEntries(known.map((name) => [name, knob(name, ranges[name], state, changed)]));
@@ -100,8 +102,8 @@ export async function openFit(root, params, options) {
       h("section", { className: "card" }, h("h2", {}, "Against each size, all others kept"), curves), stopped)));
 
   function pick(D, N) {
-    knobs.embed_dim.set(D);
-    knobs.state_dim.set(N);
+    knobs.embed_dim.set(near("embed_dim", D));
+    knobs.state_dim.set(near("state_dim", N));
     changed();
   }
 

@@ -1,0 +1,206 @@
+"""The explorer answers its own page and nobody else, and no request makes it stumble."""
+
+import json
+import logging
+import os
+import random
+
+import pytest
+from starlette.testclient import TestClient
+
+from conftest import HOST
+from recallscope.web import fit, server
+from recallscope.web.guard import MOST_BODY
+from recallscope.web.server import ANSWERS, is_loopback, listen, make_app
+from recallscope.web.shelf import Shelf
+
+JSON = {"content-type": "application/json"}
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", "127.0.0.1:1", f"{HOST}.evil.example", "", "[::1]:8000"])
+def test_other_hosts_are_refused(host, client):
+    """A name on the web may point to 127.0.0.1 (DNS rebinding): the browser then sends that name."""
+    for path in ("/", "/api/runs", "/api/nothing", "/static/app.js"):
+        assert client.get(path, headers={"host": host}).status_code == 421
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({"origin": "http://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": f"https://{HOST}"}, 403),
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({"content-type": "text/plain"}, 415),
+        ({"origin": f"http://{HOST}", "sec-fetch-site": "same-origin"}, 200),
+        ({}, 200),
+    ],
+)
+def test_posts_of_other_sites_are_refused(headers, code, client):
+    body = json.dumps({"model": "weights:0"})
+    assert client.post("/api/memory", content=body, headers=JSON | headers).status_code == code
+    if headers.get("sec-fetch-site") == "cross-site":
+        assert client.get("/api/runs", headers=headers).status_code == 403
+
+
+def test_large_bodies_are_refused_with_and_without_a_length(client):
+    assert client.post("/api/memory", content=b" " * (MOST_BODY + 1), headers=JSON).status_code == 413
+
+    def pieces():
+        for _ in range(40):
+            yield b" " * 4096
+
+    assert client.post("/api/memory", content=pieces(), headers=JSON).status_code == 413
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/static/app.js", "/static/style.css", "/api/options", "/nothing", "/api/memory"]
+)
+def test_every_answer_carries_the_policy(path, client):
+    headers = client.get(path).headers
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src 'self';" in policy
+    assert "unsafe-eval" not in policy
+    assert headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/static/../server.py", "/static/%2e%2e/server.py", "/static/..%2fserver.py", "/static//etc/passwd",
+        "/static/%2fetc%2fpasswd", "/../../etc/passwd", "/static/index.html%00.js",
+        "/api/run?run=../../../etc/passwd", "/api/pictures?model=run:0:../../etc", "/api/pictures?model=weights:99",
+        "/api/pictures?model=weights:-1", "/api/pictures?model=run:0:" + "a" * 24, "/api/runs?store=-1",
+        "/api/figure?name=../../etc/passwd", "/api/findings?experiment=../x",
+    ],
+)  # fmt: skip
+def test_no_path_leads_out(path, client):
+    answer = client.get(path)
+    assert 400 <= answer.status_code < 500, answer.text
+    assert "root:" not in answer.text
+
+
+def test_a_link_out_of_a_store_is_not_followed(shelf, tmp_path):
+    store = shelf.stores[0]
+    run = "ab" * 12
+    folder = store.runs / run
+    folder.mkdir()
+    try:
+        os.symlink(shelf.weights[0], folder / "weights.safetensors")
+        with pytest.raises(ValueError, match="no weights"):
+            shelf.weights_of(store, run)
+    finally:
+        (folder / "weights.safetensors").unlink()
+        folder.rmdir()
+
+
+def test_other_methods_are_refused(client):
+    for method in ("PUT", "DELETE", "PATCH", "OPTIONS"):
+        assert client.request(method, "/api/runs").status_code == 405
+    assert client.post("/api/runs", json={}).status_code == 405
+    assert client.get("/api/memory").status_code == 405
+
+
+WORDS = [
+    *fit.FitQuestion.model_fields,
+    "store",
+    "where",
+    "run",
+    "group",
+    "law",
+    "seed",
+    "name",
+    "experiment",
+    "nonsense",
+]
+VALUES = [
+    "", "0", "1", "-1", "7", "16", "64", "4097", "9" * 40, "0.5", "1e309", "nan", "inf", "0x10", "१२", "true", "[]", "null",
+    "x", "MHA", "ar", "mqar", "linear", "full", "designed", "unified-mv", "layers", "fig-2", "weights:0", "run:0:x",
+    "circuit:ideal:64:1:1:0", "circuit:nothing:2:1:1:1", "state_dim<=8", "model=linear", "seed!=", "a" * 600, "%",
+    "'; drop table now; --", "../../etc/passwd", "\x00", "\ud7ff☃",
+]  # fmt: skip
+
+
+def nonsense(rng):
+    """Some JSON that is nearly a question."""
+    kinds = (
+        lambda: rng.choice(VALUES),
+        lambda: rng.choice((0, 1, -1, 3, 40, 2**70, 0.5, True, None)),
+        lambda: [nonsense(rng) for _ in range(rng.randrange(4))],
+        lambda: {rng.choice(("model", "steps", "ask", "x")): nonsense(rng) for _ in range(rng.randrange(4))},
+        lambda: [[rng.choice(("store", "forget", "overwrite", "clear")), rng.randrange(-2, 70), rng.randrange(70)]],
+    )
+    return rng.choice(kinds)()
+
+
+def test_a_thousand_crooked_requests_get_an_answer(shelf, monkeypatch, caplog):
+    """Answered with a sentence or with data: no server error, no traceback, nothing in the log."""
+    monkeypatch.setattr(fit, "MOST_SECONDS", 0.01)
+    slow = {"zoo", "zoo_curves", "findings", "figure"}
+    paths = [f"/api/{name}" for name in (*ANSWERS, "fit") if name not in slow]
+    rng = random.Random(20)
+    codes = []
+    with caplog.at_level(logging.WARNING), TestClient(
+        make_app(shelf, frozenset([HOST])), base_url=f"http://{HOST}"
+    ) as client:  # fmt: skip
+        for number in range(1000):
+            path = rng.choice([*paths, f"/{rng.choice(VALUES)!r}", "/api/memory", "/api/findings", "/api/figure"])
+            if path == "/api/memory" and rng.random() < 0.8:
+                body = json.dumps(nonsense(rng)) if rng.random() < 0.3 else json.dumps(
+                    {"model": rng.choice(VALUES), "steps": nonsense(rng), "ask": nonsense(rng)})  # fmt: skip
+                answer = client.post(path, content=body[: rng.randrange(1, 400)], headers=JSON)
+            else:
+                words = {rng.choice(WORDS): rng.choice(VALUES) for _ in range(rng.randrange(4))}
+                if path == "/api/fit" and words.get("model") not in ("x", "nan"):
+                    words["model"] = "full"
+                if path in ("/api/findings", "/api/figure"):
+                    words["no"] = str(number)  # or they would be drawn
+                answer = client.get(path, params=words)
+            codes.append(answer.status_code)
+            assert 200 <= answer.status_code < 500, (path, answer.status_code, answer.text)
+            assert "Traceback" not in answer.text
+            assert 'File "' not in answer.text
+    assert caplog.records == []
+    assert min(codes.count(200), len([code for code in codes if code >= 400])) > 50  # both were tried
+
+
+def test_what_cannot_be_foreseen_is_a_sentence_too(client, monkeypatch, caplog):
+    monkeypatch.setattr(server, "has_torch", lambda: 1 / 0)
+    answer = client.get("/api/options")
+    assert answer.status_code == 500
+    assert "internal error, ZeroDivisionError" in answer.json()["error"]
+
+
+def test_views_say_which_extra_they_need(client, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "recallscope.web.inside", None)
+
+    def missing(*_):
+        raise ModuleNotFoundError("No module named 'torch'", name="torch")
+
+    monkeypatch.setattr(server, "import_module", missing)
+    answer = client.post("/api/memory", json={"model": "weights:0"})
+    assert answer.status_code == 424
+    assert "pip install 'recallscope[torch]'" in answer.json()["error"]
+
+
+def test_it_listens_on_this_machine(monkeypatch):
+    listener, hosts = listen("127.0.0.1", 0)
+    port = listener.getsockname()[1]
+    assert hosts == {f"127.0.0.1:{port}", f"localhost:{port}", f"[::1]:{port}"}
+    listener.listen()
+    with pytest.raises(ValueError, match="--port 0"):
+        listen("127.0.0.1", port)
+    listener.close()
+    assert [is_loopback(host) for host in ("127.0.0.1", "127.1.2.3", "::1", "localhost", "0.0.0.0", "10.0.0.1")] == [
+        True, True, True, True, False, False,
+    ]  # fmt: skip
+
+
+def test_an_empty_shelf_answers_in_sentences():
+    with TestClient(make_app(Shelf(), frozenset([HOST])), base_url=f"http://{HOST}") as client:
+        assert client.get("/api/options").json()["stores"] == []
+        for name in ("runs", "groups", "zoo", "live"):
+            assert "--store DIR" in client.get(f"/api/{name}").json()["error"]
