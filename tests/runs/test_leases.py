@@ -138,3 +138,28 @@ def test_a_lease_dated_in_the_future_ends_after_its_time(tmp_path):
     assert path.stat().st_mtime <= time.time() + 1
     os.utime(path, (time.time() - 61, time.time() - 61))  # a minute of silence later
     assert try_lease(tmp_path / "run") is not None
+
+
+def test_the_holder_may_finish_while_a_rival_looks(tmp_path, monkeypatch):
+    """Found by a sweep of thousands of short runs with four drivers: the file that tells the time was gone, and with it
+    the driver."""
+    path = leave_lease(tmp_path / "run", age=1)
+    touch = os.utime
+
+    def touched_and_removed(*arguments, **words):
+        touch(*arguments, **words)
+        drop_leases(tmp_path / "run")
+
+    monkeypatch.setattr(os, "utime", touched_and_removed)
+    assert is_live(path)  # it was, when we looked
+    assert not lease_files(tmp_path / "run")
+
+    def finished_and_cleared(*arguments):
+        drop_leases(tmp_path / "run")
+        (tmp_path / "run").rmdir()
+        raise FileNotFoundError(*arguments)
+
+    monkeypatch.undo()
+    path = leave_lease(tmp_path / "run", age=1)
+    monkeypatch.setattr("recallscope.runs.leases._now", finished_and_cleared)
+    assert not is_live(path)

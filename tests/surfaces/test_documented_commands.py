@@ -1,9 +1,9 @@
 """What README and docs/ print is true: console blocks are run, their output is compared, their Python is run.
 
 A page is run in a folder of its own, with `examples` and `results` of the repository in it, from the top down. A block
-with a title is a file of that name. `console` blocks are run; where a block prints something, it must be what the command
-prints, `...` standing for any lines. A block after the comment `<!-- slow -->` is run with the slow tests only. Blocks of
-other languages (bash, text, toml) are for readers with clusters and checkpoints of their own.
+with a title is a file of that name. `console` blocks are run; where a block prints something, it must be what the
+command prints, `...` standing for any lines. A block after the comment `<!-- slow -->` is run with the slow tests only.
+Blocks of other languages (bash, text, toml) are for readers with clusters and checkpoints of their own.
 """
 
 import os

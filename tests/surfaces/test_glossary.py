@@ -8,10 +8,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+ROW = re.compile(r"^\| (`.*?) \|", re.MULTILINE)  # its first column
 SECTIONS = {
-    part.split("\n", 1)[0]: {name for row in re.findall(r"^\| (`.*?) \|", part, re.MULTILINE) for name in re.findall("`([^`]+)`", row)}
+    part.partition("\n")[0]: {name for row in ROW.findall(part) for name in re.findall("`([^`]+)`", row)}
     for part in GLOSSARY.split("\n## ")[1:]
-}  # fmt: skip
+}
 SIZES = ["--vocab-size", 32, "--num-facts", 3, "--embed-dim", 8, "--state-dim", 4]
 STEPS = ["--batch-size", 16, "--warmup-steps", 5, "--flat-steps", 40, "--decay-steps", 20, "--eval-size", 40]
 SEARCH = ["--model", "linear", "--vocab-size", 32, "--embed-dim", 8, "--state-dim", 4, "--target", 0.2, "--most", 2]

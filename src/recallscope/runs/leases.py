@@ -121,7 +121,10 @@ def is_live(path: Path, *, look_only: bool = False) -> bool:
             return False
     except ValidationError:  # just created and not yet written, or cut off while it was
         lease_seconds = LEASE_SECONDS
-    age = (time.time() if look_only else _now(path.parent)) - touched
+    try:
+        age = (time.time() if look_only else _now(path.parent)) - touched
+    except FileNotFoundError:  # the folder was cleared away meanwhile, and the lease with it
+        return False
     if age < 0 and not look_only:
         with contextlib.suppress(OSError):
             os.utime(path)
@@ -202,7 +205,13 @@ def _number(path: Path) -> int:
 
 
 def _now(folder: Path) -> float:
-    """The time by the clock of the file system that holds the folder, read off a file touched now."""
-    clock = folder / CLOCK
-    clock.touch()
-    return clock.stat().st_mtime
+    """The time by the clock of the file system that holds the folder, read off a file touched now.
+
+    It is held open: whoever finishes the run may remove it at any moment.
+    """
+    clock = os.open(folder / CLOCK, os.O_CREAT | os.O_WRONLY, 0o644)
+    try:
+        os.utime(clock)
+        return os.fstat(clock).st_mtime
+    finally:
+        os.close(clock)
