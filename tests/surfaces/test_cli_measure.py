@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save_file, save_model
 
 from recallscope.registry import import_from
 
 GRU = Path(__file__).parents[2] / "examples" / "gru.py"
+ODD = Path(__file__).parents[1] / "extension" / "my_odd_net.py"
 TASK = ["--vocab-size", "32", "--num-facts", "2"]
 SIZES = ["--embed-dim", "4", "--state-dim", "2"]
 SHORT = ["--batch-size", "8", "--warmup-steps", "5", "--flat-steps", "10", "--decay-steps", "10", "--eval-size", "50"]
@@ -67,6 +68,20 @@ def test_weights_are_measured_as_they_are(mine, run):
     code, _, err = run(*words, "--model-args", '{"width": 7}', "--weights", "plain.safetensors")
     assert code == 2
     assert "does not fit" in err
+    model.head.bias.data[0] = torch.nan
+    save_file(model.state_dict(), "plain.safetensors")
+    code, _, err = run(*words, "--weights", "plain.safetensors")
+    assert code == 2
+    assert "1 of 32 numbers of module.head.bias are NaN" in err
+
+
+def test_tied_weights_are_saved_once_and_measured(run, tmp_path, monkeypatch):
+    shutil.copy(ODD, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    save_model(import_from("my_odd_net.py").Model(32), "tied.safetensors")
+    code, out, err = run("measure", "my_odd_net.py:Model", *TASK, "--weights", "tied.safetensors")
+    assert code == 0, err
+    assert "measured as it is" in out
 
 
 def test_weights_of_ours_bring_model_and_task(run, tmp_path, monkeypatch):
