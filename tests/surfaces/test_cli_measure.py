@@ -48,6 +48,7 @@ def test_a_module_of_ones_own_gets_its_row_and_a_figure(mine, run, tmp_path):
     assert 0 <= row["accuracy"]["interval"][0] <= row["accuracy"]["mean"] <= row["accuracy"]["interval"][1] <= 1
     assert "of 0.01 (" in row["recipe"]
     assert row["information"]["of_task"] == pytest.approx(7.9069, abs=1e-3)
+    assert "at chance" in row["warnings"][0], "so few steps teach nothing"
     assert Path(row["figure"]).stat().st_size > 5000
     (kept,) = Path("out").glob("*.json")
     assert json.loads(kept.read_text())["runs"] == row["runs"]
@@ -122,7 +123,9 @@ def test_capacity_prints_its_trainings_and_uses_them_again(run, tmp_path):
         (["capacity", "--target", "0.9", *TASK, *SIZES], "nothing is left to find"),
         (["capacity", "--target", "0.9", "--vocab-size", 32], "too much is left to find"),
         (["capacity", "--target", "1.5", "--vocab-size", 32, *SIZES], "target=1.5"),
-        (["capacity", "--target", "0.9", *TASK, "--embed-dim", 4, "--solve-for", "vocab_size"], "too much"),
+        (["capacity", "--target", "0.9", *TASK, "--embed-dim", 4, "--solve-for", "vocab_size"], "vocab_size"),
+        (["capacity", "--target", "0.9", *SIZES, "--vocab-size", 32, "--solve-for", "num_facs"], "mean num_facts"),
+        (["capacity", "--target", "0.9", *TASK, "--embed-dim", 4, "--solve-for", "embed_dim"], "--state-dim as well"),
         (["capacity", "--target", "0.9", *TASK, *SIZES, "--solve-for", "seed"], "'seed' cannot"),
         (["capacity", "--target", "0.9", "--vocab-size", 32, *SIZES, "--most", 0], "most=0"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -111,7 +112,9 @@ class Predict:
         for law in laws:
             outside = np.broadcast_to(law.extrapolated(problem), (len(rows),))
             for row, cell, beyond in zip(rows, cells, outside, strict=True):
-                row["extrapolated"][law.name] = law.limits(cell) if beyond else ""
+                told = law.limits(cell) if beyond else ""
+                nothing = math.isnan(row["laws"][law.name])
+                row["extrapolated"][law.name] = _why_nothing(law, cell) if nothing else told
         first = laws[0]
         for row, cell in zip(rows, cells, strict=True):
             inside = (domain.sentence for domain in first.compared if domain.contains(cell))
@@ -137,8 +140,8 @@ class Predict:
         first, headline = laws[0], row["headline"]
         console.print(f"p_recall [bold]{_interval(row, first.name)}[/bold]   {first.name}: {first.summary}")
         outside, inside = headline["extrapolated"], f"compared for {headline['compared']}"
-        console.print(f"[bold]{outside}[/bold]" if outside else inside)
-        console.print(first.support)
+        lines = [inside, first.support] if not outside else [first.support, f"[bold]{outside}[/bold]"]
+        console.print("\n".join(lines))
         if not self.all and not self.law:
             console.print(f"{len(laws) - 1} other laws: --all", style="dim")
         if len(shown) > 1:
@@ -178,7 +181,7 @@ class Predict:
                 table.add_row(str(D), *(_marked(values[D, N], law.name) for N in self.state_dim))
             console.print(table)
             for sentence in dict.fromkeys(filter(None, (row["extrapolated"][law.name] for row in rows))):
-                console.print(f"* {sentence}")
+                console.print(f"{'-' if sentence.startswith('no answer') else '*'} {sentence}")
 
 
 def check_heads(num_heads: int, head_pattern: HeadPattern | None, *embed_dims: int) -> None:
@@ -230,7 +233,18 @@ def law_or_nan(law: Law, problem: Problem) -> Any:
         with np.errstate(all="ignore"):
             return np.atleast_1d(np.where(law.in_domain(problem), law(problem), np.nan))
     except ValueError:
-        return np.full(problem.shape or (1,), np.nan)
+        if problem.shape in ((), (1,)):
+            return np.full(1, np.nan)
+        return np.concatenate([law_or_nan(law, problem.take([index])) for index in range(problem.D.size)])
+
+
+def _why_nothing(law: Law, problem: Problem) -> str:
+    """Why a law has no number for a Problem."""
+    try:
+        law(problem)
+    except ValueError as error:
+        return f"no answer: {error}"
+    return f"no answer: it has a meaning for {law.domain.sentence if law.domain else 'other sizes'} only"
 
 
 def _marked(row: dict[str, Any], name: str) -> str:
