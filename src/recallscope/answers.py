@@ -52,7 +52,18 @@ def law_or_nan(law: Law, problem: Problem) -> NDArray[np.float64]:
         with np.errstate(all="ignore"):
             return np.atleast_1d(np.where(law.in_domain(problem), law(problem), np.nan))
     except ValueError:
-        return np.full(problem.shape or (1,), np.nan)
+        if problem.shape in ((), (1,)):
+            return np.full(1, np.nan)
+        return np.concatenate([law_or_nan(law, problem.take([index])) for index in range(problem.D.size)])
+
+
+def _why_nothing(law: Law, problem: Problem) -> str:
+    """Why a law has no number for a Problem."""
+    try:
+        law(problem)
+    except ValueError as error:
+        return f"no answer: {error}"
+    return f"no answer: it has a meaning for {law.domain.sentence if law.domain else 'other sizes'} only"
 
 
 def question(words: Mapping[str, Any]) -> tuple[TaskSpec, Problem, list[Law]]:
@@ -107,7 +118,9 @@ def _rows(laws: list[Law], problem: Problem, *, named: bool) -> list[dict[str, A
     for law in laws:
         outside = np.broadcast_to(law.extrapolated(problem), (len(rows),))
         for row, cell, beyond in zip(rows, cells, outside, strict=True):
-            row["extrapolated"][law.name] = law.limits(cell) if beyond else ""
+            told = law.limits(cell) if beyond else ""
+            nothing = np.isnan(row["laws"][law.name])
+            row["extrapolated"][law.name] = _why_nothing(law, cell) if nothing else told
     first = laws[0]
     for row, cell in zip(rows, cells, strict=True):
         inside = (domain.sentence for domain in first.compared if domain.contains(cell))

@@ -222,8 +222,12 @@ class ModelSpec(_Kind):
 
     def work_per_token(self) -> float:
         """Multiplications of the mixer per token, roughly: to start long runs first and to guess the time left."""
-        sizes = [getattr(self, name, 1) for name in ("embed_dim", "state_dim", "num_layers")]
-        return float(math.prod(size if isinstance(size, int) else 1 for size in sizes) * sizes[0])
+        return float(math.prod(map(self.size_of, ("embed_dim", "state_dim", "num_layers"))) * self.size_of("embed_dim"))
+
+    def size_of(self, name: str) -> int:
+        """A field that is a whole number; 1 for one that is not, or not there, as an outsider's arguments may be."""
+        value = getattr(self, name, 1)
+        return value if isinstance(value, int) else 1
 
 
 TASKS: Registry[type[TaskSpec]] = Registry("task", "recallscope.tasks")

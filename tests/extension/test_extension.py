@@ -210,6 +210,19 @@ BAD = {
         "        self.e = torch.nn.Linear(3, 3)\n    def forward(self, t): return self.e(t)",
         "failed",
     ),
+    "a tuple": (
+        "my_bad.py:Model",
+        "import torch\nclass Model(torch.nn.Embedding):\n    def __init__(self, vocab_size):\n"
+        "        super().__init__(vocab_size, vocab_size)\n    def forward(self, t): return super().forward(t), None",
+        "returned a tuple: return the logits alone",
+    ),
+    "fails later": (
+        "my_bad.py:Model",
+        "import torch\nclass Model(torch.nn.Embedding):\n    def __init__(self, vocab_size):\n"
+        "        super().__init__(vocab_size, vocab_size)\n    def forward(self, t):\n"
+        "        return super().forward(t) if self.training else exit(3)",
+        "in evaluation, tokens of shape (40, 12), failed: SystemExit: 3",
+    ),
 }
 
 
@@ -222,6 +235,14 @@ def test_a_module_that_cannot_be_trained_is_told_why(fault, tmp_path, monkeypatc
     assert (code, out) == (2, "")
     assert words in error
     assert not (tmp_path / "one" / "record.json").exists()
+
+
+def test_what_a_module_prints_is_not_in_the_json(tmp_path, monkeypatch, run):
+    shutil.copy(HERE / "my_odd_net.py", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    code, out, error = run("train", "--model", "my_odd_net.py:Model", *TASK, *TRAIN, "--json")
+    assert (code, json.loads(out)["spec"]["model"]["kind"]) == (0, "my_odd_net.py:Model")
+    assert {"made", "called"} <= set(error.splitlines())
 
 
 def test_a_source_file_that_changed_under_a_checkpoint_is_refused_and_nothing_lost(tmp_path, monkeypatch, run):

@@ -127,7 +127,8 @@ def test_a_model_that_holds_everything_is_told_what_fits():
     [
         ("vocab_size", 0.9, "cannot be looked for"),
         ("seed", 0.9, "cannot be looked for"),
-        ("num_fact", 0.9, "cannot be looked for"),
+        ("num_fact", 0.9, "cannot be looked for. Did you mean num_facts?"),
+        ("residual", 0.9, "cannot be looked for"),
         ("num_facts", 1.2, "between 0 and 1"),
     ],
 )

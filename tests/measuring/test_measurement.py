@@ -10,6 +10,7 @@ from recallscope.measuring import measurement
 from recallscope.measuring.beside import Neighbour, neighbours
 from recallscope.measuring.measurement import Accuracy, Information, LinearEqual, linear_curve
 from recallscope.records import RunRecord
+from recallscope.runs.plan import estimated_cost
 from recallscope.runs.store import RunStore
 from recallscope.theory.bounds import information_bits, most_recall
 
@@ -26,6 +27,8 @@ def test_one_seed_has_an_interval_over_sequences_and_several_over_seeds():
     assert three.mean == pytest.approx(0.91)
     assert three.interval[1] - three.mean == pytest.approx(4.3027 * 0.01 / math.sqrt(3), rel=1e-3)
     assert "3 seeds" in three.over
+    low, high = Accuracy.of([1.0, 1.0], [0.0, 0.0], 50, 200).interval
+    assert (low < 0.97, high) == (True, 1), "two seeds that agree have been tested on 100 sequences only"
 
 
 def test_bits_are_those_of_the_information_bound():
@@ -62,6 +65,13 @@ def test_where_nothing_is_equal_the_reason_is_given(monkeypatch):
     assert "guessing" in LinearEqual.of(poor, TASK, small).reason
     repeated = rs.RepeatedSpec(vocab_size=64, num_facts=4, key_repeats=2)
     assert "repeated keys" in LinearEqual.of(sure, repeated, small).reason
+
+
+def test_an_argument_of_ones_own_may_have_the_name_of_a_size(tmp_path):
+    (tmp_path / "mine.py").write_text("class Model: ...")
+    spec = rs.outside(f"{tmp_path}/mine.py:Model", embed_dim=[8, 4], state_dim="large")
+    assert estimated_cost(rs.RunSpec(task=TASK, model=spec, train=rs.TrainSpec(batch_size=2))) > 0
+    assert LinearEqual.of(Accuracy.of([0.3], [0.01], 100, 400), TASK, spec).state_dim is not None
 
 
 def test_the_best_linear_mamba_of_a_state_only_gains_with_the_state():

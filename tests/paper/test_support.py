@@ -32,7 +32,7 @@ def rows():
 
 
 def errors(rows, law, kind):
-    """Mean of seeds less the law, by task, of every cell of this kind of model inside what the law was compared with."""
+    """Mean of seeds less the law, by task, of every cell of this kind of model inside what the law was compared to."""
     cells = defaultdict(list)
     for row in rows:
         if row["model"] == kind and not law.extrapolated(Problem.from_words(row)).any():

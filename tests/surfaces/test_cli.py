@@ -2,6 +2,7 @@
 code 2."""
 
 import json
+import re
 import resource
 import shlex
 import subprocess
@@ -110,6 +111,8 @@ def test_answers_beyond_the_comparisons_are_marked(run):
     _, out, _ = run("predict", *small, "--embed-dim", 32, 514, "--state-dim", 2, 4)
     assert "* extrapolated: compared for 8 <= D <= 64, 4 D <= V only" in " ".join(out.split())
     assert out.count("*") == 3  # two cells and the legend
+    _, out, _ = run("predict", "--vocab-size", 64, "--num-facts", 8, "--embed-dim", 1, 8, "--state-dim", 4)
+    assert re.search(r"^1 +-\n8 +0\.\d+\n- no answer: embed_dim=1 is below 2", out, re.MULTILINE)
     _, out, _ = run("size", "--target", 0.5, *small, "--embed-dim", 300, "--json")
     assert json.loads(out)["answer"]["extrapolated"].startswith("extrapolated: compared for")
     _, out, _ = run("size", "--target", 0.5, *small, "--embed-dim", 300)

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save_file, save_model
 
 from recallscope.registry import import_from
 
 GRU = Path(__file__).parents[2] / "examples" / "gru.py"
+ODD = Path(__file__).parents[1] / "extension" / "my_odd_net.py"
 TASK = ["--vocab-size", "32", "--num-facts", "2"]
 SIZES = ["--embed-dim", "4", "--state-dim", "2"]
 SHORT = ["--batch-size", "8", "--warmup-steps", "5", "--flat-steps", "10", "--decay-steps", "10", "--eval-size", "50"]
@@ -47,6 +48,7 @@ def test_a_module_of_ones_own_gets_its_row_and_a_figure(mine, run, tmp_path):
     assert 0 <= row["accuracy"]["interval"][0] <= row["accuracy"]["mean"] <= row["accuracy"]["interval"][1] <= 1
     assert "of 0.01 (" in row["recipe"]
     assert row["information"]["of_task"] == pytest.approx(7.9069, abs=1e-3)
+    assert "at chance" in row["warnings"][0], "so few steps teach nothing"
     assert Path(row["figure"]).stat().st_size > 5000
     (kept,) = Path("out").glob("*.json")
     assert json.loads(kept.read_text())["runs"] == row["runs"]
@@ -67,6 +69,20 @@ def test_weights_are_measured_as_they_are(mine, run):
     code, _, err = run(*words, "--model-args", '{"width": 7}', "--weights", "plain.safetensors")
     assert code == 2
     assert "does not fit" in err
+    model.head.bias.data[0] = torch.nan
+    save_file(model.state_dict(), "plain.safetensors")
+    code, _, err = run(*words, "--weights", "plain.safetensors")
+    assert code == 2
+    assert "1 of 32 numbers of module.head.bias are NaN" in err
+
+
+def test_tied_weights_are_saved_once_and_measured(run, tmp_path, monkeypatch):
+    shutil.copy(ODD, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    save_model(import_from("my_odd_net.py").Model(32), "tied.safetensors")
+    code, out, err = run("measure", "my_odd_net.py:Model", *TASK, "--weights", "tied.safetensors")
+    assert code == 0, err
+    assert "measured as it is" in out
 
 
 def test_weights_of_ours_bring_model_and_task(run, tmp_path, monkeypatch):
@@ -107,7 +123,9 @@ def test_capacity_prints_its_trainings_and_uses_them_again(run, tmp_path):
         (["capacity", "--target", "0.9", *TASK, *SIZES], "nothing is left to find"),
         (["capacity", "--target", "0.9", "--vocab-size", 32], "too much is left to find"),
         (["capacity", "--target", "1.5", "--vocab-size", 32, *SIZES], "target=1.5"),
-        (["capacity", "--target", "0.9", *TASK, "--embed-dim", 4, "--solve-for", "vocab_size"], "too much"),
+        (["capacity", "--target", "0.9", *TASK, "--embed-dim", 4, "--solve-for", "vocab_size"], "vocab_size"),
+        (["capacity", "--target", "0.9", *SIZES, "--vocab-size", 32, "--solve-for", "num_facs"], "mean num_facts"),
+        (["capacity", "--target", "0.9", *TASK, "--embed-dim", 4, "--solve-for", "embed_dim"], "--state-dim as well"),
         (["capacity", "--target", "0.9", *TASK, *SIZES, "--solve-for", "seed"], "'seed' cannot"),
         (["capacity", "--target", "0.9", "--vocab-size", 32, *SIZES, "--most", 0], "most=0"),
     ],

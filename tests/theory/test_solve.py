@@ -124,6 +124,11 @@ def test_frontier_points_are_minimal(law):
     )
 
 
+def test_a_low_target_asks_for_no_dimension_below_two():
+    (point,) = frontier(law="trained-sharing", target=0.15, vocab_size=16, num_facts=2)
+    assert (point.embed_dim, point.state_dim) == (2, 1)
+
+
 def test_questions_with_too_much_or_too_little_are_refused():
     with pytest.raises(ValueError, match="state_dim"):
         solve(ask(unknown="embed_dim", state_dim=None), "embed_dim")

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.mamba import FullSpec
 from recallscope.architectures.model import build_model
 from recallscope.architectures.multihead import MultiHeadSpec
+from recallscope.architectures.outside import outside
 from recallscope.ops import compiled
 from recallscope.presets import PRESETS, preset_run
 from recallscope.records import parse_record
@@ -48,6 +50,7 @@ MODELS = [
     LinearSpec(embed_dim=8, state_dim=4, num_layers=2),
     MultiHeadSpec(embed_dim=8, state_dim=4, num_heads=2, head_pattern="MHA"),
     FullSpec(embed_dim=8, state_dim=4),
+    outside(str(Path(__file__).parents[1] / "extension" / "my_odd_net.py") + ":Model"),
 ]
 
 
@@ -63,7 +66,7 @@ def assert_same(a, b):
     assert all(torch.equal(a[1][name], b[1][name]) for name in a[1])
 
 
-@pytest.mark.parametrize("model", MODELS, ids=lambda m: f"{m.kind}-{getattr(m, 'num_layers', 1)}")
+@pytest.mark.parametrize("model", MODELS, ids=lambda m: f"{Path(m.kind).name}-{getattr(m, 'num_layers', 1)}")
 def test_equal_spec_gives_bit_equal_results(model):
     before = torch.get_rng_state()
     assert_same(facts(train_run(tiny(model))), facts(train_run(tiny(model))))
@@ -91,7 +94,7 @@ class Stopped(Exception):
     pass
 
 
-@pytest.mark.parametrize("model", MODELS, ids=lambda m: f"{m.kind}-{getattr(m, 'num_layers', 1)}")
+@pytest.mark.parametrize("model", MODELS, ids=lambda m: f"{Path(m.kind).name}-{getattr(m, 'num_layers', 1)}")
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_a_stopped_run_resumes_bit_equal(model, accumulate, tmp_path, monkeypatch):
     run = tiny(model, accumulate=accumulate, weight_decay=0.1)

@@ -144,7 +144,8 @@ def load_weights(model: RecallModel, tensors: Mapping[str, Tensor], path: Path |
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:
-        raise ValueError(f"{path}: tensors and model disagree. {str(error)[:500]}") from error
+        why = " ".join(str(error).split())
+        raise ValueError(f"{path} does not fit {model.spec.kind}: {why[:500]}") from error
 
 
 def check_weights(tensors: Mapping[str, Tensor], path: Path | str) -> None:

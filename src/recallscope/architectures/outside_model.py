@@ -1,6 +1,9 @@
 """The model behind an `OutsideSpec`: a user's module, imported, checked, and given the interface of every model."""
 
+import contextlib
 import inspect
+import sys
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import torch
@@ -19,6 +22,16 @@ class OutsideModelError(ValueError):
     """The user's module cannot be used as it is; the message says what it does and what is asked of it."""
 
 
+@contextlib.contextmanager
+def _their_code(failed: str) -> Iterator[None]:
+    """Run code of the user's: its exceptions are told as theirs, and what it prints goes to stderr."""
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    except (Exception, SystemExit) as error:
+        raise OutsideModelError(f"{failed}: {type(error).__name__}: {error}") from error
+
+
 class OutsideModel(RecallModel):
     """A module of the user's own, as `module`. Its constructor draws its weights; dropout and the like are seeded."""
 
@@ -31,8 +44,20 @@ class OutsideModel(RecallModel):
 
     def forward(self, tokens: Int[Tensor, "batch L"]) -> Float[Tensor, "batch L V"]:
         """What the module returns; of an object with `logits`, those."""
-        output = self.module(tokens)
-        return output if isinstance(output, Tensor) else output.logits
+        with _their_code(f"{self._call(tokens)} failed"):
+            output = self.module(tokens)
+        logits = output if isinstance(output, Tensor) else getattr(output, "logits", None)
+        if not isinstance(logits, Tensor):
+            raise OutsideModelError(
+                f"{self._call(tokens)} returned a {type(output).__name__}: return the logits alone, or an object that "
+                f"has them as its attribute logits."
+            )
+        return logits
+
+    def _call(self, tokens: Tensor) -> str:
+        """The call of the module, in words."""
+        mode = "" if self.training else " in evaluation,"
+        return f"{self.spec.kind}: forward(tokens),{mode} tokens of shape {tuple(tokens.shape)},"
 
     def draw_weights(self, generator: torch.Generator, *, embedding_std: float = 1.0) -> None:
         """Construct the module anew, with torch's global stream seeded from the generator and put back afterwards."""
@@ -41,8 +66,10 @@ class OutsideModel(RecallModel):
                 f"embedding_std={embedding_std} cannot be applied to {self.spec.kind}: its constructor draws its "
                 f"weights. Leave embedding_std out, and scale the embedding there."
             )
-        first = next(self.module.parameters())
-        self.module = self._constructed(drawn_seed(generator)).to(device=first.device, dtype=first.dtype)
+        first, fresh = next(self.module.parameters()), self._constructed(drawn_seed(generator))
+        if next(fresh.parameters()).dtype != first.dtype:  # another type was asked for than its constructor's
+            fresh.to(first.dtype)
+        self.module = fresh.to(first.device)
 
     def capability(self, protocol: type[P]) -> P | None:
         """The module itself, if it can do what the protocol asks."""
@@ -53,18 +80,13 @@ class OutsideModel(RecallModel):
         return None if isinstance(self.module, protocol) else super().why_not(protocol)
 
     def rehearse(self, batch: Batch) -> None:
-        """One forward and one backward pass, to say at once what is wrong with the module."""
-        name, shape = self.spec.kind, (*batch.tokens.shape, self.vocab_size)
-        called = f"{name}: forward(tokens), tokens of shape {tuple(batch.tokens.shape)},"
-        try:
-            with lent_stream(0, batch.tokens.device):
-                logits = self(batch.tokens)
-        except Exception as error:
-            raise OutsideModelError(f"{called} failed: {type(error).__name__}: {error}") from error
-        if not isinstance(logits, Tensor) or tuple(logits.shape) != shape:
-            found = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+        """One forward pass, to say at once what is wrong with the module."""
+        called, shape = self._call(batch.tokens), (*batch.tokens.shape, self.vocab_size)
+        with lent_stream(0, batch.tokens.device):
+            logits = self(batch.tokens)
+        if tuple(logits.shape) != shape:
             raise OutsideModelError(
-                f"{called} returned {found}, not logits of shape {shape}: batch, length, vocabulary."
+                f"{called} returned {tuple(logits.shape)}, not logits of shape {shape}: batch, length, vocabulary."
             )
         if not logits.is_floating_point():
             raise OutsideModelError(f"{called} returned {logits.dtype}, and logits are floating-point numbers.")
@@ -88,11 +110,8 @@ class OutsideModel(RecallModel):
             raise OutsideModelError(f"{call}, and takes {signature}: {error}.") from error
         except ValueError:  # no signature to be had: the call itself tells
             pass
-        try:
-            with lent_stream(seed):
-                module = make(vocab_size=self.vocab_size, **spec.arguments)
-        except Exception as error:
-            raise OutsideModelError(f"{call}, and failed: {type(error).__name__}: {error}") from error
+        with lent_stream(seed), _their_code(f"{call}, and failed"):
+            module = make(vocab_size=self.vocab_size, **spec.arguments)
         if not isinstance(module, nn.Module):
             raise OutsideModelError(f"{call}, and gave a {type(module).__name__}, not a torch.nn.Module.")
         if not any(parameter.requires_grad for parameter in module.parameters()):
@@ -107,10 +126,8 @@ class OutsideModel(RecallModel):
                 f"{source_file(place)} has changed since this run was named (digest {self.spec.digest}, now {found}): "
                 f"its weights or checkpoint belong to the earlier file. Restore that file, or start a new run."
             )
-        try:
+        with _their_code(f"importing {place} failed"):
             module = import_from(place)
-        except Exception as error:
-            raise OutsideModelError(f"importing {place} failed: {type(error).__name__}: {error}") from error
         made = getattr(module, name, None)
         if made is None:
             there = [

@@ -72,13 +72,16 @@ class FindCapacity(RunFlags):
                 "nothing is left to find: leave out --num-facts, --state-dim or --embed-dim, or name a field with "
                 "--solve-for. To measure one model, use recallscope measure."
             )
-        more = [name for name in missing if name != unknown]
-        if unknown is None or more:
-            flags = ", ".join("--" + name.replace("_", "-") for name in more or missing)
-            raise ValueError(f"too much is left to find: {flags}. Leave out only one, such as --num-facts.")
         for part in ("task", "model"):
             fields[part].pop(unknown, None)
-        return CapacityQuestion(fields, unknown, self.target)
+        question = CapacityQuestion(fields, unknown, self.target) if unknown else None
+        more = [name for name in missing if name != unknown]
+        if question is None or more:
+            flags = ", ".join("--" + name.replace("_", "-") for name in more)
+            raise ValueError(
+                f"too much is left to find: {flags}{' as well' * bool(unknown)}. Leave out one field only."
+            )
+        return question
 
     def _print(self, found: Capacity) -> None:
         from rich.console import Console

@@ -162,6 +162,8 @@ class Measure(RunFlags):
             sizes = f"D={equal.embed_dim}, N={equal.state_dim}, {equal.state_entries:,} state entries"
             console.print(f"equals      a linear Mamba of {sizes}: {equal.reason}, by {equal.law}")
         console.print(f"recipe      {measured.recipe}")
+        for sentence in measured.warnings:
+            console.print(f"[bold]warning     {sentence}[/bold]")
         self._print_beside(console, Table, measured)
         console.print(f"figure      {figure or 'none: pip install recallscope[figures]'}", markup=False)
 

@@ -82,8 +82,8 @@ class Predict:
         first, headline = shown[0], row["headline"]
         console.print(f"p_recall [bold]{_interval(row, first.name)}[/bold]   {first.name}: {first.summary}")
         outside, inside = headline["extrapolated"], f"compared for {headline['compared']}"
-        console.print(f"[bold]{outside}[/bold]" if outside else inside)
-        console.print(first.support)
+        lines = [inside, first.support] if not outside else [first.support, f"[bold]{outside}[/bold]"]
+        console.print("\n".join(lines))
         if others:
             console.print(f"{others} other laws: --all", style="dim")
         if len(shown) > 1:
@@ -123,7 +123,7 @@ class Predict:
                 table.add_row(str(D), *(_marked(values[D, N], law.name) for N in self.state_dim))
             console.print(table)
             for sentence in dict.fromkeys(filter(None, (row["extrapolated"][law.name] for row in rows))):
-                console.print(f"* {sentence}")
+                console.print(f"{'-' if sentence.startswith('no answer') else '*'} {sentence}")
 
 
 def predictions(run: RunSpec) -> list[tuple[str, float]]:

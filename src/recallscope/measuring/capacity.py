@@ -75,7 +75,7 @@ def find_capacity(
         reason = (
             f"guessing among the values gives {question.guess_rate():.4f}, which reaches {question.target:g} already"
         )
-        return Capacity(question.unknown, question.target, None, f"no answer: {reason}. Use a larger target.")
+        return Capacity(question.unknown, question.target, None, f"{reason}. Use a larger target.")
     search = _Search(question, train, most)
     if search_rates:
         search.choose_rate()
@@ -240,7 +240,7 @@ class _Search:
         told = "by the fit" if good >= self.low and bad <= self.high else "by the fit beyond what was trained, a guess"
         used = f"{len(self.tried)} trainings were used up before its neighbour was trained"
         if value < 1 or (good < self.low and bad > self.high):
-            return said(None, f"no answer: {used}. Allow more.", **where)
+            return said(None, f"{used}. Allow more.", **where)
         return said(value, f"{question.wanted} that reaches {question.target:g}, {told}: {used}", **where)
 
     def real(self, level: float) -> float:

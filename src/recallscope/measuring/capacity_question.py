@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ValidationError
 from scipy.special import ndtri
 
+from recallscope.registry import suggestion
 from recallscope.specs import LARGEST, TASKS, RunSpec, find_architecture, in_words, path_of
 from recallscope.theory.law import Law, find_law
 from recallscope.theory.problem import Problem, probability
@@ -30,9 +31,12 @@ class CapacityQuestion:
             find_architecture(str(self.fields["model"].get("kind") or "linear")),
         )
         path = path_of(self.unknown, *kinds)
-        if path is None or not (path == ("task", "num_facts") or path[0] == "model") or path[1] == "kind":
+        fields = kinds[1].model_fields
+        sizes = [name for name, info in fields.items() if int in (info.annotation, *get_args(info.annotation))]
+        known = path == ("task", "num_facts") or (path and path[0] == "model" and path[1] not in {*fields} - {*sizes})
+        if path is None or not known:
             raise ValueError(
-                f"{self.unknown!r} cannot be looked for: only num_facts, or a size of the model such as state_dim."
+                f"{self.unknown!r} cannot be looked for. {suggestion(self.unknown, ['num_facts', *sizes])}"
             )
         self.path, self._known = path, dict[int, float]()
         self.sign = 1 if path[0] == "task" else -1  # more facts are harder, a larger model makes it easier

@@ -6,10 +6,12 @@ from pathlib import Path
 import torch
 
 from recallscope.architectures.model import RecallModel, build_model
+from recallscope.health import examine
 from recallscope.measuring.beside import committed_stores, neighbours
 from recallscope.measuring.measurement import Accuracy, Information, LinearEqual, Measurement
 from recallscope.measuring.state import state_size
 from recallscope.measuring.trainings import RECIPE, RateSearch, Trainer, search_rate, store_trainer, with_train
+from recallscope.records import RunRecord
 from recallscope.runs.store import WEIGHTS, RunStore
 from recallscope.specs import ModelSpec, RunSpec, TaskSpec, TrainSpec
 from recallscope.train.evaluate import evaluate
@@ -45,7 +47,7 @@ def measure(
     if isinstance(model, RecallModel):
         generator = torch.Generator().manual_seed(seed)
         scores = [evaluate(model, task, num_examples, generator)]
-        names, recipe, seconds, sequences = list[str](), "measured as it is, without training", 0.0, num_examples
+        records, recipe, sequences = list[RunRecord](), "measured as it is, without training", num_examples
         subject = model
     else:
         run = RunSpec(task=task, model=model, train=train or TrainSpec.model_validate(RECIPE), seed=seed)
@@ -61,7 +63,6 @@ def measure(
         for record in records:
             trained, _ = read_weights(home.folder(record.run) / WEIGHTS)
             scores.append(evaluate(trained, task, run.train.eval_size, stream(record.spec, "test")))
-        names, seconds = [record.run for record in records], sum(record.seconds for record in records)
         recipe, sequences = _recipe(run.train, search), run.train.eval_size
         subject = build_model(model, task.vocab_size, torch.Generator().manual_seed(STATE_SEED))
     spec = subject.spec
@@ -82,8 +83,9 @@ def measure(
         information=Information.of(accuracy.mean, task, state.entries),
         linear=LinearEqual.of(accuracy, task, spec),
         beside=others,
-        runs=tuple(names),
-        seconds=seconds,
+        runs=tuple(record.run for record in records),
+        seconds=sum(record.seconds for record in records),
+        warnings=tuple(filter(None, (examine(record.model_dump(mode="json")).sentence for record in records))),
     )
 
 

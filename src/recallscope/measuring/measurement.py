@@ -34,23 +34,20 @@ class Accuracy:
 
     @classmethod
     def of(cls, means: Sequence[float], errors: Sequence[float], sequences: int, queries: int) -> Accuracy:
-        """Over seeds by Student's t if there are several; of one seed by Wilson's interval over test sequences.
+        """By Wilson's interval over test sequences; of several seeds not narrower than by Student's t over seeds.
 
         `errors` are standard errors over sequences, which treat the questions of one sequence as dependent.
         """
         mean, count = sum(means) / len(means), len(means)
+        error, z = math.hypot(*errors) / count, float(ndtri(0.975))
+        n = mean * (1 - mean) / error**2 if error > 0 else float(sequences * count)
+        middle, half = mean + z**2 / (2 * n), z * math.sqrt(mean * (1 - mean) / n + z**2 / (4 * n**2))
+        low, high, over = (middle - half) / (1 + z**2 / n), (middle + half) / (1 + z**2 / n), "one seed"
         if count > 1:
             spread = float(np.std(means, ddof=1)) / math.sqrt(count) * float(stdtrit(count - 1, 0.975))
-            return cls(mean, _inside(mean - spread, mean + spread), f"{count} seeds", tuple(means), queries)
-        n = mean * (1 - mean) / errors[0] ** 2 if errors[0] > 0 else float(sequences)
-        z = float(ndtri(0.975))
-        middle, half = mean + z**2 / (2 * n), z * math.sqrt(mean * (1 - mean) / n + z**2 / (4 * n**2))
-        ends = ((middle - half) / (1 + z**2 / n), (middle + half) / (1 + z**2 / n))
-        return cls(mean, _inside(*ends), f"{sequences:,} test sequences, one seed", tuple(means), queries)
-
-
-def _inside(low: float, high: float) -> tuple[float, float]:
-    return max(low, 0.0), min(high, 1.0)
+            low, high, over = min(low, mean - spread), max(high, mean + spread), f"{count} seeds"
+        ends = max(low, 0.0), min(high, 1.0)
+        return cls(mean, ends, f"{sequences:,} test sequences, {over}", tuple(means), queries)
 
 
 @dataclass(frozen=True)
@@ -95,7 +92,8 @@ class LinearEqual:
         Where every answer was right, the lower end of the interval counts.
         """
         law = find_law(RECOMMENDED["trained"])
-        words, D = task.model_dump(mode="json") | {"task": task.kind}, getattr(model, "embed_dim", None)
+        words, D = task.model_dump(mode="json") | {"task": task.kind}, model.size_of("embed_dim")
+        D = D if D > 1 else None
         if accuracy.mean <= 2 / task.vocab_size:
             return cls(law.name, None, None, None, "it recalls no more than guessing does")
         target, at_least = (accuracy.mean, "") if accuracy.mean < 1 else (accuracy.interval[0], "at least ")
@@ -134,6 +132,7 @@ class Measurement:
     beside: list[Neighbour]
     runs: tuple[str, ...] = ()
     seconds: float = 0.0
+    warnings: tuple[str, ...] = ()  # about trainings that diverged, stayed at chance or were still improving
 
     @property
     def place(self) -> int:

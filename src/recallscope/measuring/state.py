@@ -75,7 +75,8 @@ def measured_state(model: RecallModel, generator: torch.Generator) -> StateSize:
         return StateSize(None, f"not measured: {error}")
     except Exception as error:  # somebody else's code may do anything in float64, or at another length
         first = (str(error).splitlines() or [""])[0]
-        return StateSize(None, f"not measured: the model fails in float64 ({type(error).__name__}: {first})")
+        why = f"the model fails in float64, or at such lengths ({type(error).__name__}: {first})"
+        return StateSize(None, f"not measured: {why}")
     return found
 
 

@@ -64,7 +64,7 @@ def estimated_cost(run: RunSpec) -> float:
     The mixer at every token, scores of V tokens at every query, and the evaluations at their share.
     """
     task, model, train = run.task, run.model, run.train
-    head = task.num_queries * task.vocab_size * getattr(model, "embed_dim", 1)
+    head = task.num_queries * task.vocab_size * model.size_of("embed_dim")
     per_sequence = task.sequence_length * model.work_per_token() + head
     trained = 3 * train.total_steps * (train.batch_size * train.accumulate * per_sequence + STEP_OVERHEAD)
     evaluations = 1 + -(-train.total_steps // train.eval_every)

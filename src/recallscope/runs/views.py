@@ -152,7 +152,9 @@ class PlainView(TallyView):
         super().begin(plan)
         self.words = telling_words([*plan.done, *plan.missing, *plan.failed])
         before = f", {len(plan.failed)} failed before" if plan.failed else ""
-        self._write(f"{plan.total} runs: {len(plan.done)} done, {len(plan.missing)} to do{before}")
+        self._write(
+            f"{plan.total} run{'s' * (plan.total != 1)}: {len(plan.done)} done, {len(plan.missing)} to do{before}"
+        )
         for fault in plan.faults:
             self._write(f"damaged: {fault.path} ({fault.reason}); set aside as {fault.moved_to}, to be run again")
 
@@ -177,7 +179,7 @@ class PlainView(TallyView):
         counts = self.tally.counts()
         ended, total = counts["done"] + counts["failed"], sum(counts.values())
         left = f"  left {clock(self.tally.seconds_left())}" if ended < total else ""
-        words = " ".join(f"{name}={value_of(cell, name)}" for name in self.words) or "the only run"
+        words = " ".join(f"{name}={value_of(cell, name)}" for name in self.words or cell.words) or "the only run"
         self._write(f"[{ended}/{total}] {what:6} {cell.run[:8]}  {words}  {more}{left}")
 
     def _write(self, line: str) -> None:

@@ -247,7 +247,7 @@ def frontier(
     if square is None:
         return []
     states = _spread(unit * square, max_points)
-    least = -(-states // unit)  # D in units, from the least that holds N
+    least = -(-np.maximum(states, 2) // unit)  # D in units, from the least that holds N; keys and values need one each
     low, high = least - 1, np.maximum(2 * least, 4)
     reached = np.zeros(len(states), bool)
 

@@ -1,8 +1,10 @@
 """Accuracy of any model, designed or trained, on fresh sequences of a task."""
 
+import contextlib
+
 import torch
 
-from recallscope.architectures.model import RecallModel
+from recallscope.architectures.model import RecallModel, lent_stream
 from recallscope.specs import TaskSpec
 from recallscope.tasks.drawing import as_generator, draw_batch
 from recallscope.tasks.scoring import Score, accuracy, answered
@@ -14,15 +16,18 @@ TOKENS_AT_ONCE = 2**15
 def evaluate(model: RecallModel, task: TaskSpec, num_sequences: int, generator: torch.Generator | int) -> Score:
     """Share of queries whose answer has the largest logit, over `num_sequences` drawn from `generator`, or a seed.
 
-    A generator in the same state draws the same set: a fixed validation set needs no memory.
+    A generator in the same state draws the same set: a fixed validation set needs no memory. What a model draws itself
+    while it answers follows from the generator's seed.
     """
     generator = as_generator(generator)
     rows = max(1, TOKENS_AT_ONCE // task.sequence_length)
     training = model.training
     model.eval()
     right = []
-    for start in range(0, num_sequences, rows):
-        batch = draw_batch(task, min(rows, num_sequences - start), generator)
-        right.append(answered(model.best_tokens(batch.tokens, batch.query_positions), batch))
+    seed = generator.initial_seed() + 1  # not the stream of the sequences
+    with lent_stream(seed, generator.device) if model.draws_noise else contextlib.nullcontext():
+        for start in range(0, num_sequences, rows):
+            batch = draw_batch(task, min(rows, num_sequences - start), generator)
+            right.append(answered(model.best_tokens(batch.tokens, batch.query_positions), batch))
     model.train(training)
     return accuracy(torch.cat(right))

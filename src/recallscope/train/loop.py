@@ -168,7 +168,7 @@ def memory_of_training(run: RunSpec) -> int:
     """Bytes that a training needs at the least: all copies of the weights, a batch of tokens, and activations once."""
     task, train = run.task, run.train
     tokens = train.batch_size * task.sequence_length
-    at_once = min(tokens, max(TOKENS_AT_ONCE, task.sequence_length)) * getattr(run.model, "embed_dim", 1)
+    at_once = min(tokens, max(TOKENS_AT_ONCE, task.sequence_length)) * run.model.size_of("embed_dim")
     return WEIGHT_COPIES * weight_bytes(run.model, task.vocab_size) + 8 * tokens + 4 * at_once
 
 

@@ -71,7 +71,7 @@ class FlatWeights:
         for name, parameter in model.named_parameters():
             if parameter.requires_grad:
                 groups.setdefault((name not in spared, str(parameter.dtype)), []).append(parameter)
-        self.buffers = list(model.buffers())
+        self.model = model
         self.vectors: list[Tensor] = []
         self.grads: list[Tensor] = []
         self.optimizers: list[FlatAdamW] = []
@@ -83,6 +83,11 @@ class FlatWeights:
             self.vectors.append(vector)
             self.grads.append(grad)
             self.optimizers.append(FlatAdamW(vector, train, decays=decays))
+
+    @property
+    def buffers(self) -> list[Tensor]:
+        """The model's buffers as they are now: a module may put new tensors in their places."""
+        return list(self.model.buffers())
 
     def step(self, learning_rate: float, largest_norm: float, scale: float = 1.0) -> bool:
         """Scale the gradients, clip them to a global norm, update the weights, and forget the gradients.

@@ -6,6 +6,7 @@ from pathlib import Path
 from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
+from torch import Tensor
 
 from recallscope.architectures.memory import require_memory, weight_bytes
 from recallscope.architectures.model import RecallModel, load_weights
@@ -31,14 +32,7 @@ def read_weights(path: Path | str) -> tuple[RecallModel, TaskSpec]:
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(2, "no such weights file", str(path))
-    try:
-        with safe_open(path, framework="pt") as file:
-            header = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except SafetensorError as error:
-        raise ValueError(
-            f"{path} is not a safetensors file ({error}). Weights are written by recallscope train and design."
-        ) from error
+    header, tensors = _read(path)
     if header.get("format") != FORMAT:
         raise ValueError(
             f"{path} holds tensors, but not of ours (format {header.get('format')!r}, expected {FORMAT!r}). "
@@ -61,20 +55,26 @@ def load_tensors(path: Path, model: RecallModel) -> None:
 
     Names are those of the model or, of a module of the user's own, those of the module itself.
     """
-    try:
-        with safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except SafetensorError as error:
-        raise ValueError(f"{path} is not a safetensors file ({error}).") from error
+    _, tensors = _read(path)
     wanted = model.state_dict()
     for inner, _ in model.named_children():
-        if wanted.keys() == {f"{inner}.{name}" for name in tensors}:
+        if {f"{inner}.{name}" for name in tensors} <= wanted.keys():
             tensors = {f"{inner}.{name}": tensor for name, tensor in tensors.items()}
+    there = {wanted[name].data_ptr(): tensor for name, tensor in tensors.items() if name in wanted}
+    tied = {name: there[own.data_ptr()] for name, own in wanted.items() if own.data_ptr() in there}  # saved once
+    tensors = tied | tensors
+    load_weights(model, tensors, path)
+
+
+def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """Header and tensors of a safetensors file."""
     try:
-        model.load_state_dict(tensors)
-    except RuntimeError as error:
-        why = " ".join(str(error).split())
-        raise ValueError(f"{path} does not fit {model.spec.kind}: {why}") from error
+        with safe_open(path, framework="pt") as file:
+            return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no dict)
+    except SafetensorError as error:
+        raise ValueError(
+            f"{path} is not a safetensors file ({error}). Weights are written by recallscope train and design."
+        ) from error
 
 
 def write_record(path: Path, record: RunRecord) -> None:
