@@ -2,7 +2,7 @@
 
 from jaxtyping import install_import_hook
 
-CHECKED = ("tasks", "ops", "architectures", "circuits", "train", "interp", "measuring.state")
+CHECKED = ("tasks", "ops", "architectures", "circuits", "train", "interp", "measuring.state", "probing")
 install_import_hook([f"recallscope.{name}" for name in CHECKED], "beartype.beartype")
 
 import pytest  # noqa: E402

@@ -28,6 +28,7 @@ STAGES = (
     ("runs",),
     ("analysis",),
     ("measuring",),
+    ("probing",),
     ("figures",),
     ("paper",),
     ("cli", "web"),
@@ -38,8 +39,9 @@ TORCH_FREE = (
     "registry", "lazy", "faults", "notebook", "specs", "atomic", "health", "records", "presets", "theory", "runs",
     "web", "figures", "tasks.associative_recall", "architectures.dimensions", "architectures.outside",
     "circuits.circuit", "measuring.trainings", "measuring.capacity", "measuring.capacity_question",
-    "measuring.measurement", "measuring.beside", "paper.claims", "paper.experiment", "paper.paper_runs",
-    "paper.law_table", "paper.report",
+    "measuring.measurement", "measuring.beside", "probing.record", "probing.curves", "probing.capacity",
+    "probing.page", "probing.words", "paper.claims", "paper.experiment", "paper.paper_runs", "paper.law_table",
+    "paper.report",
 )  # fmt: skip
 WITH_TORCH = ("runs.worker", "runs.trackers")
 BRINGS_TORCH = ("torch", "safetensors.torch", "transformers", "mambapy", "mamba_ssm")

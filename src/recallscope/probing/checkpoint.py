@@ -36,8 +36,8 @@ def load_checkpoint(folder: Path, device: torch.device, dtype: str = "float32") 
         safely: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
         try:
             tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **safely)
-            model: nn.Module = transformers.AutoModelForCausalLM.from_pretrained(
-                folder, **safely, use_safetensors=True, dtype=DTYPES[dtype]
+            model, found = transformers.AutoModelForCausalLM.from_pretrained(
+                folder, **safely, use_safetensors=True, dtype=DTYPES[dtype], output_loading_info=True
             )
         except Exception as error:  # transformers may raise anything for a folder that it does not understand
             first = " ".join(str(error).split())[:300]
@@ -45,6 +45,12 @@ def load_checkpoint(folder: Path, device: torch.device, dtype: str = "float32") 
                 f"transformers cannot read {folder} ({type(error).__name__}: {first.rstrip('.')}). A probe needs a "
                 f"causal language model that transformers knows by itself, and its tokenizer beside it."
             ) from error
+    absent = sorted((*found["missing_keys"], *(name for name, *_ in found["mismatched_keys"])))
+    if absent:
+        raise ValueError(
+            f"{folder} lacks {len(absent)} weights, {absent[0]} first, which transformers would draw at random. "
+            f"Save a ...ForCausalLM of the same configuration."
+        )
     return model.to(device).eval(), tokenizer
 
 

@@ -20,7 +20,7 @@ from recallscope.probing.asking import (
     draw_contexts,
     growing_parts,
 )
-from recallscope.probing.capacity import fit_points, held_bits, law_says, search, verdict
+from recallscope.probing.capacity import FIRST, fit_points, held_bits, law_says, search, verdict
 from recallscope.probing.curves import INTERVAL, resampled
 from recallscope.probing.layers import look_inside
 from recallscope.probing.readers import Reader, reader_of
@@ -100,9 +100,8 @@ class Probe:
         """The most facts that are asked for: as many as there are words and positions for."""
         words, longest = self.wording, self.reader.longest
         most = min(most_facts, len(words.keys), len(words.values))
-        fits = most if longest is None else (longest - words.length(0)) // words.fact_tokens
-        self._require_room(min(2, most))
-        return min(most, fits)
+        self._require_room(min(FIRST, most))
+        return most if longest is None else min(most, (longest - words.length(0)) // words.fact_tokens)
 
     def _require_room(self, num_facts: int) -> None:
         words, longest = self.wording, self.reader.longest
@@ -114,7 +113,7 @@ class Probe:
         if longest is not None and words.length(num_facts) > longest:
             raise ValueError(
                 f"num_facts={num_facts} makes a context of {words.length(num_facts)} tokens, and this model has "
-                f"positions for {longest}. Ask for {max((longest - words.length(0)) // words.fact_tokens, 0)} facts or fewer."
+                f"positions for {longest}. Ask for {max(longest - words.length(0), 0) // words.fact_tokens} or fewer."
             )
 
     def run(self, on_progress: OnProgress | None = None) -> ProbeRecord:

@@ -128,10 +128,10 @@ class ProbeRecord(_Part):
     environment: dict[str, str]
 
     def _repr_html_(self) -> str:
-        """For notebooks: the table."""
-        from recallscope.notebook import html_table
+        """For notebooks: the page without its frame."""
+        from recallscope.probing.page import sections
 
-        return html_table(f"probe of {self.name}", summary(self), self.verdict)
+        return sections(self)
 
 
 def probe_id(identity: dict[str, Any]) -> str:
@@ -202,37 +202,3 @@ def find_probes(names: Sequence[str], store: Path) -> list[ProbeRecord]:
             raise ValueError(f"{name!r} {what} in {store}: {known}. Name one by its id or its file.")
         found.append(fitting[0])
     return found
-
-
-def facts_with_interval(crossing: Crossing) -> str:
-    """The number with its interval, or why there is none."""
-    if crossing.num_facts is None:
-        return crossing.reason
-    low, high = ("unbounded" if end is None else f"{end:.1f}" for end in crossing.interval)
-    return f"{crossing.num_facts:.1f} (95 %: {low} to {high})"
-
-
-def summary(record: ProbeRecord) -> dict[str, str]:
-    """The lines of the table."""
-    last = record.points[-1]
-    parts = ", ".join(f"{name or 'state'} {entries:,}" for name, entries in record.state_parts.items())
-    state = "not known: the model was asked from scratch"
-    if last.recurrent_entries is not None and last.key_value_entries is not None and last.state_bytes is not None:
-        state = (
-            f"{last.recurrent_entries:,} recurrent and {last.key_value_entries:,} key-value entries, "
-            f"{last.state_bytes:,} bytes after {last.num_facts} facts ({parts})"
-        )
-    bits = f"{record.most_bits:.0f}"
-    if record.bits_per_entry is not None:
-        bits += f", {record.bits_per_entry:.4f} per state entry"
-    lines = {
-        "n_50": facts_with_interval(record.n_50),
-        "n_90": facts_with_interval(record.n_90),
-        "state": state,
-        "bits": bits,
-    }
-    if record.law:
-        law = record.law
-        n_50, n_90 = ("none" if n is None else str(n) for n in (law.n_50, law.n_90))
-        lines["law"] = f"n_50 {n_50}, n_90 {n_90} by {law.law} for D={law.embed_dim}, N={law.state_dim}: {law.says}"
-    return lines

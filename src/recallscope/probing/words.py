@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from recallscope.architectures.capabilities import key_tokens, value_tokens
 from recallscope.registry import suggestion
 
 TEMPLATES = {"bare": "{key}: {value}\n", "natural": "The code for {key} is {value}.\n"}
@@ -70,6 +69,8 @@ class Wording:
 
 def by_number(vocab_size: int, most: int, rng: np.random.Generator) -> Wording:
     """Tokens by their numbers, as in the paper's task: keys from the lower half, values from the upper one."""
+    from recallscope.architectures.capabilities import key_tokens, value_tokens
+
     numbers = np.arange(vocab_size)
     keys, values = (
         tuple(int(token) for token in rng.permutation(numbers[part])[:most])
