@@ -33,6 +33,8 @@ def load_checkpoint(folder: Path, device: torch.device, dtype: str = "float32") 
     with _offline():
         import transformers
 
+        transformers.utils.logging.set_verbosity_error()  # that a slower kernel is used is no news for a probe
+        transformers.utils.logging.disable_progress_bar()
         safely: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
         try:
             tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **safely)

@@ -11,6 +11,15 @@ from recallscope.notebook import html_rows, html_table
 from recallscope.probing.record import Crossing, Inside, ProbeRecord
 
 Rows = tuple[list[str], list[list[str]]]
+COLUMNS = {
+    "all tokens": "the value has the largest logit of the whole vocabulary, not only of the values",
+    "no facts": "right without having read a fact",
+    "shuffled": "right if the values are dealt to other keys",
+    "mixed up": "of the wrong answers, those with another fact's value",
+    "without": "recall with this layer's memory set to zero between reading and asking",
+    "decoded": "share of contexts in which a linear map from the state names the value of a fixed key, one of eight",
+    "control": "the same, with the values shuffled between contexts",
+}
 MEANING = (
     "Recall is the share of questions in which the stored value has the largest logit among all values that the probe "
     "uses. n_50 and n_90 are the numbers of facts at which it falls to .5 and .9. They say what this model does with "
@@ -60,10 +69,10 @@ def summary(record: ProbeRecord) -> dict[str, str]:
 
 def point_rows(record: ProbeRecord) -> Rows:
     """Every number of facts that was asked for."""
-    columns = ["facts", "recall", "95 %", "of all tokens", "no facts", "shuffled", "wrong: other fact", "asked"]
+    columns = ["facts", "recall", "95 %", "all tokens", "no facts", "shuffled", "mixed up", "asked"]
     rows = [
         [
-            str(point.num_facts), f"{point.recall:.3f}", "{:.3f} to {:.3f}".format(*point.interval),
+            str(point.num_facts), f"{point.recall:.3f}", "{:.3f}..{:.3f}".format(*point.interval),
             f"{point.recall_of_all:.3f}", f"{point.prior:.3f}", f"{point.shuffled:.3f}",
             "-" if point.wrong_other_fact is None else f"{point.wrong_other_fact:.1%}", f"{point.asked:,}",
         ]
@@ -74,7 +83,7 @@ def point_rows(record: ProbeRecord) -> Rows:
 
 def layer_rows(inside: Inside) -> Rows:
     """Every layer with a memory."""
-    columns = ["layer", "memory", "entries", "recall without", "lost", "value read from state", "values shuffled"]
+    columns = ["layer", "memory", "entries", "without", "lost", "decoded", "control"]
     rows = [
         [
             str(facts.layer), facts.memory, f"{facts.entries:,}", f"{facts.recall_without:.3f}", f"{facts.lost:+.3f}",
@@ -87,15 +96,14 @@ def layer_rows(inside: Inside) -> Rows:
 
 def compared(records: Sequence[ProbeRecord]) -> Rows:
     """One row per checkpoint."""
-    columns = ["checkpoint", "n_50", "95 %", "n_90", "recurrent", "key-value", "bits", "per entry", "template", "id"]
+    columns = ["checkpoint", "n_50", "95 %", "n_90", "recurrent", "key-value", "bits", "id"]
     rows = []
     for record in records:
         last, half = record.points[-1], record.n_50
         state = ("-" if n is None else f"{n:,}" for n in (last.recurrent_entries, last.key_value_entries))
         rows.append([
             record.name, _short(half), "-" if half.num_facts is None else _ends(half), _short(record.n_90), *state,
-            f"{record.most_bits:.0f}", "-" if record.bits_per_entry is None else f"{record.bits_per_entry:.4f}",
-            str(record.settings["template"]), record.probe[:8],
+            f"{record.most_bits:.0f}", record.probe[:8],
         ])  # fmt: skip
     return columns, rows
 
@@ -108,6 +116,7 @@ def sections(record: ProbeRecord) -> str:
     words = ", ".join([*list(record.keys)[:8], "..."]), ", ".join([*list(record.values)[:8], "..."])
     how = {name: value for name, value in record.settings.items() if value is not None}
     counts = f"{len(record.keys)} keys ({words[0]}), {len(record.values)} values ({words[1]})"
+    parts.append(html_rows(["column", "meaning"], list(COLUMNS.items())))
     parts.append(
         html_table("how", how | {"words": counts, "tokens per fact": record.tokens_per_fact, "id": record.probe})
     )
@@ -133,4 +142,4 @@ def _short(crossing: Crossing) -> str:
 
 
 def _ends(crossing: Crossing) -> str:
-    return " to ".join("unbounded" if end is None else f"{end:.1f}" for end in crossing.interval)
+    return "..".join("unbounded" if end is None else f"{end:.1f}" for end in crossing.interval)
