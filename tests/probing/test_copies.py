@@ -110,10 +110,8 @@ def test_a_model_of_ours_goes_on_from_where_it_has_read_to(name):
         context = torch.tensor(asker._contexts(drawn.keys, drawn.values))[1:2]
         with torch.no_grad():
             cache = chosen(asker.read(drawn.keys, drawn.values), torch.tensor([1]), 3)
-            copies, scratch = (
-                asker.reader.go_on(cache, tokens),
-                asker.reader.from_scratch(torch.cat((context, tokens), 1)),
-            )
+            copies = asker.reader.go_on(cache, tokens)
+            scratch = asker.reader.from_scratch(torch.cat((context, tokens), dim=1))
         assert (copies - scratch).abs().max() <= TOLERANCE * max(1.0, float(scratch.abs().max()))
 
 

@@ -145,7 +145,7 @@ def ridge_accuracy(states: Float[Tensor, "contexts features"], labels: Int[Tenso
     Y = one_hot(labels[:-TESTED], CHOICES).double()
     Y = Y - Y.mean(dim=0)
     gram = fitted @ fitted.T
-    size = gram.diagonal().mean()
+    size = gram.diagonal().mean().clamp(min=1e-12)  # a state that is the same after every context
     best: tuple[float, Tensor] | None = None
     for penalty in PENALTIES:
         inverse = torch.linalg.inv(gram + penalty * size * torch.eye(len(gram), dtype=X.dtype, device=X.device))
