@@ -1,7 +1,7 @@
 """Asking from copies of a cache against asking from scratch: CPU time of one context with n facts, every fact asked.
 
 `copies` reads the facts once and asks each key from a copy of the cache: cost grows like L + n. `scratch` reads them
-again for every question: n L. Both are timed in turn; answers are compared. The model is a random Mamba of transformers.
+again for every question: n L. Both are timed in turn, and answers compared, on a random Mamba of transformers.
 """
 
 import json

@@ -3,8 +3,8 @@
 from jaxtyping import install_import_hook
 
 CHECKED = (
-    "tasks", "ops", "architectures", "circuits", "train", "interp", "measuring.state", "probing.caches", "probing.readers",
-    "probing.asking", "probing.layers",
+    "tasks", "ops", "architectures", "circuits", "train", "interp", "measuring.state", "probing.caches",
+    "probing.readers", "probing.asking", "probing.layers",
 )  # fmt: skip
 install_import_hook([f"recallscope.{name}" for name in CHECKED], "beartype.beartype")
 

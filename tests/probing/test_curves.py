@@ -35,11 +35,9 @@ def test_many_curves_at_once_are_the_same_as_each():
 
 def point(n, right_per_context):
     n, right = int(n), [int(k) for k in right_per_context]
-    fields = dict.fromkeys(Point.model_fields, 0) | {"interval": (0, 0), "by_place": []}
+    fields = dict.fromkeys(Point.model_fields, 0) | {"interval": (0, 0), "by_place": [], "num_facts": n}
     asked = n * len(right)
-    return Point(**fields | {
-        "num_facts": n, "right_per_context": right, "asked": asked, "contexts": len(right), "recall": sum(right) / asked,
-    })  # fmt: skip
+    return Point(**fields | {"right_per_context": right, "asked": asked, "recall": sum(right) / asked})
 
 
 def test_the_interval_covers_what_it_promises():

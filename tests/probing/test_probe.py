@@ -142,7 +142,7 @@ def test_from_pretrained_and_transformers_answer_alike(tmp_path):
 
 def test_a_cache_that_cannot_be_copied_is_noticed():
     model = Planted(TOKENS, 4, forgets_rows=True)
-    with pytest.raises(ValueError, match="asked from a copy of its cache, .* answers otherwise"):
+    with pytest.raises(ValueError, match=r"asked from a copy of its cache, .* answers otherwise"):
         rs.probe(model, word_tokenizer(), **QUICK)
     record = rs.probe(model, word_tokenizer(), **QUICK, copies=False, num_facts=[2, 8])
     assert [point.recall for point in record.points] == [1.0, 0.5]

@@ -63,7 +63,7 @@ def test_records_are_found_by_name_id_and_file(record, tmp_path):
     path = keep_probe(record.model_copy(update={"name": "m"}), tmp_path)
     for name in ("m", record.probe[:6], str(path), "elsewhere/m"):
         assert [found.probe for found in find_probes([name], tmp_path)] == [record.probe]
-    with pytest.raises(ValueError, match="'x' is no probe in .*: m "):
+    with pytest.raises(ValueError, match=r"'x' is no probe in .*: m "):
         find_probes(["x"], tmp_path)
     keep_probe(record.model_copy(update={"name": "m", "probe": "f" * 24}), tmp_path)
     with pytest.raises(ValueError, match="'m' is the name of several probes"):
@@ -85,7 +85,8 @@ def test_records_are_read_and_drawn_without_torch(record, tmp_path):
         "import sys; from pathlib import Path\n"
         "from recallscope.probing.record import read_probe\n"
         "from recallscope.figures import probe_figure, write_figure, figure_style\n"
-        f"with figure_style(): write_figure(probe_figure([read_probe(Path({str(path)!r}))]), Path({str(path)!r} + '.png'))\n"
+        f"path = Path({str(path)!r})\n"
+        "with figure_style(): write_figure(probe_figure([read_probe(path)]), Path(f'{path}.png'))\n"
         "assert 'torch' not in sys.modules\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

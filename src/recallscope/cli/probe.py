@@ -168,7 +168,7 @@ def _bar(quiet: bool) -> Iterator[Callable[[int, int, int], None] | None]:
         yield None
         return
     columns = (TextColumn("{task.description:>10}"), BarColumn(), MofNCompleteColumn(), TextColumn("questions"))
-    with Progress(*columns, console=Console(file=sys.stderr), transient=True) as bar:
+    with Progress(*columns, console=Console(file=sys.stderr)) as bar:
         row = bar.add_task("reading", total=None)
 
         def show(num_facts: int, done: int, total: int) -> None:
