@@ -23,7 +23,8 @@ def draw_recall(records: Sequence[ProbeRecord], ax: Axes) -> Axes:
     for record, colour in zip(records, COLOURS, strict=False):
         points = record.points
         n = [point.num_facts for point in points]
-        ax.fill_between(n, *zip(*(point.interval for point in points), strict=True), color=colour, alpha=0.2, lw=0)
+        low, high = np.array([point.interval for point in points]).T
+        ax.fill_between(n, low, high, color=colour, alpha=0.2, lw=0)
         ax.plot(n, [point.recall for point in points], "o", color=colour, label=record.name)
         if record.recalls and len(points) > 1:
             many = np.geomspace(min(n), max(n), 100)
@@ -61,11 +62,15 @@ def draw_layers(inside: Inside, ax: Axes) -> Axes:
     """Recall lost without each layer's memory, and what a linear map reads from its state."""
     layers = [facts.layer for facts in inside.layers]
     ax.bar(layers, [facts.lost for facts in inside.layers], 0.7, color=SKY, label="recall lost without it")
-    read = [facts for facts in inside.layers if facts.decoded is not None]
+    read = [
+        (facts.layer, facts.decoded, facts.decoded_control or 0.0)
+        for facts in inside.layers
+        if facts.decoded is not None
+    ]
     if read:
-        where = [facts.layer for facts in read]
-        ax.plot(where, [facts.decoded for facts in read], "o", color=VERMILION, label="value read from its state")
-        ax.plot(where, [facts.decoded_control for facts in read], "x", color=GUESS, label="the same, values shuffled")
+        where, decoded, control = zip(*read, strict=True)
+        ax.plot(where, decoded, "o", color=VERMILION, label="value read from its state")
+        ax.plot(where, control, "x", color=GUESS, label="the same, values shuffled")
         ax.axhline(1 / inside.choices, color=GUESS, lw=0.6, ls="--")
     ax.axhline(0, color="black", lw=0.6)
     ax.set(xlabel="layer", ylim=(min(-0.03, ax.get_ylim()[0]), 1.03), title=f"layers, n = {inside.num_facts}")

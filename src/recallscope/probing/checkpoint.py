@@ -38,15 +38,15 @@ def load_checkpoint(folder: Path, device: torch.device, dtype: str = "float32") 
         safely: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
         try:
             tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **safely)
-            model, found = transformers.AutoModelForCausalLM.from_pretrained(
-                folder, **safely, use_safetensors=True, dtype=DTYPES[dtype], output_loading_info=True
-            )
+            how = safely | {"use_safetensors": True, "dtype": DTYPES[dtype], "output_loading_info": True}
+            loaded: Any = transformers.AutoModelForCausalLM.from_pretrained(folder, **how)
         except Exception as error:  # transformers may raise anything for a folder that it does not understand
             first = " ".join(str(error).split())[:300]
             raise ValueError(
                 f"transformers cannot read {folder} ({type(error).__name__}: {first.rstrip('.')}). A probe needs a "
                 f"causal language model that transformers knows by itself, and its tokenizer beside it."
             ) from error
+    model, found = loaded
     absent = sorted((*found["missing_keys"], *(name for name, *_ in found["mismatched_keys"])))
     if absent:
         raise ValueError(

@@ -61,7 +61,7 @@ def look_inside(
         layers.append(
             LayerFacts(
                 layer=layer,
-                memory="both" if len(kinds) > 1 else kinds.pop(),  # type: ignore[arg-type]
+                memory="both" if len(kinds) > 1 else kinds.pop(),
                 entries=sum(entries for part, (entries, _) in sizes.items() if part[0] == layer),
                 recall_without=without,
                 lost=whole - without,

@@ -165,4 +165,4 @@ def reader_of(model: nn.Module, *, copies: bool = True) -> Reader:
         reader: Reader = CacheReader(model)
         return reader if copies else ScratchReader(reader)
     reader = OwnReader(model)
-    return reader if copies and model.capability(Continues) else ScratchReader(reader)
+    return reader if copies and model.why_not(Continues) is None else ScratchReader(reader)
