@@ -2,7 +2,10 @@
 
 from jaxtyping import install_import_hook
 
-CHECKED = ("tasks", "ops", "architectures", "circuits", "train", "interp", "measuring.state")
+CHECKED = (
+    "tasks", "ops", "architectures", "circuits", "train", "interp", "measuring.state", "probing.caches",
+    "probing.readers", "probing.asking", "probing.layers",
+)  # fmt: skip
 install_import_hook([f"recallscope.{name}" for name in CHECKED], "beartype.beartype")
 
 import pytest  # noqa: E402

@@ -28,6 +28,7 @@ STAGES = (
     ("runs",),
     ("analysis",),
     ("measuring",),
+    ("probing",),
     ("figures",),
     ("paper",),
     ("answers",),
@@ -40,7 +41,8 @@ TORCH_FREE = (
     "registry", "lazy", "faults", "notebook", "specs", "atomic", "health", "records", "presets", "theory", "runs",
     "web", "figures", "tasks.associative_recall", "architectures.dimensions", "architectures.outside",
     "circuits.circuit", "measuring.trainings", "measuring.capacity", "measuring.capacity_question",
-    "measuring.measurement", "measuring.beside", "answers", "paper.claims", "paper.experiment", "paper.paper_runs",
+    "measuring.measurement", "measuring.beside", "probing.record", "probing.curves", "probing.capacity",
+    "probing.page", "probing.words", "answers", "paper.claims", "paper.experiment", "paper.paper_runs",
     "paper.law_table", "paper.report",
 )  # fmt: skip
 WITH_TORCH = ("runs.worker", "runs.trackers", "web.inside")

@@ -45,6 +45,7 @@ _HOMES = {
     "law": "recallscope.theory.law",
     "measure": "recallscope.measuring.measure",
     "outside": "recallscope.architectures.outside",
+    "probe": "recallscope.probing.probe",
     "read_weights": "recallscope.train.weights",
     "solve": "recallscope.theory.solve",
     "store_trainer": "recallscope.measuring.trainings",

@@ -347,6 +347,21 @@ class HasMasks(Protocol):
 
 
 @runtime_checkable
+class Continues(Protocol):
+    """Reads a context once, and answers after it as often as it is asked."""
+
+    def read_once(self, tokens: Int[Tensor, "batch L"]) -> tuple[dict[str, Tensor], ...]:
+        """All that is left of the tokens, per layer: the state, and the last inputs that a window still sees."""
+        ...
+
+    def answer_after(
+        self, kept: tuple[dict[str, Tensor], ...], tokens: Int[Tensor, "batch T"]
+    ) -> Float[Tensor, "batch V"]:
+        """Logits after more tokens; what was kept is left as it is."""
+        ...
+
+
+@runtime_checkable
 class HasRotations(Protocol):
     """Can be rotated inside without changing what it computes."""
 

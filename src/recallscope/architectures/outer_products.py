@@ -208,6 +208,29 @@ class OuterProductModel(LayeredModel):
             x = layer.read_more(x, memory.heard(edit, after=after))
         return self.unembed(self.finish(at_positions(x, positions)))
 
+    @torch.no_grad()
+    def read_once(self, tokens: Int[Tensor, "batch L"]) -> tuple[dict[str, Tensor], ...]:
+        """h of every layer after the last token, and the inputs that its convolution still sees."""
+        x, kept = self.embed(tokens), []
+        for layer in self.layers:
+            window = x[:, max(0, x.shape[1] - self.spec.conv_width + 1) :]
+            kept.append({"state": layer.memory(x).state(), "window": window})
+            x = layer.mix(x)
+        return tuple(kept)
+
+    @torch.no_grad()
+    def answer_after(
+        self, kept: tuple[dict[str, Tensor], ...], tokens: Int[Tensor, "batch T"]
+    ) -> Float[Tensor, "batch V"]:
+        """Each layer reads the window again, and its state is set right after that, as `answer_edited` would."""
+        x = self.embed(tokens)
+        for layer, left in zip(self.layers, kept, strict=True):
+            state, window = left["state"], left["window"]
+            seen, w = torch.cat((window, x), dim=1), window.shape[1]
+            edit = state - layer.memory(window).state() if w else state
+            x = layer.read_more(seen, layer.memory(seen).heard(edit, after=w - 1))[:, w:]
+        return self.unembed(self.finish(x[:, -1:]))[:, 0]
+
 
 class OperatorLayer(OuterProductLayer):
     """A layer without anything but fixed linear maps around the meeting of keys and queries: one scan over the rows of

@@ -192,8 +192,8 @@ def from_pretrained(path: str | PathLike[str], *, dtype: torch.dtype = torch.flo
     return model
 
 
-def _read_tensors(folder: Path) -> dict[str, Tensor]:
-    """All tensors of the folder by name."""
+def weight_files(folder: Path) -> list[str]:
+    """The safetensors of a folder; ValueError or OSError if one is missing, or lies outside of it."""
     if (folder / SINGLE).is_file():
         files = [SINGLE]
     elif (folder / INDEX).is_file():
@@ -205,8 +205,26 @@ def _read_tensors(folder: Path) -> dict[str, Tensor]:
             f"{folder} has neither {SINGLE} nor {INDEX}{found}. Load it with transformers where you trust it, and "
             f"save_pretrained(folder) writes safetensors."
         )
-    tensors: dict[str, Tensor] = {}
     for name in files:
+        check_inside(folder, name)
+        if not (folder / name).is_file():
+            raise FileNotFoundError(f"{folder / INDEX} names {name}, which is not there. Download the folder again.")
+    return files
+
+
+def check_inside(folder: Path, name: str) -> None:
+    """Refuse a file of a checkpoint that is a link to somewhere else."""
+    if not (folder / name).resolve().is_relative_to(folder.resolve()):
+        raise ValueError(
+            f"{folder / name} is a link that leads out of the folder. Copy the files instead: hf download with "
+            f"--local-dir FOLDER does."
+        )
+
+
+def _read_tensors(folder: Path) -> dict[str, Tensor]:
+    """All tensors of the folder by name."""
+    tensors: dict[str, Tensor] = {}
+    for name in weight_files(folder):
         try:
             with safe_open(folder / name, framework="pt") as file:
                 tensors |= {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)

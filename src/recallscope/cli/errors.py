@@ -14,6 +14,7 @@ _ALLOCATION = re.compile("can't allocate memory|not enough memory|out of memory"
 # packages of the optional parts: what needs them, and the extra that brings them
 _EXTRAS = {
     **dict.fromkeys(("torch", "einops", "jaxtyping", "safetensors"), ("this verb", "torch")),
+    "transformers": ("probing a checkpoint", "hf"),
     "matplotlib": ("drawing", "figures"),
     "jinja2": ("a page of the report", "figures"),
     **dict.fromkeys(("starlette", "uvicorn", "plotly", "anyio"), ("the explorer", "web")),

@@ -19,6 +19,7 @@ VERBS = {
     "evaluate": ("evaluate:Evaluate", "accuracy of weights on disk"),
     "measure": ("measure:Measure", "any model, yours too: recall, state, bits, and its place among others"),
     "capacity": ("capacity:FindCapacity", "how many facts does a trained model hold? few trainings"),
+    "probe": ("probe:ProbeCheckpoint", "how many facts does a language model on disk hold?"),
     "inspect": ("inspect:Inspect", "look inside: operators, hash table, attention, surgery"),
     "sweep": ("sweep:Sweep", "run a grid; stop and resume at any time"),
     "store": ("store:Store", "list, show, export, verify what sweeps left behind"),

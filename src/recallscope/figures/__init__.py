@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from recallscope.figures.forms import *  # noqa: F403
     from recallscope.figures.measured import *  # noqa: F403
     from recallscope.figures.mechanism import *  # noqa: F403
+    from recallscope.figures.probe import *  # noqa: F403
     from recallscope.figures.style import *  # noqa: F403
 else:
 
     def __getattr__(name: str) -> Any:
         if not name.startswith("_"):
-            for module in ("style", "accuracy_panels", "columns", "forms", "measured", "mechanism"):
+            for module in ("style", "accuracy_panels", "columns", "forms", "measured", "mechanism", "probe"):
                 names = vars(import_module(f"{__name__}.{module}"))
                 if name in names:
                     return names[name]

@@ -1,0 +1,173 @@
+"""Train two small checkpoints on lines such as `key: value`, save them as Hugging Face folders, and probe them.
+
+python results/probe/make.py [FOLDER]   about ten minutes of one core; weights go to FOLDER (runs/probe-models)
+
+A two-layer Mamba and a two-layer Llama-type transformer with the same width, tokenizer and batches. Any word may be key
+or value. Records, figure and README are written beside this file; weights are not kept in the repository.
+"""
+
+import itertools
+import math
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers as hf
+from tokenizers import Tokenizer, models, pre_tokenizers
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from recallscope.architectures.pretrained import from_pretrained
+from recallscope.figures import figure_style, probe_figure, write_figure
+from recallscope.probing.checkpoint import load_checkpoint
+from recallscope.probing.page import compared
+from recallscope.probing.probe import probe
+from recallscope.probing.record import ProbeRecord, keep_probe
+
+HERE = Path(__file__).resolve().parent
+WORDS, WIDTH, LAYERS, STATE, HEADS = 128, 64, 2, 4, 4
+MOST_FACTS, QUESTIONS, TOKENS = 64, 24, 3072  # of a training sequence; tokens of a batch
+COLON = 1
+READY = 0.65  # recall at which contexts become longer
+
+
+def tokenizer() -> hf.PreTrainedTokenizerFast:
+    """One token per word; spaces and ends of lines are dropped."""
+    words = ["".join(letters) for letters in itertools.product("bdfgklmnprstvz", "aeiou", "bdgklmnprst")][:WORDS]
+    found = Tokenizer(models.WordLevel({w: i for i, w in enumerate(["<unk>", ":", *words])}, unk_token="<unk>"))
+    found.pre_tokenizer = pre_tokenizers.Whitespace()
+    return hf.PreTrainedTokenizerFast(tokenizer_object=found, unk_token="<unk>")
+
+
+def draw(rng: np.random.Generator, hardest: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Lines with facts, then lines that repeat some of them: tokens, where a value is asked for, and those values."""
+    n = round(math.exp(rng.uniform(math.log(2), math.log(hardest))))
+    asked = min(n, QUESTIONS)
+    rows = max(4, min(96, TOKENS // (3 * (n + asked))))
+    words = 2 + np.stack([rng.permutation(WORDS)[: 2 * n] for _ in range(rows)])
+    lines = np.stack([words[:, :n], np.full((rows, n), COLON), words[:, n:]], axis=2)
+    which = np.stack([rng.permutation(n)[:asked] for _ in range(rows)])
+    again = np.take_along_axis(lines, which[:, :, None], axis=1)
+    tokens = np.concatenate([lines, again], axis=1).reshape(rows, -1)
+    positions = np.broadcast_to(3 * n + 3 * np.arange(asked) + 1, (rows, asked)).copy()
+    return torch.from_numpy(tokens), torch.from_numpy(positions), torch.from_numpy(again[:, :, 2].copy())
+
+
+def train(answer, parameters, seconds: float, rate: float, seed: int) -> None:
+    """AdamW for so many seconds of process time, with warm-up and a cosine at the end; contexts become longer as recall allows."""
+    rng, parameters = np.random.default_rng(seed), list(parameters)
+    optimizer = torch.optim.AdamW(parameters, lr=rate, betas=(0.9, 0.98), weight_decay=0.01)
+    began, step, shown, mean, hardest = time.process_time(), 0, 0.0, 0.0, 4.0
+    while (part := (time.process_time() - began) / seconds) < 1:
+        fading = 0.02 + 0.98 * math.cos(math.pi * max(0.0, 2 * part - 1) / 2) ** 2  # over the second half
+        optimizer.param_groups[0]["lr"] = rate * min(1, (step + 1) / 100) * fading
+        tokens, positions, values = draw(rng, hardest)
+        logits = answer(tokens, positions)
+        loss = cross_entropy(logits.flatten(0, 1), values.flatten())
+        loss.backward()
+        nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        step += 1
+        right = float((logits.argmax(-1) == values).float().mean())
+        mean = 0.97 * mean + 0.03 * right
+        if mean > READY:
+            hardest = min(1.02 * hardest, MOST_FACTS)
+        if part - shown > 0.05:
+            shown = part
+            print(f"  {part:4.0%}  step {step}  facts up to {hardest:.0f}  recall {mean:.3f}", flush=True)
+
+
+def make_mamba(folder: Path, seconds: float = 300, seed: int = 0) -> None:
+    """Train as a model of ours, whose scan is compiled, and write the weights back under Hugging Face's names."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        config = hf.MambaConfig(
+            vocab_size=WORDS + 2, hidden_size=WIDTH, state_size=STATE, num_hidden_layers=LAYERS, residual_in_fp32=False
+        )
+        theirs = hf.MambaForCausalLM(config)
+    theirs.save_pretrained(folder)
+    ours = from_pretrained(folder)
+    train(ours.answer, ours.parameters(), seconds, 3e-3, seed)
+    weights = {f"backbone.{name}": tensor for name, tensor in ours.state_dict().items() if name != "E"}
+    theirs.load_state_dict(weights | {"backbone.embeddings.weight": ours.E.T, "lm_head.weight": ours.E.T})
+    theirs.save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
+
+
+def make_transformer(folder: Path, seconds: float = 240, seed: int = 0) -> None:
+    """As transformers has it."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        config = hf.LlamaConfig(
+            vocab_size=WORDS + 2, hidden_size=WIDTH, intermediate_size=2 * WIDTH, num_hidden_layers=LAYERS,
+            num_attention_heads=HEADS, max_position_embeddings=1024, tie_word_embeddings=True,
+        )  # fmt: skip
+        model = hf.LlamaForCausalLM(config)
+
+    def answer(tokens: Tensor, positions: Tensor) -> Tensor:
+        hidden = model.model(input_ids=tokens, use_cache=False).last_hidden_state
+        return model.lm_head(hidden.gather(1, positions[..., None].expand(-1, -1, hidden.shape[-1])))
+
+    train(answer, model.parameters(), seconds, 3e-3, seed)
+    model.save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
+
+
+def probe_all(folder: Path) -> list[ProbeRecord]:
+    """Both checkpoints with two seeds of the probe, layers with the first; kept in the store beside this file."""
+    records = []
+    for name in MAKE:
+        model, words = load_checkpoint(folder / name, torch.device("cpu"))
+        for seed in (0, 1):
+            records.append(probe(model, words, name=name, seed=seed, questions=512, layers=seed == 0))
+            keep_probe(records[-1], HERE)
+    return records
+
+
+def write_page(records: list[ProbeRecord]) -> None:
+    """Figures and README, from the records alone."""
+    first = [record for record in records if record.settings["seed"] == 0]
+    with figure_style():
+        write_figure(probe_figure(first), HERE / "compared.png")
+        for record in first:
+            write_figure(probe_figure([record]), HERE / f"{record.name}.png")
+    columns, rows = compared(records)
+    lines = ["| " + " | ".join([*columns, "seed"]) + " |", "|" + "---|" * (len(columns) + 1)]
+    lines += [
+        "| " + " | ".join([*row, str(record.settings["seed"])]) + " |"
+        for row, record in zip(rows, records, strict=True)
+    ]
+    (HERE / "README.md").write_text(PAGE.format(table="\n".join(lines)), encoding="utf-8")
+
+
+MAKE = {"mamba": make_mamba, "transformer": make_transformer}
+PAGE = """# Two small checkpoints, probed
+
+Written by `make.py`, which trains a two-layer Mamba and a two-layer transformer of width 64 on lines such as `key: value`, a few minutes of one core
+each, saves them in Hugging Face format, and probes them. Weights are not kept here; records are, in `probes/`.
+What the numbers mean is in [docs/PROBE.md](../../docs/PROBE.md).
+
+{table}
+
+`recurrent` and `key-value` are the numbers in the cache after the most facts that were read. The two seeds are of the probe: other words,
+other contexts, the same weights.
+
+![Recall against the number of facts, and by age](compared.png)
+
+The Mamba by itself, with its layers: recall lost when a layer's state is set to zero between reading and asking, and how often a linear map from its
+state names the value of a fixed key, one of eight.
+
+![The Mamba, layer by layer](mamba.png)
+"""
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    target = Path(sys.argv[1] if len(sys.argv) > 1 else "runs/probe-models")
+    for name, make in MAKE.items():
+        if not (target / name / "tokenizer.json").is_file():
+            print(name, flush=True)
+            make(target / name)
+    write_page(probe_all(target))

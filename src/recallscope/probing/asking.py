@@ -1,0 +1,192 @@
+"""Read n facts once, ask for each of them from a copy of the cache, and count.
+
+Every context has keys, values and an order of its own, drawn without repetition; keys and values of one context are
+distinct, as in the paper's task. What is drawn depends on the seed and on n alone.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from recallscope.probing.caches import chosen, layers_of, named_tensors, reset_layer
+from recallscope.probing.readers import Reader
+from recallscope.probing.words import Wording
+
+TOKENS_AT_ONCE = 2**14  # read in one forward pass
+CACHE_BYTES = 2**28  # of the copies that are asked in one
+LOGITS_AT_ONCE = 2**24
+LEAST_CONTEXTS = 4
+Flags = NDArray[np.bool_]
+Part = tuple[int, str]  # of a cache: layer and name
+Sizes = dict[Part, tuple[int, int]]  # numbers and bytes
+OnProgress = Callable[[int, int, int], None]  # facts, questions asked, questions in all
+
+
+@dataclass(frozen=True)
+class Contexts:
+    """Keys and values of some contexts, by their places in the sets of the wording."""
+
+    keys: NDArray[np.int64]
+    values: NDArray[np.int64]
+    others: NDArray[np.int64]
+    """the values, dealt to other facts of the same context: the pairing of the shuffled control"""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Flags of every question, one row per context, in the order in which the facts were read."""
+
+    right: Flags
+    """the value has the largest logit of all values"""
+    right_of_all: Flags
+    """the value has the largest logit of the whole vocabulary"""
+    other_fact: Flags
+    """the largest logit of all values is that of another fact's value"""
+    shuffled: Flags
+    """the answer would be right, had the values been dealt to the keys otherwise"""
+    prior: Flags
+    """the model answers the same without having read any fact"""
+
+    @property
+    def num_facts(self) -> int:
+        """n."""
+        return self.right.shape[1]
+
+
+def draw_contexts(wording: Wording, num_facts: int, contexts: int, rng: np.random.Generator) -> Contexts:
+    """Keys and values without repetition, in random order."""
+    keys, values = (
+        np.stack([rng.permutation(len(words))[:num_facts] for _ in range(contexts)])
+        for words in (wording.keys, wording.values)
+    )
+    shifts = [np.roll(row, int(rng.integers(1, num_facts)) if num_facts > 1 else 0) for row in values]
+    others = np.stack(shifts) if num_facts > 1 else (values + 1) % len(wording.values)
+    return Contexts(keys, values, others)
+
+
+def contexts_for(num_facts: int, questions: int) -> int:
+    """Contexts that give so many questions, and no fewer than a few, as order matters."""
+    return max(LEAST_CONTEXTS, -(-questions // num_facts))
+
+
+class Asker:
+    """A reader, the words it is asked in, and what it answers without any facts."""
+
+    def __init__(self, reader: Reader, wording: Wording) -> None:
+        self.reader, self.wording = reader, wording
+        self.keys, self.values = (self._tensor(words) for words in (wording.keys, wording.values))
+        self.prior = self._without_facts()
+
+    @torch.no_grad()
+    def ask(
+        self, drawn: Contexts, *, reset: int | None = None, on_progress: OnProgress | None = None
+    ) -> tuple[Answers, Sizes]:
+        """The answers to all questions, and the sizes of the cache that they were asked from.
+
+        `reset` is a layer whose memory is set to zero between reading and asking.
+        """
+        total, done, parts = drawn.keys.size, 0, []
+        sizes: Sizes = {}
+        for rows in self._batches(drawn):
+            keys, values, others = drawn.keys[rows], drawn.values[rows], drawn.others[rows]
+            cache = self.read(keys, values)
+            flat, batch = keys.reshape(-1), len(keys)
+            sizes = part_sizes(cache, batch)
+            which = np.arange(batch).repeat(keys.shape[1])
+            said: list[tuple[Tensor, Tensor]] = []
+            for part in np.array_split(np.arange(len(flat)), -(-len(flat) // self._copies(cache, batch))):
+                copy = chosen(cache, self._tensor(which[part]), batch)
+                if reset is not None:
+                    reset_layer(copy, reset)
+                logits = self.reader.go_on(copy, self._questions(flat[part]))
+                said.append((logits[:, self.values].argmax(dim=1), logits.argmax(dim=1)))
+                done += len(part)
+                if on_progress:
+                    on_progress(keys.shape[1], done, total)
+            best, best_of_all = (
+                torch.cat(answers).cpu().numpy().reshape(keys.shape) for answers in zip(*said, strict=True)
+            )
+            right = best == values
+            parts.append(
+                Answers(
+                    right=right,
+                    right_of_all=best_of_all == np.asarray(self.wording.values)[values],
+                    other_fact=~right & (best[:, :, None] == values[:, None]).any(axis=2),
+                    shuffled=best == others,
+                    prior=self.prior[keys] == values,
+                )
+            )
+        names = Answers.__dataclass_fields__
+        return Answers(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names}), sizes
+
+    @torch.no_grad()
+    def read(self, keys: NDArray[np.int64], values: NDArray[np.int64]) -> Any:
+        """The cache after some contexts of equally many facts."""
+        return self.reader.read(self._tensor(self._contexts(keys, values)))
+
+    @torch.no_grad()
+    def copies_differ(self, num_facts: int, rng: np.random.Generator) -> tuple[float, float]:
+        """The largest distance between logits asked from copies and from scratch, and the largest of the logits."""
+        drawn = draw_contexts(self.wording, num_facts, 2, rng)
+        which, keys = np.array([1, 0, 1]), drawn.keys[[1, 0, 1], [0, num_facts - 1, num_facts // 2]]
+        questions = self._questions(keys)
+        cache = self.read(drawn.keys, drawn.values)
+        from_copies = self.reader.go_on(chosen(cache, self._tensor(which), 2), questions)
+        context = self._tensor(self._contexts(drawn.keys, drawn.values))[self._tensor(which)]
+        from_scratch = self.reader.from_scratch(torch.cat((context, questions), dim=1))
+        return float((from_copies - from_scratch).abs().max()), float(from_scratch.abs().max())
+
+    def _contexts(self, keys: NDArray[np.int64], values: NDArray[np.int64]) -> list[list[int]]:
+        wording = self.wording
+        ids_of_keys, ids_of_values = np.asarray(wording.keys), np.asarray(wording.values)
+        rows = zip(ids_of_keys[keys].tolist(), ids_of_values[values].tolist(), strict=True)
+        return [[*wording.head, *wording.facts(*row)] for row in rows]
+
+    def _questions(self, keys: NDArray[np.int64]) -> Tensor:
+        return self._tensor([self.wording.question(self.wording.keys[key]) for key in keys])
+
+    def _without_facts(self) -> NDArray[np.int64]:
+        """The best value for every key, by the question alone."""
+        tokens = self._tensor([[*self.wording.head, *self.wording.question(key)] for key in self.wording.keys])
+        with torch.no_grad():
+            rows = max(1, min(TOKENS_AT_ONCE // tokens.shape[1], LOGITS_AT_ONCE // self.reader.vocab_size))
+            logits = [self.reader.from_scratch(part)[:, self.values] for part in tokens.split(rows)]
+        found: NDArray[np.int64] = torch.cat(logits).argmax(dim=1).cpu().numpy()
+        return found
+
+    def _batches(self, drawn: Contexts) -> Iterator[NDArray[np.int64]]:
+        """Contexts that are read together."""
+        contexts, num_facts = drawn.keys.shape
+        together = max(1, TOKENS_AT_ONCE // self.wording.length(num_facts))
+        yield from np.array_split(np.arange(contexts), -(-contexts // together))
+
+    def _copies(self, cache: Any, batch: int) -> int:
+        """Questions that are asked together: as many as their caches and logits leave room for."""
+        size = sum(tensor.numel() * tensor.element_size() for _, tensor in named_tensors(cache)) // batch
+        return max(1, min(CACHE_BYTES // max(size, 1), LOGITS_AT_ONCE // self.reader.vocab_size))
+
+    def _tensor(self, numbers: Any) -> Tensor:
+        return torch.as_tensor(np.asarray(numbers), device=self.reader.device)
+
+
+def part_sizes(cache: Any, batch: int) -> Sizes:
+    """Numbers and bytes that a cache keeps of one sequence, by layer and name."""
+    sizes: Sizes = {}
+    for layer, part in enumerate(layers_of(cache) or [cache]):
+        for name, tensor in named_tensors(part):
+            if tensor.ndim > 1:
+                numbers, size = sizes.get((layer, name), (0, 0))
+                here = tensor.numel() // batch
+                sizes[layer, name] = numbers + here, size + here * tensor.element_size()
+    return sizes
+
+
+def growing_parts(asker: Asker) -> set[Part]:
+    """The parts of a cache that grow with the context: key-value memory. All others are recurrent."""
+    few, more = (part_sizes(asker.read(facts, facts), 1) for facts in (np.arange(2)[None], np.arange(4)[None]))
+    return {part for part in more if more[part] != few.get(part)}

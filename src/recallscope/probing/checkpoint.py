@@ -1,0 +1,81 @@
+"""A causal language model and its tokenizer from a folder on disk: safetensors only, no code from it, no network."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from recallscope.architectures.memory import require_memory
+from recallscope.architectures.pretrained import check_inside, weight_files
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def load_checkpoint(folder: Path, device: torch.device, dtype: str = "float32") -> tuple[nn.Module, Any]:
+    """Model and tokenizer, or a ValueError or OSError that says what is wrong with the folder."""
+    if not (folder / "config.json").is_file():
+        raise FileNotFoundError(
+            f"{folder} has no config.json. A probe reads a local folder written by transformers' save_pretrained; it "
+            f"downloads nothing."
+        )
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype={dtype!r} is none of {', '.join(DTYPES)}.")
+    for path in folder.iterdir():
+        check_inside(folder, path.name)
+    size = sum((folder / name).stat().st_size for name in weight_files(folder))
+    require_memory(size, f"the model of {folder}", "Use a machine with more.", device)
+    _check_json(folder)
+    with _offline():
+        import transformers
+
+        transformers.utils.logging.set_verbosity_error()  # that a slower kernel is used is no news for a probe
+        transformers.utils.logging.disable_progress_bar()
+        safely: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+        try:
+            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **safely)
+            how = safely | {"use_safetensors": True, "dtype": DTYPES[dtype], "output_loading_info": True}
+            loaded: Any = transformers.AutoModelForCausalLM.from_pretrained(folder, **how)
+        except Exception as error:  # transformers may raise anything for a folder that it does not understand
+            first = " ".join(str(error).split())[:300]
+            raise ValueError(
+                f"transformers cannot read {folder} ({type(error).__name__}: {first.rstrip('.')}). A probe needs a "
+                f"causal language model that transformers knows by itself, and its tokenizer beside it."
+            ) from error
+    model, found = loaded
+    absent = sorted((*found["missing_keys"], *(name for name, *_ in found["mismatched_keys"])))
+    if absent:
+        raise ValueError(
+            f"{folder} lacks {len(absent)} weights, {absent[0]} first, which transformers would draw at random. "
+            f"Save a ...ForCausalLM of the same configuration."
+        )
+    return model.to(device).eval(), tokenizer
+
+
+def _check_json(folder: Path) -> None:
+    """The configuration is a table and asks for no code of its own."""
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        assert isinstance(config, dict)
+    except (ValueError, RecursionError, AssertionError) as error:
+        raise ValueError(f"{folder / 'config.json'} is not a table in JSON. Download the folder again.") from error
+
+
+@contextmanager
+def _offline() -> Iterator[None]:
+    """Nothing is asked of a network: the libraries read this setting when they are first imported."""
+    names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(dict.fromkeys(names, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

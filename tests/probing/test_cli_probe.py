@@ -1,0 +1,176 @@
+"""`recallscope probe` as a user meets it: a folder in, a record, a figure and a page out; mistakes in a sentence."""
+
+import json
+import re
+import shlex
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+import torch
+import transformers as hf
+from probe_models import FAMILIES, build, letter_tokenizer, save, word_tokenizer
+
+from recallscope.cli.main import VERBS, main
+from recallscope.probing.record import read_probe
+
+PAGE = Path(__file__).parents[2] / "docs" / "PROBE.md"
+QUICK = ("--questions", 32, "--most-facts", 8)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    root = tmp_path_factory.mktemp("checkpoints")
+    return {family: save(family, root / family) for family in FAMILIES}
+
+
+@pytest.fixture
+def no_network(monkeypatch):
+    def refuse(*_):
+        raise AssertionError("the network was used")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_random_checkpoint_on_disk_does_not_recall(family, folders, run, tmp_path, no_network):
+    code, out, err = run("probe", folders[family], *QUICK, "--store", tmp_path, "--json")
+    assert (code, err) == (0, "")
+    answer = json.loads(out)
+    assert answer["verdict"].startswith("does not recall")
+    assert (answer["name"], answer["copies_differ"] < 1e-4) == (family, True)
+    assert read_probe(Path(answer["record"])).probe == answer["probe"]
+    assert Path(answer["figure"]).read_bytes()[:4] == b"\x89PNG"
+    assert family in Path(answer["page"]).read_text()
+
+
+def test_a_probe_is_found_again_and_compared(folders, run, tmp_path):
+    where = ("--store", tmp_path / "store")
+    for family in ("mamba", "llama"):
+        code, out, _ = run("probe", folders[family], *QUICK, *where, "--figure", tmp_path / "one.svg")
+        assert code == 0
+        assert f"{family}  does not recall" in out
+        assert "answered from the record" not in out
+    assert "answered from the record" in run("probe", folders["llama"], *QUICK, *where)[1]
+    code, out, _ = run("probe", "--compare", "mamba", "llama", *where, "--figure", tmp_path / "both.png")
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()[:3]] == ["checkpoint", "mamba", "llama"]
+    assert (tmp_path / "both.png").is_file()
+    both = json.loads(run("probe", "--compare", "mamba", "llama", *where, "--json")[1])["probes"]
+    assert [record["name"] for record in both] == ["mamba", "llama"]
+
+
+def test_the_bar_names_the_facts_and_quiet_shows_none(folders, run, tmp_path, monkeypatch):
+    monkeypatch.setattr("recallscope.train.progress.somebody_watches", lambda: True)
+    flags = ("probe", folders["llama"], *QUICK, "--store")
+    assert "questions" in run(*flags, tmp_path / "a")[2]
+    assert run(*flags, tmp_path / "b", "--quiet")[2] == ""
+
+
+def refused(result, store, *words):
+    code, out, err = result
+    assert (code, out) == (2, ""), (code, out, err)
+    assert "Traceback" not in err
+    for word in words:
+        assert word in err, err
+    assert not store.exists(), "nothing is written"
+
+
+def spoil_pickle(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+
+
+def spoil_index(folder: Path, name: str) -> None:
+    (folder / "model.safetensors").rename(folder / "part.safetensors")
+    index = {"metadata": {}, "weight_map": {"a": "part.safetensors", "b": name}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def spoil_link(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder.parent / "elsewhere.safetensors")
+    (folder / "model.safetensors").symlink_to(folder.parent / "elsewhere.safetensors")
+
+
+def spoil_tokenizer_link(folder: Path) -> None:
+    (folder / "tokenizer.json").rename(folder.parent / "tokenizer.json")
+    (folder / "tokenizer.json").symlink_to("../tokenizer.json")
+
+
+def spoil_code(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"model_type": "mine", "auto_map": {"AutoConfig": "mine.C", "AutoModelForCausalLM": "mine.M"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "mine.py").write_text("raise SystemExit('the code was run')\n")
+
+
+def spoil_weights(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 3}))
+
+
+SPOILT = {
+    "pickle": (spoil_pickle, ["pytorch_model.bin is pickled", "safetensors"]),
+    "missing shard": (lambda folder: spoil_index(folder, "other.safetensors"), ["other.safetensors", "not there"]),
+    "path outside": (lambda folder: spoil_index(folder, "../x.safetensors"), ["'../x.safetensors'", "beside it"]),
+    "link outside": (spoil_link, ["leads out of the folder"]),
+    "tokenizer outside": (spoil_tokenizer_link, ["tokenizer.json", "leads out of the folder"]),
+    "code": (spoil_code, ["transformers cannot read"]),
+    "weights that are not there": (spoil_weights, ["draw at random"]),
+    "no config": (lambda folder: (folder / "config.json").unlink(), ["no config.json", "downloads nothing"]),
+    "broken config": (lambda folder: (folder / "config.json").write_text("[1"), ["config.json", "JSON"]),
+    "broken weights": (lambda folder: (folder / "model.safetensors").write_bytes(b"x" * 99), ["cannot read"]),
+    "no tokenizer": (lambda folder: [path.unlink() for path in folder.glob("token*")], ["transformers cannot read"]),
+}
+
+
+@pytest.mark.parametrize("how", SPOILT)
+def test_a_spoilt_folder_is_refused_with_a_sentence(how, folders, run, tmp_path, no_network):
+    spoil, words = SPOILT[how]
+    folder = tmp_path / "spoilt"
+    shutil.copytree(folders["llama"], folder)
+    spoil(folder)
+    refused(run("probe", folder, *QUICK, "--store", tmp_path / "store"), tmp_path / "store", *words)
+
+
+def test_what_cannot_be_probed_is_refused_with_a_sentence(folders, run, tmp_path):
+    store = tmp_path / "store"
+    letters = save("llama", tmp_path / "letters", letter_tokenizer())
+    refused(run("probe", letters, "--store", store), store, "no two words of this tokenizer are one token each")
+    config = hf.OpenAIGPTConfig(vocab_size=103, n_embd=16, n_layer=1, n_head=2, n_positions=64)
+    with torch.random.fork_rng():
+        hf.OpenAIGPTLMHeadModel(config).save_pretrained(tmp_path / "gpt")
+    word_tokenizer().save_pretrained(tmp_path / "gpt")
+    refused(run("probe", tmp_path / "gpt", "--store", store), store, "OpenAIGPTLMHeadModel has no cache")
+    short = build("llama", 103)
+    short.config.max_position_embeddings = 40
+    short.save_pretrained(tmp_path / "short")
+    word_tokenizer().save_pretrained(tmp_path / "short")
+    flags = ("--num-facts", 16, "--store", store)
+    refused(run("probe", tmp_path / "short", *flags), store, "50 tokens", "positions for 40", "Ask for 12")
+    llama = folders["llama"]
+    refused(run("probe", llama, "--template", "bear", "--store", store), store, "Did you mean bare?")
+    refused(run("probe", llama, "--dtype", "int8", "--store", store), store, "float32, bfloat16")
+    refused(run("probe", llama, "--figure", "x.jpg", "--store", store), store, ".png")
+    refused(run("probe", "--store", store), store, "--compare")
+    refused(run("probe", llama, "--compare", "a", "--store", store), store, "one of both")
+    refused(run("probe", "--compare", "a", "--store", store), store, "'a' is no probe")
+
+
+def test_help_opens_with_the_command_and_lists_the_templates(run):
+    out = re.sub(r"[│\s]+", " ", run("probe", "--help")[1])
+    assert "recallscope probe CHECKPOINT_DIR" in out
+    assert "(bare, natural; default: bare)" in out
+
+
+@pytest.mark.parametrize("command", re.findall(r"^\$ (recallscope .*)$", PAGE.read_text(), flags=re.M))
+def test_every_command_of_the_page_names_a_verb_and_its_flags(command, capsys):
+    words = shlex.split(command, comments=True)[1:]
+    assert words[0] in VERBS
+    with pytest.raises(SystemExit):
+        main([words[0], "--help"])
+    text = capsys.readouterr().out
+    for word in words:
+        if word.startswith("--"):
+            assert word in text, command

@@ -1,0 +1,208 @@
+"""What a probe says of models whose recall is known: planted ones, and random checkpoints."""
+
+import numpy as np
+import pytest
+import torch
+from planted import Planted
+from probe_models import FAMILIES, RECURRENT, build, word_tokenizer
+
+import recallscope as rs
+from recallscope.probing import probe as probing
+from recallscope.probing.capacity import held_bits, law_says, search
+from recallscope.probing.layers import CHOICES, TESTED, ridge_accuracy
+from recallscope.probing.record import Point
+
+QUICK = {"questions": 64, "most_facts": 32}
+TOKENS = 103  # of the word tokenizer
+
+
+def without_clock(record):
+    return record.model_dump(exclude={"seconds", "environment"})
+
+
+@pytest.fixture(scope="module")
+def eight():
+    """A model that knows the last eight facts."""
+    return rs.probe(Planted(TOKENS, 8), word_tokenizer(), **QUICK, layers=True)
+
+
+def test_recall_is_that_of_the_planted_model(eight):
+    """min(1, 8/n) exactly; every wrong answer is another fact's value, and the newest facts are the ones known."""
+    assert [point.num_facts for point in eight.points[:3]] == [2, 4, 8]
+    for point in eight.points:
+        assert point.recall == point.recall_of_all == min(1, 8 / point.num_facts)
+        assert point.by_place == sorted(point.by_place)
+        assert point.interval[0] <= point.recall <= point.interval[1]
+        if point.num_facts > 8:
+            assert (point.wrong_other_fact, point.wrong_else) == (1.0, 0.0)
+    last = eight.points[-1]
+    assert (last.num_facts, last.by_place) == (32, [0.0] * 12 + [1.0] * 4)
+
+
+def test_the_capacity_of_the_planted_model(eight):
+    """16 by interpolation between measured numbers, near it by the curves, whose form is not 8/n."""
+    assert eight.recalls
+    assert eight.n_50.interpolated == pytest.approx(16, rel=0.02)
+    assert eight.n_50.num_facts == pytest.approx(16, rel=0.15)
+    assert eight.n_50.logistic == pytest.approx(16, rel=0.2)
+    assert eight.n_50.interval[0] < eight.n_50.num_facts < eight.n_50.interval[1]
+    assert 8 < eight.n_90.num_facts < eight.n_50.num_facts
+
+
+def test_controls_of_the_planted_model(eight):
+    """Without facts it says token 0, which is no value; with values dealt otherwise it is never right, as none is."""
+    for point in eight.points:
+        assert point.prior <= 0.1
+        assert point.shuffled <= 0.1
+
+
+def test_its_layers(eight):
+    """Facts are in layer 0, whose memory grows; layer 1 has a state that does nothing and holds nothing."""
+    first, second = eight.inside.layers
+    assert (first.memory, second.memory) == ("key-value", "recurrent")
+    assert first.recall_without <= 0.15
+    assert second.lost == 0
+    assert (first.decoded, second.entries) == (None, 6)
+    assert second.decoded <= 1 / CHOICES + 4 * (1 / CHOICES / TESTED / 2) ** 0.5  # 1 false alarm in 30,000
+
+
+def test_state_and_bits_of_the_planted_model(eight):
+    for point in eight.points:
+        assert (point.recurrent_entries, point.key_value_entries) == (6, 3 * point.num_facts)
+    best = max(eight.points, key=lambda point: point.bits)
+    assert eight.most_bits == best.bits == held_bits(best.num_facts, len(eight.values), best.recall)
+    assert eight.bits_per_entry == best.bits / (6 + 3 * best.num_facts)
+    eight_facts = next(point for point in eight.points if point.num_facts == 8)
+    V = len(eight.values)
+    assert eight_facts.bits == pytest.approx(np.log2(np.arange(V - 7, V + 1)).sum(), rel=1e-6)
+
+
+def test_equal_seeds_give_equal_records_and_others_give_other_words(eight):
+    model = Planted(TOKENS, 8)
+    again = rs.probe(model, word_tokenizer(), **QUICK, layers=True)
+    assert without_clock(again) == without_clock(eight)
+    other = rs.probe(model, word_tokenizer(), **QUICK, seed=1)
+    assert other.keys != eight.keys
+    assert other.probe != eight.probe
+    assert other.n_50.num_facts == pytest.approx(eight.n_50.num_facts, rel=0.15)
+
+
+def test_a_number_of_facts_gives_the_same_point_however_it_is_asked_for(eight):
+    alone = rs.probe(Planted(TOKENS, 8), word_tokenizer(), **QUICK, num_facts=[16])
+    assert alone.points == [point for point in eight.points if point.num_facts == 16]
+
+
+def test_a_perfect_memory_is_not_measured_beyond_its_words():
+    record = rs.probe(Planted(TOKENS, 10**6), word_tokenizer(), questions=16, most_facts=32)
+    assert record.n_50.num_facts is None
+    assert record.n_50.reason == "above 32: recall is still 1.000"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_random_checkpoint_does_not_recall(family):
+    """Wrong once in 1,000 by luck; seeds are fixed."""
+    record = rs.probe(build(family, TOKENS), word_tokenizer(), questions=128, most_facts=16)
+    assert not record.recalls
+    assert record.verdict.startswith("does not recall")
+    assert record.n_50.num_facts is None
+    assert record.copies_differ < 1e-4
+    assert (record.law is not None) == (family in RECURRENT)
+
+
+def test_the_law_is_asked_for_the_sizes_of_one_layer():
+    record = rs.probe(build("mamba", TOKENS), word_tokenizer(), questions=16, most_facts=32)
+    assert (record.law.embed_dim, record.law.state_dim) == (32, 8)
+    assert "one trained layer" in record.law.says
+    assert law_says(64, 2 * 64 * 4, 4096).n_50 > law_says(64, 2 * 64 * 4, 4096).n_90 > 0
+    assert law_says(64, 64, 4096) is None
+
+
+def test_our_own_models_are_asked_by_token_numbers():
+    """The ideal circuit remembers all; `from_pretrained` models have the same interface."""
+    record = rs.probe(rs.ideal_circuit(vocab_size=64), questions=32)
+    assert record.settings["template"] == "token numbers"
+    assert record.points[-1].recall == 1.0
+    assert record.points[-1].num_facts == 31
+    assert record.n_50.reason.startswith("above 31")
+    assert set(record.state_parts) == {"state", "window"}
+
+
+def test_from_pretrained_and_transformers_answer_alike(tmp_path):
+    theirs = build("mamba", TOKENS)
+    theirs.save_pretrained(tmp_path)
+    ours = rs.from_pretrained(tmp_path)
+    words = word_tokenizer()
+    settings = {"num_facts": [4], "questions": 64}
+    mine, other = rs.probe(ours, words, **settings), rs.probe(theirs, words, **settings)
+    assert [point.right_per_context for point in mine.points] == [point.right_per_context for point in other.points]
+    assert mine.state_parts["state"] == other.state_parts["recurrent_states"]
+    backend = words.backend_tokenizer  # the tokenizers library's own, without transformers
+    assert rs.probe(ours, backend, **settings).points == mine.points
+
+
+def test_a_cache_that_cannot_be_copied_is_noticed():
+    model = Planted(TOKENS, 4, forgets_rows=True)
+    with pytest.raises(ValueError, match=r"asked from a copy of its cache, .* answers otherwise"):
+        rs.probe(model, word_tokenizer(), **QUICK)
+    record = rs.probe(model, word_tokenizer(), **QUICK, copies=False, num_facts=[2, 8])
+    assert [point.recall for point in record.points] == [1.0, 0.5]
+    assert (record.copies_differ, record.bits_per_entry) == (None, None)
+
+
+def test_too_long_a_context_is_refused_and_a_search_ends_at_the_last_position():
+    model = Planted(TOKENS, 100, positions=50)
+    with pytest.raises(ValueError, match=r"num_facts=32 makes a context of 98 tokens, .* positions for 50. Ask for 16"):
+        rs.probe(model, word_tokenizer(), num_facts=[32])
+    assert rs.probe(model, word_tokenizer(), questions=16).points[-1].num_facts == 16
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"questions": 3}, "questions=3 is outside"),
+        ({"floor": 1.5}, "floor=1.5"),
+        ({"num_facts": [0]}, "1 to 49 facts"),
+        ({"num_facts": [4000]}, "1 to 49 facts"),
+        ({"shots": 99}, "shots=99"),
+        ({"template": "{value} {key}"}, "no line with {key} and then {value}"),
+        ({"template": "bear"}, "Did you mean bare"),
+    ],
+)
+def test_mistakes_are_answered_before_anything_is_read(wrong, says, monkeypatch):
+    monkeypatch.setattr(probing.Probe, "run", lambda *_: pytest.fail("it was run"))
+    with pytest.raises(ValueError, match=says.replace("{", r"\{").replace("}", r"\}")):
+        rs.probe(Planted(TOKENS, 4), word_tokenizer(), **wrong)
+
+
+def test_examples_go_first_and_their_words_are_not_asked_for():
+    record = rs.probe(Planted(TOKENS, 6), word_tokenizer(), **QUICK, shots=2, num_facts=[4, 6, 12])
+    assert [point.recall for point in record.points] == [1.0, 1.0, 0.5]
+    plain = rs.probe(Planted(TOKENS, 6), word_tokenizer(), **QUICK, num_facts=[4])
+    assert len(record.keys) == len(plain.keys)
+    assert record.points[0].key_value_entries == 3 * (4 + 2 * 2)
+
+
+def test_the_search_doubles_then_refines_and_stops_below_the_floor():
+    asked = []
+
+    def measure(n):
+        asked.append(n)
+        fields = dict.fromkeys(Point.model_fields, 0) | {"right_per_context": [], "by_place": [], "interval": (0, 0)}
+        return Point(**fields | {"num_facts": n, "recall": min(1, 20 / n)})
+
+    points = search(measure, 10**6, 0.2)
+    assert asked[:7] == [2, 4, 8, 16, 32, 64, 128]
+    assert [point.num_facts for point in points] == sorted(asked)
+    assert len(asked) == len(set(asked)) <= 7 + 4
+    assert any(32 < n < 64 for n in asked[7:])  # around 0.5
+    assert any(16 < n < 32 for n in asked[7:])  # around 0.9
+
+
+def test_a_linear_map_reads_what_is_linear_in_the_state_and_nothing_else():
+    rng = torch.Generator().manual_seed(0)
+    labels = torch.randint(CHOICES, (384,), generator=rng)
+    codes = torch.randn(CHOICES, 300, generator=rng)
+    noise = torch.randn(384, 300, generator=rng)
+    assert ridge_accuracy(codes[labels] + noise, labels) > 0.95
+    bound = 1 / CHOICES + 4 * (1 / CHOICES * (1 - 1 / CHOICES) / TESTED) ** 0.5  # 1 false alarm in 30,000
+    assert ridge_accuracy(noise, labels) < bound

@@ -1,0 +1,112 @@
+"""Records of probes: found again, checked, never lost; read without torch."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from planted import Planted
+from probe_models import word_tokenizer
+
+import recallscope as rs
+from recallscope.probing.page import compared, probe_page
+from recallscope.probing.record import find_probes, keep_probe, probes_in, read_probe
+from recallscope.records import RecordError
+from recallscope.runs.store import RunStore
+
+COMMITTED = Path(__file__).parents[2] / "results" / "probe"
+
+
+@pytest.fixture(scope="module")
+def record():
+    return rs.probe(Planted(103, 8), word_tokenizer(), name="a/b <i>", questions=64, most_facts=32, layers=True)
+
+
+def test_a_record_comes_back_as_it_was(record, tmp_path):
+    path = keep_probe(record, tmp_path / "store")
+    assert path.parent == tmp_path / "store" / "probes"
+    assert "/" not in path.name
+    assert read_probe(path) == record
+    assert list(probes_in(tmp_path / "store")) == [record]
+    assert RunStore(tmp_path / "store").names() == []
+
+
+def test_every_edit_is_noticed_and_set_aside_not_lost(record, tmp_path):
+    path = keep_probe(record, tmp_path)
+    sound = path.read_text()
+    path.write_text(sound.replace('"recalls": true', '"recalls": false'))
+    with pytest.raises(RecordError, match="was edited"):
+        read_probe(path)
+    assert keep_probe(record, tmp_path) == path
+    assert read_probe(path) == record
+    (note,) = (tmp_path / "damaged").rglob("note.json")
+    assert "was edited" in json.loads(note.read_text())["reason"]
+    assert list((tmp_path / "damaged").rglob(path.name))
+
+
+def test_a_record_that_is_there_stays(record, tmp_path):
+    path = keep_probe(record, tmp_path)
+    before = path.read_bytes()
+    keep_probe(record.model_copy(update={"verdict": "another"}), tmp_path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema_version": 2}', "nothing"])
+def test_what_is_no_record_is_a_sentence(text, tmp_path):
+    (tmp_path / "x.json").write_text(text)
+    with pytest.raises(RecordError, match=r"x\.json"):
+        read_probe(tmp_path / "x.json")
+
+
+def test_records_are_found_by_name_id_and_file(record, tmp_path):
+    path = keep_probe(record.model_copy(update={"name": "m"}), tmp_path)
+    for name in ("m", record.probe[:6], str(path), "elsewhere/m"):
+        assert [found.probe for found in find_probes([name], tmp_path)] == [record.probe]
+    with pytest.raises(ValueError, match=r"'x' is no probe in .*: m "):
+        find_probes(["x"], tmp_path)
+    keep_probe(record.model_copy(update={"name": "m", "probe": "f" * 24}), tmp_path)
+    with pytest.raises(ValueError, match="'m' is the name of several probes"):
+        find_probes(["m"], tmp_path)
+
+
+def test_a_page_is_one_file_with_every_text_escaped(record):
+    page = probe_page([record, record])
+    assert "a/b &lt;i&gt;" in page
+    assert "<i>" not in page
+    assert "http" not in page
+    assert len(compared([record, record])[1]) == 2
+    assert "n_50" in record._repr_html_()
+
+
+def test_records_are_read_and_drawn_without_torch(record, tmp_path):
+    path = keep_probe(record, tmp_path)
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from recallscope.probing.record import read_probe\n"
+        "from recallscope.figures import probe_figure, write_figure, figure_style\n"
+        f"path = Path({str(path)!r})\n"
+        "with figure_style(): write_figure(probe_figure([read_probe(path)]), Path(f'{path}.png'))\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "probes" / f"{path.name}.png").stat().st_size > 10_000
+
+
+def test_the_committed_records_say_what_the_page_says():
+    """A Mamba and a transformer that were really trained: capacity is finite, the same for two seeds of the probe, and
+    smaller than the transformer's."""
+    records = {(record.name, record.settings["seed"]): record for record in probes_in(COMMITTED)}
+    assert set(records) == {(name, seed) for name in ("mamba", "transformer") for seed in (0, 1)}
+    first, second = (records["mamba", seed].n_50.num_facts for seed in (0, 1))
+    assert abs(first / second - 1) < 0.15
+    for seed in (0, 1):
+        half = records["transformer", seed].n_50
+        assert half.num_facts is None or half.num_facts > 1.5 * max(first, second)
+        assert half.num_facts is not None or half.reason.startswith("above")
+        assert records["transformer", seed].points[-1].num_facts > max(first, second)
+    page = (COMMITTED / "README.md").read_text()
+    for (_, seed), record in records.items():
+        (row,) = compared([record])[1]
+        assert "| " + " | ".join([*row, str(seed)]) + " |" in page
