@@ -74,14 +74,14 @@ BARE = (
 _BY_LABEL = {form.label: form for form in BARE}
 PUBLISHED = tuple(
     Form(f"{label} (published)", _BY_LABEL[like].rule, "as above, two published layers",
-         {"num_layers": 2, **model}, published=True)
-    for label, like, model in (
-        ("DeltaNet", "DeltaNet", {"kind": "delta_net"}),
-        ("Gated DeltaNet", "Gated DeltaNet", {"kind": "gated_delta_net"}),
-        ("GLA", "GLA", {"kind": "gla"}),
-        ("RWKV-7", "RWKV-7", {"kind": "rwkv7"}),
-        ("Mamba-2", "Mamba-2 without norm", {"kind": "full2", "num_heads": 1, "conv_width": 4}),
-        ("attention", "attention", {"kind": "attention"}),
+         {"num_layers": 2, **model}, rate, published=True)
+    for label, like, model, rate in (
+        ("DeltaNet", "DeltaNet", {"kind": "delta_net"}, 0.01),
+        ("Gated DeltaNet", "Gated DeltaNet", {"kind": "gated_delta_net"}, 0.003),
+        ("GLA", "GLA", {"kind": "gla"}, 0.01),
+        ("RWKV-7", "RWKV-7", {"kind": "rwkv7"}, 0.01),
+        ("Mamba-2", "Mamba-2 without norm", {"kind": "full2", "num_heads": 1, "conv_width": 4}, 0.01),
+        ("attention", "attention", {"kind": "attention"}, 0.01),
     )
 )  # fmt: skip
 FORMS = (*BARE, *PUBLISHED)
