@@ -34,7 +34,7 @@ from scipy.special import ndtr
 
 from recallscope.theory.extremes import max_moments
 from recallscope.theory.law import law
-from recallscope.theory.laws.compared import ZOO
+from recallscope.theory.laws.compared import MEMORIES
 from recallscope.theory.laws.matrix_memory import BARE, gated_law, tight_codes
 from recallscope.theory.laws.sharing import (
     Queries,
@@ -60,7 +60,7 @@ LOUDEST = 1e9  # noise over one fact's, where a state has faded away
 Codes = tuple[Array, Array, Array]  # key variance, value variance, leak
 AgedNoise = Callable[[Queries, Array, Array, Array, Array], tuple[Array, Array]]
 
-_memory = partial(law, status="approximate", layers="one", compared=ZOO, holds=BARE)
+_memory = partial(law, status="approximate", layers="one", compared=MEMORIES, holds=BARE)
 
 
 class DeltaMoments(NamedTuple):
@@ -88,14 +88,15 @@ def delta_moments(dim: ArrayLike, rate: ArrayLike, writes: ArrayLike, later: Arr
     "the delta rule at its best rate b, by slot and age",
     "ours",
     models=("delta_net", "gated_delta_net", "kda"),
+    support="trained DeltaNet and KDA are .01 off on average, at most .02, Gated DeltaNet .03 and .05 (docs/ZOO.md)",
 )
 def delta_law(problem: Problem, *, b: ArrayLike | None = None) -> Array:
     """Chance that a delta rule answers a query rightly: at rate `b`, or at the best one (see `delta_rate`).
 
     Paper: none; it asks the question of Thm 4.2 (`thm:prob-scaling-law`) of another memory.
     Holds for: unit keys, and a rate that is high for (key, value) pairs and 0 for others. Forget gates end at 1. At a
-        given b >= .2 with D >= 64 it is up to .06 too high: recent facts disturb more than old ones, and it takes the
-        mean.
+        given b = .2 it is up to .06 too high, at b = 1 up to .1 (results/theory/memories_monte_carlo.md): recent facts
+        disturb more than old ones, and it takes the mean. At the best b, which is smaller, within .02.
     """
     rate = delta_rate(problem) if b is None else np.broadcast_to(np.asarray(b, float), problem.shape)
     if np.any((rate <= 0) | (rate > 1)):
@@ -143,6 +144,7 @@ def _delta_noise(asked: Queries, place: Array, N_star: Array, b: ArrayLike) -> t
     "trained-sharing with a state that fades by a fixed gamma per token, 31/32 unless given",
     "ours",
     models=("retnet",),
+    support="trained RetNet is .012 off on average, at most .03 (docs/ZOO.md)",
 )
 def retention_law(problem: Problem, *, gamma: float = RETNET) -> Array:
     """Chance that a linear layer whose state fades by gamma per token answers a query rightly.
