@@ -69,7 +69,7 @@ class Law:
     inverse: Callable[..., float | None] | None = None
     """Closed form (problem, unknown, target) -> real solution, or None where there is none."""
     tolerance: float = 0.0
-    """How far its quick form may be off from the exact one, which `exact=True` asks for; 0 if there is one form only."""
+    """How far its quick form may be off from the exact one (`exact=True` asks for it); 0 if there is one form only."""
 
     def __post_init__(self) -> None:
         for name, value, allowed in (

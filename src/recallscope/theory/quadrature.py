@@ -86,9 +86,15 @@ def beta_rule(alpha: ArrayLike, beta: ArrayLike, n: int) -> Rule:
 
 
 def split_rule(beta: ArrayLike, cut: ArrayLike, below: int, above: int) -> Rule:
-    """E f(B), B ~ Beta(1/2, beta), for f that bends or jumps at `cut`: Legendre nodes in arcsin sqrt(B) on both sides."""
+    """E f(B), B ~ Beta(1/2, beta), for f that bends or jumps at a cut: Legendre nodes of the angle on both sides.
+
+    B is the square of a coordinate of a random unit vector in 2 beta + 1 dimensions, sin² of its angle. With none
+    `above` it is `beta_rule`.
+    """
+    if not above:
+        return beta_rule(0.5, beta, below)
     beta, cut = np.broadcast_arrays(np.asarray(beta, float), np.asarray(cut, float))
-    reach = 4.5 / np.sqrt(2 * beta)  # of the angle, a coordinate of a unit vector in 2 beta + 1 dimensions
+    reach = 4.5 / np.sqrt(2 * beta)  # 4.5 standard deviations
     middle = np.minimum(np.arcsin(np.sqrt(np.clip(cut, 0, 1))), reach)
     end = np.minimum(np.pi / 2, middle + reach)
     parts = []

@@ -75,14 +75,16 @@ def sharing_law(problem: Problem, *, value_rank: ArrayLike | None = None, exact:
 
     The codes of `sharing_codes`, then the chance that the right logit tops those of all other values, averaged
     over the query slots. State dimensions beyond D are allowed, but the rank of the keys is capped. The result
-    lies in [1/V_v, 1], V_v = V/2. It grows with D and N and falls with N_f and V, for V >= 4 D and V >= 8 N_f; outside
-    of that, steps of up to 1e-3 the wrong way have been seen, and larger ones for N_f < 4 or D < 8.
+    lies in [1/V_v, 1], V_v = V/2. It grows with D and N and falls with N_f and V, for V >= 4 D and V >= 8 N_f, but for
+    steps the wrong way of the size of its error; outside of that, steps of up to 1e-3 have been seen with `exact`, too,
+    and larger ones for N_f < 4 or D < 8.
 
     Paper: Thm 4.2 (`thm:prob-scaling-law`) asks the question, Rem F.3 (`app-rem:key-value-selectivity`) has
         the mechanism.
-    Holds for: one linear layer; what it was compared with is in `laws/compared.py`. For V >= 4.8 D the quadrature is
-        good to 1e-4; for N_f < 4, D < 4 or D near V/2, to 1e-2. In AR with N = 2 and D >= .75 V it is an upper bound:
-        training puts keys into a few buckets.
+    Holds for: one linear layer; what it was compared with is in `laws/compared.py`. The quadrature is good to 1e-3, and
+        to 5e-4 for V >= 4.8 D, D >= 8, N_f >= 8; for N_f < 4 or D < 4 to 1e-2. `exact` asks for its slow twin, 30 times
+        as slow: good to 1e-4 for V >= 4.8 D, but to 1e-2 for D near V/2. In AR with N = 2 and D >= .75 V it is an
+        upper bound: training puts keys into a few buckets.
     Departs: Rem F.3 lets keys and values span orthogonal subspaces free of charge, and SNR² = N D / N_kv.
         Without D >= N + V_v dimensions they cannot; the price is N/2 out of D. With them they could, but training
         does not get there: a fifth to a third of the directions of the values are dead at D = V/2. Codes are tight
@@ -120,8 +122,8 @@ def recall_given_variances(
     model guesses among the N_f facts. `unshared` is omega of `SharingCodes`: keys that need not share dimensions with
     values repel each other. `weight_variance` is that of the weight a wrong fact gives to its own value: the key
     variance, unless slices of the value are matched apart and err apart (see `laws/heads.py`). `theta` is the chance
-    that a query hears another pair at all (see `laws/full_mamba.py`). `slot_nodes` and `nodes` (see `win_probability`)
-    are numbers of nodes, for tests of the quadrature.
+    that a query hears another pair at all (see `laws/full_mamba.py`). `exact`, `slot_nodes` and `nodes` (see
+    `win_probability`) choose the quadrature.
 
     Paper: Thm 4.2 (`thm:prob-scaling-law`), the mean over the queries.
     Departs: each slot has its own numbers of noise pairs and of competitors. Random filler repeats values of

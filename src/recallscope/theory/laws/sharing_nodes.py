@@ -100,64 +100,46 @@ def fitted_counts(noise: Noise, width: Array) -> Counts:
     """For 1e-3, all numbers found by trial. A repeat (`width` > 1) that is rare needs less."""
     v, N, steep = noise.spread, noise.N_star, noise.D_star / noise.n
     chance = np.where(width > 1, noise.repeats, 1)
-    rare = chance < 0.06
+    rare, signs, cut = chance < 0.06, N < SIGN_CODE, noise.reach < 1
     norm = np.select([v <= 0.04, v <= 0.1, v <= 0.2], [3, 4, 6], 8)
     norm = np.where(N < 7, np.select([v <= 0.04, v <= 0.1, v <= 0.15], [4, 6, 10], 16), norm)
     norm = np.where(N < 4, np.select([v <= 0.04, v <= 0.15], [4, 10], 40), norm)
-    norm = np.where(rare, np.minimum(norm, 3), norm)
-    signal = np.where(N < SIGN_CODE, 15, 9) + 1.5 * (width - 1) + 2.5 * np.log10(chance)
-    signal = np.clip(3 * np.ceil(signal / 3).astype(int), 6, 39)
-    cut = noise.reach < 1
-    once = np.where(
-        cut, np.select([steep <= 4, steep <= 100], [5, 7], 12), np.select([steep <= 1, steep <= 16], [3, 4], 6)
-    )
-    twice = np.select([steep <= 2, steep <= 4, steep <= 8], [3, 5, 6], 8)
+    signal = np.where(signs, 15, 9) + 1.5 * (width - 1) + 2.5 * np.log10(chance)
+    once = np.select([steep <= 1, steep <= 16], [3, 4], 6)
+    once = np.where(cut, np.select([steep <= 4, steep <= 100], [5, 7], 12), once)
     return Counts(
-        norm,
-        signal,
-        np.where(rare, 1, 2),
-        np.where(N < SIGN_CODE, 1, once - rare),
-        twice,
-        np.where(cut & (N >= SIGN_CODE), 4, 0),
-        np.where(steep > 16, 12, 0),
+        norm=np.where(rare, np.minimum(norm, 3), norm),
+        signal=np.clip(3 * np.ceil(signal / 3).astype(int), 6, 39),
+        residual=np.where(rare, 1, 2),
+        once=np.where(signs, 1, once - rare),
+        twice=np.select([steep <= 2, steep <= 4, steep <= 8], [3, 5, 6], 8),
+        once_above=np.where(cut & ~signs, 4, 0),
+        twice_above=np.where(steep > 16, 12, 0),
     )
 
 
 def fitted(noise: Noise, s2: Array, width: Array, signal_nodes: int, residual_nodes: int) -> Points:
-    """Midpoints in z, and for each a Gauss rule around the likeliest q.
+    """Midpoints in z, and for each of them a Gauss rule around the likeliest q.
 
     z is the normal score of t = c / sqrt(q): a word that is not in the context loses against the right one with chance
-    Phi(z), whatever q is. Given t, q^(1/3) is nearly normal. Weights are density over density, so that no form
-    is assumed; with 4 nodes, as they are only added up, and then shared among `residual_nodes`.
+    Phi(z), whatever q is. Given t, q^(1/3) is nearly normal. Weights are ratios of densities, so that no form is
+    assumed. They are summed over 4 nodes of q, which cost nothing, and shared among `residual_nodes`.
     """
     D, k, sigma = (a[:, None, None] for a in (noise.D_star, noise.freedom, width))
-    nu = D - 1
-    scale = wallace(nu) ** 2 * nu
-    signal = np.sqrt(D / s2[..., None])
-
-    def score(t: Array) -> Array:
-        return np.copysign(np.sqrt(scale * np.log1p(t**2 / nu)), t)
-
-    def root_q(deviations: Array) -> Array:
-        return np.maximum(1 - 2 / (9 * k) + deviations * np.sqrt(2 / (9 * k)), 0.05) ** 1.5
-
-    lost = ndtri(np.exp(-LOST / np.maximum(noise.never + noise.once + noise.twice, 1)))[:, None, None]
-
-    def end(deviations: float) -> Array:
-        by_q = np.maximum(signal + deviations * sigma, sigma) / np.sqrt(2 * k)  # standard deviation of t, there
-        both = np.hypot(sigma, by_q)
-        c = signal + deviations * sigma**2 / both
-        return score(c / np.where(c > 0, root_q(-deviations * by_q / both), 1))
-
-    low = np.maximum(end(-TAIL), lost)
-    high = np.maximum(end(TAIL), low + 0.5)
-    z = low + (high - low) * (np.arange(signal_nodes) + 0.5) / signal_nodes
+    signal, nu = np.sqrt(D / s2[..., None]), D - 1
+    scale = wallace(nu) ** 2 * nu  # z² = scale log(1 + t² / nu)
+    competitors = np.maximum(noise.never + noise.once + noise.twice, 1)[:, None, None]
+    lost = ndtri(np.exp(-LOST / competitors))
+    least, most = (_score(_end(signal, sigma, k, side), nu, scale) for side in (-TAIL, TAIL))
+    low = np.maximum(least, lost)
+    step = (np.maximum(most, low + 0.5) - low) / signal_nodes
+    z = low + step * (np.arange(signal_nodes) + 0.5)
     z = np.where(np.abs(z) < 1e-6, 1e-6, z)
     y = np.minimum(z**2 / scale, 600)
     t = np.copysign(np.sqrt(nu * np.expm1(y)), z)
-    width_t = (high - low) / signal_nodes * np.exp(y) * z * nu / (scale * t)
+    step_t = step * np.exp(y) * z * nu / (scale * t)
 
-    # density of r = sqrt(q) times that of Z = t r - signal, dZ = r dt: r^k exp(-curvature r²/2 + slope r)
+    # density of r = sqrt(q) times that of Z = t r - signal, dZ = r dt: r^k exp(-curvature r² / 2 + slope r)
     curvature, slope = k + (t / sigma) ** 2, t * signal / sigma**2
     root = np.sqrt(slope**2 + 4 * curvature * (k + 1 / 3))
     mode = np.where(slope > 0, (slope + root) / (2 * curvature), 2 * (k + 1 / 3) / (root - np.minimum(slope, 0)))
@@ -171,10 +153,24 @@ def fitted(noise: Noise, s2: Array, width: Array, signal_nodes: int, residual_no
         Z = t[..., None] * r - signal[..., None]
         log_density = k[..., None] * (np.log(r) - r**2 / 2) - (Z / sigma[..., None]) ** 2 / 2 + h**2 / 2
         density = np.exp(log_density + constant[..., None]) * np.sqrt(stretched) * h_weights
-        return Points(Z, r**2, density * (width_t * narrow * mode)[..., None])
+        return Points(Z, r**2, density * (step_t * narrow * mode)[..., None])
 
-    total = around_mode(4).weights.sum(-1, keepdims=True)
+    weights = around_mode(4).weights.sum(axis=-1)
+    weights /= np.where(low > lost, weights.sum(axis=-1, keepdims=True), 1)  # nothing is left out: the sum is 1
     points = around_mode(residual_nodes)
-    shares = points.weights / np.maximum(points.weights.sum(-1, keepdims=True), 1e-300)
+    shares = points.weights / np.maximum(points.weights.sum(axis=-1, keepdims=True), 1e-300)
     shape = (*z.shape[:2], -1)
-    return Points(points.Z.reshape(shape), points.q.reshape(shape), (total * shares).reshape(shape))
+    return Points(points.Z.reshape(shape), points.q.reshape(shape), (weights[..., None] * shares).reshape(shape))
+
+
+def _end(signal: Array, sigma: Array, k: Array, deviations: float) -> Array:
+    """t so many standard deviations away from its mean, of which Z and q have their shares."""
+    by_q = np.maximum(signal + deviations * sigma, sigma) / np.sqrt(2 * k)  # standard deviation of t due to q, there
+    both = np.hypot(sigma, by_q)
+    c = signal + deviations * sigma**2 / both
+    cube_root = 1 - 2 / (9 * k) - deviations * by_q / both * np.sqrt(2 / (9 * k))  # of q, by Wilson and Hilferty
+    return c / np.where(c > 0, np.maximum(cube_root, 0.05) ** 1.5, 1)
+
+
+def _score(t: Array, nu: Array, scale: Array) -> Array:
+    return np.copysign(np.sqrt(scale * np.log1p(t**2 / nu)), t)

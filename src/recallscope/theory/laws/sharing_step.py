@@ -18,7 +18,7 @@ from scipy.special import betainc, betaincinv, ndtr
 from recallscope.theory.laws import sharing_nodes
 from recallscope.theory.laws.sharing_nodes import SIGN_CODE, Counts, Noise, Points, wallace
 from recallscope.theory.problem import Array
-from recallscope.theory.quadrature import Rule, beta_rule, gamma_rule, split_rule
+from recallscope.theory.quadrature import Rule, gamma_rule, split_rule
 
 LARGEST_PART = 0.995  # of the noise that one competitor may be: its posterior degenerates at 1
 FEW_DIMENSIONS = 1.2  # below this many keys cannot move apart
@@ -72,7 +72,9 @@ def _by_counts(rows: Array, width: Array, given: Counts, exact: bool) -> Array:
     """The queries in `rows`, those that need equal numbers of nodes together."""
     rule = sharing_nodes.product if exact else sharing_nodes.fitted
     counts = (sharing_nodes.product_counts if exact else sharing_nodes.fitted_counts)(Noise(*rows.T), width)
-    nodes = np.stack([own if n is None else np.full_like(own, n) for own, n in zip(counts, given)], axis=-1)
+    nodes = np.stack(
+        [own if n is None else np.full_like(own, n) for own, n in zip(counts, given, strict=True)], axis=-1
+    )
     p = np.empty(len(rows))
     for kind in np.unique(nodes, axis=0):
         members = np.flatnonzero((nodes == kind).all(axis=-1))
@@ -126,11 +128,9 @@ def _win_probability(noise: Noise, width: Array, rule: Callable[..., Points], co
     column = (slice(None), None, None)
     wins = _empty(view)[:, :, 0] ** noise.never[column]
     if np.any(noise.once > 0):
-        wins *= _in_context(view, *_weights_once(noise, s2, counts.once, counts.once_above)) ** noise.once[column]
+        wins *= _in_context(view, *_weights_once(noise, s2, counts)) ** noise.once[column]
     if np.any(noise.twice > 0):
-        wins *= (
-            _in_context(view, *_weights_twice(noise, R, s2, counts.twice, counts.twice_above)) ** noise.twice[column]
-        )
+        wins *= _in_context(view, *_weights_twice(noise, R, s2, counts)) ** noise.twice[column]
     return np.asarray(((wins * points.weights).sum(axis=-1) * R_weights).sum(axis=-1))
 
 
@@ -140,7 +140,7 @@ def _empty(view: _View) -> Array:
     return np.asarray(ndtr(np.copysign(wallace(nu) * np.sqrt(-nu * view.log_rest), view.x)))
 
 
-def _weights_once(noise: Noise, s2: Array, n: int, above: int) -> Rule:
+def _weights_once(noise: Noise, s2: Array, counts: Counts) -> Rule:
     """|t|, the part of the noise that is one competitor's own, and its distribution given the noise power s².
 
     Its key weight alpha is a coordinate of a unit vector in N* dimensions, and s² - alpha² is left to all
@@ -156,7 +156,8 @@ def _weights_once(noise: Noise, s2: Array, n: int, above: int) -> Rule:
     edge = np.minimum(s2, 1)
     last = np.where(short, a, (N_safe - 1) / 2)
     limit = (noise.reach / noise.stretch)[:, None] ** 2 / edge
-    square, weights = split_rule(last, limit, n, above) if above else beta_rule(0.5, last, n)
+    n = counts.once
+    square, weights = split_rule(last, limit, n, counts.once_above)
     alpha2 = edge[..., None] * np.clip(square, 0, 1 - 1e-15)
     inner = np.where(short[..., None], 1.0, s2[..., None]) - alpha2
     power = np.where(short, (N_safe - 3) / 2, a - 1)
@@ -167,17 +168,17 @@ def _weights_once(noise: Noise, s2: Array, n: int, above: int) -> Rule:
     alpha2 = np.where(signs[..., None], 1.0, alpha2)
     reach, stretch = noise.reach[:, None, None], noise.stretch[:, None, None]
     weight = np.minimum(stretch * np.sqrt(alpha2), reach)
-    if above:  # all of these weigh the same
+    if counts.once_above:  # all of these weigh the same
         weight = np.concatenate([weight[..., :n], weight[..., -1:]], axis=-1)
         weights = np.concatenate([weights[..., :n], weights[..., n:].sum(axis=-1, keepdims=True)], axis=-1)
     return np.minimum(weight / np.sqrt(s2[..., None]), LARGEST_PART), weights
 
 
-def _weights_twice(noise: Noise, R: Array, s2: Array, n: int, above: int) -> Rule:
+def _weights_twice(noise: Noise, R: Array, s2: Array, counts: Counts) -> Rule:
     """The same for a competitor written with two keys: the sum of two weights."""
     dim = np.maximum(2 * noise.N_star[:, None] / R, 1.5)
-    last = (dim - 1) / 2
-    square, weights = split_rule(last, 0.25, n, above) if above else beta_rule(0.5, last, n)  # they tie at weight 1
+    tie = 0.25  # their sum, twice the coordinate, weighs as much as the right key
+    square, weights = split_rule((dim - 1) / 2, tie, counts.twice, counts.twice_above)
     return np.minimum(2 * np.sqrt(np.maximum(square, 0) / s2[..., None]), LARGEST_PART), weights
 
 
