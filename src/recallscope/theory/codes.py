@@ -24,7 +24,7 @@ def least_square(dim: ArrayLike, count: ArrayLike) -> Array:
 
 
 def least_kurtosis(dim: ArrayLike, count: ArrayLike) -> Array:
-    """Least kurtosis of x·y over pairs of different words of a tight frame: the mean fourth power over the mean square².
+    """Least kurtosis (mean fourth power over mean square²) of x·y over pairs of different words of a tight frame.
 
     At least 1, as for any numbers. With many more words than d² it is 3 d / (d + 2), that of a sphere.
     """
