@@ -20,7 +20,7 @@ $(VENV)/.ready-demo: $(VENV)/bin/python pyproject.toml constraints.txt
 
 $(VENV)/.ready-all: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[all]'
-	@touch $@ $(VENV)/.ready-demo
+	@touch $@ $(VENV)/.ready-demo $(VENV)/.ready-docs
 
 $(VENV)/.ready-docs: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'

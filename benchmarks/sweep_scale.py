@@ -1,12 +1,13 @@
 """python benchmarks/sweep_scale.py [--json] [--runs 100000] [--workers 1 8 64] [--drivers 1 4] [--folder PATH]
 
 What a large sweep costs beside its training: the real driver, leases, store and index, with runs that do nothing. Each
-simulated worker notes its start, writes a record as long as a real one, and notes its end, as a worker process does, but
-in the driver's process: what is measured is an upper bound of what the driver does, and all that the file system does.
+simulated worker notes its start, writes a record as long as a real one, and notes its end, as a worker process does,
+but in the driver's process: what is measured is an upper bound of what the driver does, and all that the file system
+does.
 
-Every line is one sweep in a store of its own; several drivers share one store. Per run: wall time, processor time, files
-leased, leases refused because another driver was first, records of others that were read. At the end: the index, the time
-to plan the same sweep again with everything done, and the largest memory of a driver.
+Every line is one sweep in a store of its own; several drivers share one store. Per run: wall time, processor time,
+leases refused because another driver was first, records of others that were read. At the end: the index, the time to
+plan the same sweep again with everything done, and the largest memory of a driver.
 """
 
 import argparse
