@@ -99,7 +99,7 @@ def _still_improving(
         return None
     return Finding(
         "still-improving",
-        f"still improving: from step {before[-1]['step']} to its end at {steps} its validation accuracy rose from "
+        f"was still improving: from step {before[-1]['step']} to its end at {steps} its validation accuracy rose from "
         f"{old:.4f} to {new:.4f}. It may reach more with more steps (--flat-steps, --decay-steps).",
     )
 
@@ -112,7 +112,7 @@ def _at_chance(facts: Mapping[str, Any], words: Mapping[str, Value]) -> Finding 
         return None
     return Finding(
         "at-chance",
-        f"at chance: accuracy {reached:.4f} is not above the {guess.accuracy:.4f} of guessing {guess.how} "
+        f"stayed at chance: accuracy {reached:.4f} is not above the {guess.accuracy:.4f} of guessing {guess.how} "
         f"(over {queries:,} queries). The model may be too small, or not trained for long enough.",
     )
 

@@ -97,6 +97,10 @@ def test_mistakes_in_a_file_name_the_file_and_the_line(run, tmp_path):
     line = 1 + path.read_text().splitlines().index('embed_dim = "16"')
     refused(run("train", "--config", path), f"run.toml, line {line}: model.embed_dim='16'", "whole number")
     assert run("train", "--config", path, "--embed-dim", 8, *SHORT)[0] == 0  # the flag mends it
+    refused(run("train", "--config", path, "--embed-dim", 8, "--seed", -1), "seed=-1: it must be at least 0")
+    path.write_text("[task]\nvocab_size = 16\nnum_facts = 2.5\n[model]\nembed_dim = 4\nstate_dim = 2\n")
+    *_, told = run("train", "--config", path)
+    assert told.endswith("run.toml, line 3: task.num_facts=2.5: it must be a whole number.\n")
     path.write_text("[task\n")
     refused(run("train", "--config", path), "run.toml", "line 1")
     refused(run("train", "--config", tmp_path / "nowhere.toml"), "nowhere.toml")

@@ -66,7 +66,7 @@ class RunFlags(SpecFlags):
             return RunSpec.model_validate(fields)
         except ValidationError as error:
             part, *names = map(str, error.errors()[0]["loc"] or ("",))
-            in_file = start_of(None, self.config).get(part, {}) if self.config else {}
+            in_file = start_of(None, self.config).get(part, {}) if self.config and names else {}
             if self.config is None or not set(names) & set(in_file) - set(self.given(part)):
                 raise
             line = _line_of(self.config, part, names[0])

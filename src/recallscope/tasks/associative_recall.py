@@ -40,10 +40,10 @@ class AssociativeRecall(TaskSpec):
     @model_validator(mode="before")
     @classmethod
     def _length_follows_from_the_facts(cls, data: Any) -> Any:
-        if isinstance(data, dict) and data.get("length") is None and isinstance(data.get("num_facts"), int):
-            N_k = data.get("key_repeats", 1)
-            if isinstance(N_k, int):
-                return {**data, "length": cls.shortest_length(data["num_facts"], N_k)}
+        if isinstance(data, dict) and data.get("length") is None:
+            N_f, N_k = data.get("num_facts"), data.get("key_repeats", 1)
+            follows = cls.shortest_length(N_f, N_k) if isinstance(N_f, int) and isinstance(N_k, int) else 0
+            return {**data, "length": max(follows, 1)}  # of facts that are refused, so that it is not refused as well
         return data
 
     @model_validator(mode="after")
