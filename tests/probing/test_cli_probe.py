@@ -5,12 +5,14 @@ import re
 import shlex
 import shutil
 import socket
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 import transformers as hf
 from probe_models import FAMILIES, build, letter_tokenizer, save, word_tokenizer
+from safetensors.torch import load_file, save_file
 
 from recallscope.cli.main import VERBS, main
 from recallscope.probing.record import read_probe
@@ -110,6 +112,12 @@ def spoil_weights(folder: Path) -> None:
     (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 3}))
 
 
+def spoil_numbers(folder: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    tensors["model.norm.weight"][0] = torch.nan
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+
+
 SPOILT = {
     "pickle": (spoil_pickle, ["pytorch_model.bin is pickled", "safetensors"]),
     "missing shard": (lambda folder: spoil_index(folder, "other.safetensors"), ["other.safetensors", "not there"]),
@@ -121,6 +129,8 @@ SPOILT = {
     "no config": (lambda folder: (folder / "config.json").unlink(), ["no config.json", "downloads nothing"]),
     "broken config": (lambda folder: (folder / "config.json").write_text("[1"), ["config.json", "JSON"]),
     "broken weights": (lambda folder: (folder / "model.safetensors").write_bytes(b"x" * 99), ["cannot read"]),
+    "adapter": (lambda folder: (folder / "adapter_config.json").write_text("{}"), ["adapter", "Merge it"]),
+    "not a number": (spoil_numbers, ["NaN or infinite"]),
     "no tokenizer": (lambda folder: [path.unlink() for path in folder.glob("token*")], ["transformers cannot read"]),
 }
 
@@ -156,6 +166,11 @@ def test_what_cannot_be_probed_is_refused_with_a_sentence(folders, run, tmp_path
     refused(run("probe", "--store", store), store, "--compare")
     refused(run("probe", llama, "--compare", "a", "--store", store), store, "one of both")
     refused(run("probe", "--compare", "a", "--store", store), store, "'a' is no probe")
+
+
+def test_without_transformers_the_extra_is_named(folders, run, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    refused(run("probe", folders["llama"], "--store", tmp_path / "s"), tmp_path / "s", "recallscope[hf]")
 
 
 def test_help_opens_with_the_command_and_lists_the_templates(run):

@@ -9,11 +9,12 @@ from probe_models import FAMILIES, RECURRENT, build, word_tokenizer
 import recallscope as rs
 from recallscope.probing import probe as probing
 from recallscope.probing.capacity import held_bits, law_says, search
-from recallscope.probing.layers import CHOICES, TESTED, ridge_accuracy
+from recallscope.probing.layers import CHOICES, TESTED, _folded, ridge_accuracy
 from recallscope.probing.record import Point
 
 QUICK = {"questions": 64, "most_facts": 32}
 TOKENS = 103  # of the word tokenizer
+no_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device; torch sees none")
 
 
 def without_clock(record):
@@ -125,6 +126,29 @@ def test_our_own_models_are_asked_by_token_numbers():
     assert record.points[-1].num_facts == 31
     assert record.n_50.reason.startswith("above 31")
     assert set(record.state_parts) == {"state", "window"}
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, no_gpu])])
+def test_every_tensor_is_made_on_the_device_of_the_model(device):
+    """The default device is `meta`, whose tensors hold no numbers, as in tests/test_devices.py."""
+    model = rs.ideal_circuit(vocab_size=64).to(device)
+    torch.set_default_device("meta")
+    try:
+        record = rs.probe(model, num_facts=[2, 8], questions=32, layers=True)
+    finally:
+        torch.set_default_device(None)
+    assert record.environment["device"].startswith(device)
+    assert record.inside.layers[0].lost == record.points[-1].recall == 1.0
+
+
+def test_a_folded_state_keeps_what_is_linear_in_it(monkeypatch):
+    rng = torch.Generator().manual_seed(0)
+    labels = torch.randint(CHOICES, (384,), generator=rng)
+    state = torch.randn(CHOICES, 900, generator=rng)[labels] + torch.randn(384, 900, generator=rng)
+    monkeypatch.setattr("recallscope.probing.layers.MOST_FEATURES", 300)
+    folded = _folded(state, torch.Generator().manual_seed(1))
+    assert folded.shape == (384, 300)
+    assert ridge_accuracy(folded, labels) > 0.95
 
 
 def test_from_pretrained_and_transformers_answer_alike(tmp_path):

@@ -1,6 +1,5 @@
 """A causal language model and its tokenizer from a folder on disk: safetensors only, no code from it, no network."""
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +10,8 @@ import torch
 from torch import nn
 
 from recallscope.architectures.memory import require_memory
-from recallscope.architectures.pretrained import check_inside, weight_files
+from recallscope.architectures.model import check_weights
+from recallscope.architectures.pretrained import weight_files
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -26,10 +26,15 @@ def load_checkpoint(folder: Path, device: torch.device, dtype: str = "float32") 
     if dtype not in DTYPES:
         raise ValueError(f"dtype={dtype!r} is none of {', '.join(DTYPES)}.")
     for path in folder.iterdir():
-        check_inside(folder, path.name)
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise ValueError(
+                f"{path} is a link that leads out of the folder, to files that the checkpoint does not own. Copy them "
+                f"instead: hf download with --local-dir FOLDER does."
+            )
+    if (folder / "adapter_config.json").exists():
+        raise ValueError(f"{folder} holds an adapter beside a model. Merge it into the weights first, and save those.")
     size = sum((folder / name).stat().st_size for name in weight_files(folder))
     require_memory(size, f"the model of {folder}", "Use a machine with more.", device)
-    _check_json(folder)
     with _offline():
         import transformers
 
@@ -53,16 +58,8 @@ def load_checkpoint(folder: Path, device: torch.device, dtype: str = "float32") 
             f"{folder} lacks {len(absent)} weights, {absent[0]} first, which transformers would draw at random. "
             f"Save a ...ForCausalLM of the same configuration."
         )
+    check_weights(dict(model.named_parameters()), folder)
     return model.to(device).eval(), tokenizer
-
-
-def _check_json(folder: Path) -> None:
-    """The configuration is a table and asks for no code of its own."""
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        assert isinstance(config, dict)
-    except (ValueError, RecursionError, AssertionError) as error:
-        raise ValueError(f"{folder / 'config.json'} is not a table in JSON. Download the folder again.") from error
 
 
 @contextmanager

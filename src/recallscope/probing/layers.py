@@ -83,8 +83,7 @@ def _decoded(
         drawn = draw_contexts(asker.wording, num_facts, CONTEXTS, rng)
         keys, values = _with_shared_key(drawn.keys, key, labels, len(asker.wording.values), rng)
         states = _states(asker, growing, layers, keys, values, int(rng.integers(2**31)))
-        target = torch.as_tensor(labels)
-        shuffled = target[torch.as_tensor(rng.permutation(CONTEXTS))]
+        target, shuffled = (torch.as_tensor(one, device="cpu") for one in (labels, rng.permutation(labels)))
         for layer in layers:
             scores[layer].append((ridge_accuracy(states[layer], target), ridge_accuracy(states[layer], shuffled)))
     return {layer: tuple(np.mean(found, axis=0).tolist()) for layer, found in scores.items()}
@@ -124,7 +123,7 @@ def _states(
             state = torch.cat([tensor for tensor in flat if len(tensor) == len(part)], dim=1).cpu()
             mean, spread = scale.setdefault(layer, (state.mean(dim=0), state.std(dim=0)))
             state = (state - mean) / torch.where(spread > 1e-6 * spread.max(), spread, torch.inf)
-            rows[layer].append(_folded(state, torch.Generator().manual_seed(seed)))
+            rows[layer].append(_folded(state, torch.Generator("cpu").manual_seed(seed)))
     return {layer: torch.cat(found) for layer, found in rows.items()}
 
 
@@ -133,9 +132,10 @@ def _folded(state: Float[Tensor, "rows features"], generator: torch.Generator) -
     features = state.shape[1]
     if features <= MOST_FEATURES:
         return state
-    signs = torch.randint(2, (features,), generator=generator) * 2.0 - 1
-    place = torch.randint(MOST_FEATURES, (features,), generator=generator)
-    return state.new_zeros(len(state), MOST_FEATURES).index_add(1, place, state * signs)
+    signs, place = (
+        torch.randint(high, (features,), generator=generator, device=state.device) for high in (2, MOST_FEATURES)
+    )
+    return state.new_zeros(len(state), MOST_FEATURES).index_add(1, place, state * (2 * signs - 1))
 
 
 def ridge_accuracy(states: Float[Tensor, "contexts features"], labels: Int[Tensor, " contexts"]) -> float:
