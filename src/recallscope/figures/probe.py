@@ -34,7 +34,7 @@ def draw_recall(records: Sequence[ProbeRecord], ax: Axes) -> Axes:
         ax.plot(n, controls, "x", color=colour, ms=3, alpha=0.6)
         if record.n_50.num_facts:
             ax.plot([record.n_50.num_facts] * 2, [0, 0.5], ":", color=colour, lw=1)
-            ax.text(record.n_50.num_facts, 0.02, f" {record.n_50.num_facts:.0f}", color=colour, fontsize=7)
+            ax.text(record.n_50.num_facts, 0.51, f" {record.n_50.num_facts:.0f}", color=colour, fontsize=7)
     ax.axhline(0.5, color=GUESS, lw=0.6, zorder=0)
     _log_facts(ax, [point.num_facts for record in records for point in record.points])
     ax.set(xlabel="facts n", ylabel="recall among the values", ylim=(-0.02, 1.03), title="recall (×: best control)")
@@ -43,10 +43,12 @@ def draw_recall(records: Sequence[ProbeRecord], ax: Axes) -> Axes:
 
 
 def draw_recency(records: Sequence[ProbeRecord], ax: Axes) -> Axes:
-    """Recall by how many facts were read after the one that is asked for, at a few numbers of facts each."""
+    """Recall by how many facts were read after the one that is asked for: at a few n, or of several near n_50."""
     for record, colour in zip(records, COLOURS, strict=False):
         telling = [point for point in record.points if point.recall < STARTED] or record.points[-1:]
-        chosen = telling[:: -(-len(telling) // (MOST_LINES if len(records) == 1 else 1))]
+        chosen = telling[:: -(-len(telling) // MOST_LINES)]
+        if len(records) > 1:
+            chosen = [min(telling, key=lambda point: abs(point.recall - 0.5))]
         for number, point in enumerate(chosen):
             groups = len(point.by_place)
             ages = point.num_facts * (groups - 0.5 - np.arange(groups)) / groups
@@ -76,7 +78,7 @@ def draw_layers(inside: Inside, ax: Axes) -> Axes:
     ax.set(xlabel="layer", ylim=(min(-0.03, ax.get_ylim()[0]), 1.03), title=f"layers, n = {inside.num_facts}")
     if len(layers) <= 24:
         ax.set_xticks(layers)
-    ax.legend(loc="best")
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22))
     return ax
 
 
