@@ -234,4 +234,8 @@ def test_restore_on_the_command_line(store, run):
     assert (code, path.exists()) == (0, True)
     code, out, _ = run("store", "list", store.root)
     assert "1 damaged: recallscope store verify" in out
+    store.put(record(seed=1))
+    for verb in (["fit"], ["plot", "--x", "seed", "--y", "test_accuracy", "--out", store.root.parent / "plot.png"]):
+        code, _, told = run(verb[0], store.root, *verb[1:])
+        assert (code, "left out 1 damaged record," in told) == (0, True)
     assert run("store", "restore", store.root)[1].startswith("0 set aside")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from recallscope.cli.flags import OptionalInt, OptionalPath, Unset, print_json
+from recallscope.cli.store_upkeep import warn_of_damage
 from recallscope.health import Flag
 
 if TYPE_CHECKING:
@@ -65,7 +66,9 @@ class FitStore:
         conditions = parse_conditions(
             [*self.where, "status=done", *([f"seed={self.seed}"] if self.reduce == "seed" else [])]
         )
-        found = [row for row in find_runs(RunStore(self.store), conditions) if row["test_accuracy"] is not None]
+        store = RunStore(self.store)
+        found = [row for row in find_runs(store, conditions) if row["test_accuracy"] is not None]
+        warn_of_damage(store)
         rows = [row for row in found if row["flag"] not in self.leave_out]
         flags = Counter(row["flag"] for row in rows if row["flag"])
         left_out = Counter(row["flag"] for row in found if row["flag"] in self.leave_out)

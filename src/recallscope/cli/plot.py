@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from recallscope.cli.flags import OptionalText, Unset, print_json
+from recallscope.cli.store_upkeep import warn_of_damage
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,7 +58,8 @@ class Plot:
         chosen = [name for name in (self.x, self.y, self.color, self.facet) if name]
         store, conditions = RunStore(self.store), parse_conditions(self.where)
         find_runs(store, conditions, columns=chosen, limit=1)  # names a column that is not there, and the nearest ones
-        every = find_runs(store, conditions)
+        every = [row for row in find_runs(store, conditions) if row["status"] != "damaged"]
+        warn_of_damage(store)
         rows = [row for row in every if row[self.x] is not None and row[self.y] is not None]
         if not rows:
             raise ValueError(

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from recallscope.cli.flags import print_json
 
+if TYPE_CHECKING:
+    from recallscope.runs import RunStore
+
 Folder = Annotated[Path, tyro.conf.Positional]
+
+
+def warn_of_damage(store: RunStore) -> None:
+    """Say on stderr which records count for nothing, as they were edited, cut off or lost."""
+    from recallscope.runs import find_runs, parse_conditions
+
+    damaged = find_runs(store, parse_conditions(["status=damaged"]), columns=["run"])
+    if damaged:
+        print(
+            f"recallscope: left out {len(damaged)} damaged record{'s' * (len(damaged) > 1)}, {damaged[0]['run'][:8]} "
+            f"first; recallscope store verify {shlex.quote(str(store.root))} --dry-run says why.",
+            file=sys.stderr,
+        )
 
 
 @dataclass(kw_only=True)
