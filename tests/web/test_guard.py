@@ -190,7 +190,6 @@ def test_it_listens_on_this_machine(monkeypatch):
     listener, hosts = listen("127.0.0.1", 0)
     port = listener.getsockname()[1]
     assert hosts == {f"127.0.0.1:{port}", f"localhost:{port}", f"[::1]:{port}"}
-    listener.listen()
     with pytest.raises(ValueError, match="--port 0"):
         listen("127.0.0.1", port)
     listener.close()
