@@ -44,8 +44,9 @@ class Explore:
         """Serve until interrupted, or export."""
         if not 0 <= self.port < 65536:
             raise ValueError(f"port={self.port} is outside 0..65535.")
-        from recallscope.web.server import is_loopback, listen, make_app, serve
+        from recallscope.web.server import is_loopback, listen, make_app, plotly_facts, serve
 
+        plotly_facts()  # without Plotly this fails now, not at the first chart
         shelf = self._shelf()
         if self.export:
             from recallscope.web.export import write_site

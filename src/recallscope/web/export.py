@@ -124,7 +124,7 @@ def _tours(shelf: Shelf, answers: dict[str, Any]) -> Iterator[dict[str, Any]]:
     half = answer(shelf, "memory", {"model": model})["vocab_size"] // 2
     facts = [["store", 1 + 5 * i % (half - 1), half + 11 * i % half] for i in range(TOUR)]
     steps = [*facts[:4], ["overwrite", facts[1][1], half + 7], ["forget", facts[2][1]], *facts[4:]]
-    points = [*range(9), 16, 32, 64, len(steps)]
+    points = sorted({count for count in (*range(9), 16, 32, 64) if count < len(steps)} | {len(steps)})
     for count in points:
         question: dict[str, Any] = {"model": model, "steps": steps[:count]}
         if count:

@@ -36,7 +36,7 @@ CHUNK = 64  # cells that are computed before the question may be dropped
 CURVE_POINTS = 17
 FRONTIER_POINTS = 24
 MOST_SECONDS = 20.0  # for one question
-MOST_MAPS = 32  # that are kept
+MOST_MAPS, MOST_TARGETS = 32, 16  # that are kept
 LINEAR = "linear"  # the architecture of the laws for trained and designed weights
 RANGES = {
     "vocab_size": (16, 65536), "num_facts": (1, 512), "length": (4, 4096), "embed_dim": (4, 1024),
@@ -88,7 +88,8 @@ def fit_parts(question: FitQuestion, shelf: Shelf) -> Iterator[dict[str, Any]]:
     yield {"bounds": bounds(question)}
     yield {"measured": measured(question, shelf)}
     chart = _map_of(question, law)
-    for work in (chart.fill(STRIDES[0]), _curves(question, law), chart.fill(*STRIDES[1:]), _frontier(question, law)):
+    least = _frontier(question, chart)
+    for work in (chart.fill(STRIDES[0]), _curves(question, law), chart.fill(*STRIDES[1:]), least):
         for part in work:
             yield part
             if time.monotonic() > ends:
@@ -156,6 +157,7 @@ class LawMap:
     p: Array = field(init=False)
     done: NDArray[np.bool_] = field(init=False)
     lock: Lock = field(default_factory=Lock)
+    least: dict[float, dict[str, Any]] = field(default_factory=dict)  # minimal pairs by target
 
     def __post_init__(self) -> None:
         self.p = np.full((len(self.embed_dims), len(self.state_dims)), np.nan)
@@ -248,22 +250,28 @@ class _Late(Exception):  # noqa: N818 (no error: the time is over)
     """Raised inside a law to end a search."""
 
 
-def _frontier(question: FitQuestion, law: Law) -> Iterator[dict[str, Any]]:
+def _frontier(question: FitQuestion, chart: LawMap) -> Iterator[dict[str, Any]]:
     """All minimal pairs, as `size` lists them, thinned; a search that takes too long is given up."""
-    ends = time.monotonic() + MOST_SECONDS / 2
+    law, ends = chart.law, time.monotonic() + MOST_SECONDS / 2
 
     def timed(*arguments: Any, **options: Any) -> Array:
         if time.monotonic() > ends:
             raise _Late
         return law.function(*arguments, **options)
 
-    known = question.model_dump(exclude={"model", "embed_dim", "state_dim"})
-    try:
+    if question.target not in chart.least:
+        known = question.model_dump(exclude={"model", "embed_dim", "state_dim"})
         asked = Question(**known, law=replace(law, function=timed))
-        found = sizing(asked, "frontier", model=question.model, max_points=FRONTIER_POINTS)
-        yield {"frontier": found}
-    except _Late:
-        yield {"stopped": "The frontier takes longer than usual here: recallscope size finds it."}
+        try:
+            found = sizing(asked, "frontier", model=question.model, max_points=FRONTIER_POINTS)
+        except _Late:
+            yield {"stopped": "The frontier takes longer than usual here: recallscope size finds it."}
+            return
+        if len(chart.least) < MOST_TARGETS:
+            chart.least[question.target] = found
+        else:
+            chart.least = {question.target: found}
+    yield {"frontier": chart.least[question.target]}
 
 
 def _digits(p: float) -> float:

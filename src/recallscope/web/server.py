@@ -187,6 +187,7 @@ def listen(host: str, port: int) -> tuple[socket.socket, frozenset[str]]:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        listener.listen(128)  # from now on, so that the address can be told before the server runs
     except OSError as error:
         listener.close()
         raise ValueError(f"{host}:{port} cannot be listened on: {error.strerror}. Try --port 0.") from error

@@ -148,8 +148,10 @@ export function table(columns, rows, { caption, onrow, chosen, most = 200, sort,
   function line(row) {
     const go = onrow && { onclick: () => onrow(row), onkeydown: (event) => event.key === "Enter" && onrow(row), tabIndex: 0 };
     return h("tr", { className: [onrow && "link", chosen?.(row) && "chosen"].filter(Boolean).join(" "), ...go },
-      columns.map((column) => h("td", { className: column.number ? "number" : column.text ? "text" : "" },
-        column.show ? column.show(row[column.name], row) : shown(row[column.name]))));
+      columns.map((column) => {
+        const content = column.show ? column.show(row[column.name], row) : shown(row[column.name]);
+        return h("td", { className: column.number ? "number" : "" }, column.text ? h("div", { className: "text" }, content) : content);
+      }));
   }
   function fill() {
     const ordered = by === null ? rows : [...rows].sort(order);

@@ -169,17 +169,18 @@ export async function openFit(root, params, options) {
   }
 
   function heat(grid) {
-    const measured = view.measured ?? [];
+    const { headline: said, measured = [] } = view; // of this answer: the next may have begun when it is drawn
+    const { embed_dim: D, state_dim: N, target } = state;
     draw(map, (c) => ({
-      says: `Recall over D and N by ${view.headline.law}. Here, at D ${state.embed_dim} and N ${state.state_dim}, ${probability(view.headline.probability)}.`,
+      says: `Recall over D and N by ${said.law}. Here, at D ${D} and N ${N}, ${probability(said.probability)}.`,
       data: [
         { type: "heatmap", x: grid.state_dim, y: grid.embed_dim, z: grid.p, zmin: 0, zmax: 1, colorscale: SCALE, colorbar: bar("recall"), hovertemplate: "D %{y}, N %{x}: %{z:.4f}<extra></extra>" },
         { type: "heatmap", x: grid.state_dim, y: grid.embed_dim, z: grid.extrapolated.map((row) => row.map((one) => one || null)), zmin: 0, zmax: 1, opacity: 0.35, showscale: false, hoverinfo: "skip", colorscale: [[0, c.card], [1, c.card]] },
-        ...[["#fff", 5], ["#1d1f21", 2]].map(([colour, width]) => ({ type: "contour", x: grid.state_dim, y: grid.embed_dim, z: grid.p, contours: { coloring: "lines", start: state.target, end: state.target, size: 1 },
+        ...[["#fff", 5], ["#1d1f21", 2]].map(([colour, width]) => ({ type: "contour", x: grid.state_dim, y: grid.embed_dim, z: grid.p, contours: { coloring: "lines", start: target, end: target, size: 1 },
           line: { width, smoothing: 0.6 }, colorscale: [[0, colour], [1, colour]], showscale: false, hoverinfo: "skip" })),
         { type: "scatter", mode: "markers", x: measured.map((one) => one.state_dim), y: measured.map((one) => one.embed_dim), customdata: measured, hovertemplate: "D %{y}, N %{x}: measured %{customdata.accuracy:.4f}, %{customdata.runs} runs<extra></extra>",
           marker: { size: 10, color: measured.map((one) => one.accuracy), cmin: 0, cmax: 1, colorscale: SCALE, line: { width: 1.3, color: "#fff" } } },
-        { type: "scatter", mode: "markers", x: [state.state_dim], y: [state.embed_dim], hoverinfo: "skip", marker: { symbol: "circle-open", size: 20, line: { width: 3.5 }, color: "#ff5a3c" } },
+        { type: "scatter", mode: "markers", x: [N], y: [D], hoverinfo: "skip", marker: { symbol: "circle-open", size: 20, line: { width: 3.5 }, color: "#ff5a3c" } },
       ],
       layout: { xaxis: { title: "N, state", range: [0, grid.state_dim.at(-1) * 1.02] }, yaxis: { title: "D, embedding", range: [0, grid.embed_dim.at(-1) * 1.02] }, hovermode: "closest" },
     }), (point) => pick(Math.round(point.y), Math.round(point.x)));

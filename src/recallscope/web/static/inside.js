@@ -92,7 +92,7 @@ export async function openInside(root, params, options) {
   }
   function overload() {
     const capacity = seen.read?.capacity ?? seen.vocab_size / 4;
-    random(Math.max(8, Math.min(Math.ceil(1.5 * capacity), seen.vocab_size / 2 - 1) - seen.facts.length));
+    random(Math.max(8, Math.min(3 * capacity, seen.vocab_size / 2 - 1) - seen.facts.length));
   }
   // A copy holds the states at some points of a tour.
   function copied() {

@@ -73,7 +73,7 @@ export async function openZoo(root, params, options) {
             hovertemplate: `${form.label}: ${within(one)}, ${many(one[state.size])}<extra></extra>` };
         }),
       ],
-      layout: { showlegend: true, xaxis: { title: state.size.replace("_", " "), type: "log" }, yaxis: { title: "recall", range: [-0.03, 1.04] }, hovermode: "closest" },
+      layout: { showlegend: innerWidth > 700, xaxis: { title: state.size.replace("_", " "), type: "log" }, yaxis: { title: "recall", range: [-0.03, 1.04] }, hovermode: "closest" },
     }));
   }
   function drawAges() {

@@ -1,0 +1,123 @@
+"""The explorer under load: many clients at once, no error, and memory that stays flat.
+
+    python benchmarks/explore.py --seconds 60 --clients 50
+
+Prints one JSON object; exits with 1 if a request failed or the server grew. Latency is measured beside everything else
+that runs on the machine, so compare it within one run only.
+"""
+
+import argparse
+import http.client
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from urllib.parse import urlencode, urlsplit
+
+from recallscope.architectures.linear import LinearSpec
+from recallscope.records import RunRecord
+from recallscope.runs import RunStore
+from recallscope.specs import RunSpec, TaskSpec
+
+WARM = 10.0  # seconds
+GROWTH = 1.1  # of the server's memory in the second half
+
+
+def fill(folder):
+    """Some made-up runs."""
+    store = RunStore(folder, create=True)
+    for D in range(8, 72, 8):
+        for N in (2, 4, 8, 16):
+            model = LinearSpec(embed_dim=D, state_dim=N)
+            spec = RunSpec(task=TaskSpec(vocab_size=512, num_facts=16), model=model)
+            p = min(1.0, D * N / 1024)
+            store.put(RunRecord(run=spec.content_hash(), spec=spec, test_accuracy=p, val_accuracy=p, test_queries=1000,
+                                best_step=1, steps=1, seconds=1.0))  # fmt: skip
+    return store
+
+
+def question(rng, runs):
+    """Method, address and body of something the page asks for."""
+    kind = rng.choice(("fit", "fit", "fit", "runs", "run", "groups", "memory", "options", "page"))
+    if kind == "fit":
+        sizes = {"embed_dim": rng.choice((16, 32, 48, 64)), "state_dim": rng.choice((4, 8, 16)), "model": "full"}
+        return "GET", f"/api/fit?{urlencode(sizes | {'vocab_size': rng.choice((256, 512, 1024))})}", None
+    if kind == "memory":
+        steps = [["store", rng.randrange(1, 32), rng.randrange(32, 64)] for _ in range(rng.randrange(20))]
+        return "POST", "/api/memory", json.dumps({"model": "circuit:compressive:64:32:16:0", "steps": steps})
+    paths = {"run": f"/api/run?run={rng.choice(runs)}", "page": rng.choice(("/", "/static/app.js"))}
+    return "GET", paths.get(kind, f"/api/{kind}"), None
+
+
+def client(number, host, runs, ends, times, faults):
+    """Ask until the time is over."""
+    rng = random.Random(number)
+    while time.monotonic() < ends:
+        method, path, body = question(rng, runs)
+        began = time.monotonic()
+        try:
+            connection = http.client.HTTPConnection(host, timeout=120)
+            connection.request(method, path, body, {"content-type": "application/json"} if body else {})
+            answer = connection.getresponse()
+            data = answer.read()
+            connection.close()
+            if answer.status != 200 or b'"error"' in data[:20]:
+                faults.append((path, answer.status, data[:200].decode(errors="replace")))
+        except OSError as error:
+            faults.append((path, type(error).__name__, str(error)))
+        times.append((path.partition("?")[0], time.monotonic() - began))
+
+
+def memory(pid):
+    """Megabytes of a process."""
+    text = Path(f"/proc/{pid}/status").read_text()
+    return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("VmRSS")) / 1024
+
+
+def main():
+    """Start the server, let the clients ask, watch its memory."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--clients", type=int, default=50)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        store = fill(Path(folder) / "store")
+        command = [sys.executable, "-m", "recallscope.cli.main", "explore", "--no-browser", "--store", str(store.root)]
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        try:
+            host = urlsplit(server.stdout.readline().strip()).netloc
+            client(0, host, store.names(), time.monotonic() + WARM, [], [])  # libraries are loaded when first asked for
+            times, faults, ends = [], [], time.monotonic() + given.seconds
+            jobs = [threading.Thread(target=client, args=(n, host, store.names(), ends, times, faults))
+                    for n in range(given.clients)]  # fmt: skip
+            for job in jobs:
+                job.start()
+            seen = []
+            while time.monotonic() < ends:
+                seen.append(memory(server.pid))
+                time.sleep(given.seconds / 20)
+            for job in jobs:
+                job.join()
+            seen.append(memory(server.pid))
+        finally:
+            server.terminate()
+            server.wait()
+    half = seen[len(seen) // 2]
+    latency = sorted(seconds for _, seconds in times)
+    grown = seen[-1] > GROWTH * half + 10
+    found = {
+        "clients": given.clients, "seconds": given.seconds, "requests": len(times), "faults": faults[:5],
+        "num_faults": len(faults), "median_seconds": round(latency[len(latency) // 2], 3),
+        "p95_seconds": round(latency[int(0.95 * len(latency))], 3),
+        "megabytes": {"start": round(seen[0]), "half": round(half), "end": round(seen[-1])}, "memory_flat": not grown,
+    }  # fmt: skip
+    print(json.dumps(found))
+    return 1 if faults or grown else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
