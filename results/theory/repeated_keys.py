@@ -110,8 +110,8 @@ def main() -> None:
         f"Monte Carlo less trained: random frames {plain.mean():+.3f} on average ({np.abs(plain).max():.3f} at most), "
         f"keys that repel {apart.mean():+.3f} ({np.abs(apart).max():.3f} at most). "
         "A closed form is not known: with the old value as a competitor of known weight and the moments of the delta "
-        "rule, the law of equal competitors misses the Monte Carlo by up to .1 for b >= .5, because a key near the "
-        "asked one both takes from the right value's weight and adds its own.",
+        "rule, a law of equal competitors is too high at large b, because a key near the asked one both takes from the "
+        "right value's weight and adds its own.",
     ]
     Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from recallscope.paper import component_forms
 from recallscope.paper.component_forms import FIRST, FORMS, FULL, LINEAR, form_of, measured, references
+from recallscope.paper.components_page import components_page
 from recallscope.paper.experiment import paper_figures
 from recallscope.paper.experiments import large_sizes as large
 from recallscope.paper.experiments.components import CELLS, MARGIN, SEARCH, components, found_in, measuring
@@ -21,6 +22,7 @@ from recallscope.records import Evaluation, RunRecord
 from recallscope.runs import RunStore
 from recallscope.specs import RunSpec, in_words
 
+ROOT = Path(__file__).resolve().parents[2]
 ND, BANK = 0.7, 0.85
 Rule = Callable[[dict[str, Any]], float]
 
@@ -52,12 +54,12 @@ class Held(PaperRuns):
         return self.held
 
 
-def made(folder: Path, rule: Rule, best: float = 0.01) -> PaperRuns:
-    """Every run, seeds .004 apart; the search ends at one rate for all."""
+def made(folder: Path, rule: Rule, best: float | None = None) -> PaperRuns:
+    """Every run, seeds .004 apart; the search ends at the rate of the form, or at one for all."""
     records = []
     for cell in components.cells("small").values():
         words = in_words(cell.spec)
-        loss = 1 + abs(words["learning_rate"] - best)  # type: ignore[operator]
+        loss = 1 + abs(words["learning_rate"] - (best or form_of(words).rate))  # type: ignore[operator]
         records.append(record(cell.spec, rule(words) + 0.004 * (min(cell.spec.seed, 3) - 1), loss))
     return Held(folder, records)
 
@@ -66,8 +68,8 @@ def made(folder: Path, rule: Rule, best: float = 0.01) -> PaperRuns:
 def known_laws(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers that do not depend on any law."""
     says = {"linear law": 0.64, component_forms.ND: ND, "bank law": BANK}
-    for module in ("recallscope.paper.component_forms", "recallscope.paper.experiments.components"):
-        monkeypatch.setattr(f"{module}.references", lambda cell: says)
+    for module in ("component_forms", "components_page", "experiments.components"):
+        monkeypatch.setattr(f"recallscope.paper.{module}.references", lambda cell: says)
 
 
 def verdicts(runs: PaperRuns) -> dict[str, str]:
@@ -169,6 +171,22 @@ def test_the_table_and_the_figure_show_every_form_of_every_cell(tmp_path: Path) 
     assert len(figure.axes) == len(CELLS)
     with pytest.raises(NoRunsError, match="recallscope reproduce components"):
         paper_figures()["components"].draw(Held(tmp_path / "none"))
+
+
+def test_the_page_has_every_seed_and_says_what_is_open(tmp_path: Path) -> None:
+    page = components_page(made(tmp_path, as_expected))
+    assert "**Does the gate alone add nothing?** Holds. linear + gate less linear: +0.000" in page
+    assert "| linear | 0.640 ±0.010 (0.636, 0.640, 0.644) |" in page
+    assert "**Does trained-sharing hold for linear Mamba at large sizes?** Open. no runs yet." in page
+    assert "262 of 271 runs are there" in page
+
+
+def test_docs_hold_what_the_committed_records_give(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()  # by the real laws
+    page = components_page(PaperRuns(RunStore(ROOT / "results" / "paper"), "small"))
+    assert (ROOT / "docs" / "COMPONENTS.md").read_text(encoding="utf-8") == page, (
+        "python results/paper/components_page.py"
+    )
 
 
 def test_what_is_missing_is_counted(tmp_path: Path) -> None:

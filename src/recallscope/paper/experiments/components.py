@@ -277,7 +277,8 @@ def _seeds(found: Found, *labels: str) -> str:
 # Table and figure
 
 
-def _cells(found: Found) -> list[Cell]:
+def shown_cells(found: Found) -> list[Cell]:
+    """The cells that have runs, in their order."""
     return sorted({cell for cell, _ in found}, key=lambda cell: (*CELLS, cell).index(cell))
 
 
@@ -287,11 +288,11 @@ def table(runs: PaperRuns, console: Console) -> None:
     from rich.table import Table
 
     found = found_in(runs)
-    cells = _cells(found)
+    cells = shown_cells(found)
     shown = Table("form", *(f"V {V}, N_f {N_f}, D {D}, N {N}" for V, N_f, D, N in cells), box=None, header_style="dim")
     for name in references(cells[0]) if cells else ():
         shown.add_row(name, *(f"{references(cell)[name]:.3f}" for cell in cells))
-    for form in _in_order(found):
+    for form in in_order(found):
         shown.add_row(form.label, *(number(found.get((cell, form.label))) for cell in cells))
     console.print(shown, highlight=False)
 
@@ -305,7 +306,7 @@ def number(one: Measured | None) -> str:
     return f"{one.mean:.3f}{about} ({', '.join(f'{seed:.3f}' for seed in one.seeds)})"
 
 
-def _in_order(found: Found) -> list[Form]:
+def in_order(found: Found) -> list[Form]:
     """Those that were measured: from the linear model up, then from the full one down."""
     there = {label for _, label in found}
     return sorted((form for form in FORMS if form.label in there), key=lambda form: (form.full, form.changes))
@@ -316,7 +317,7 @@ def components_figure(runs: PaperRuns) -> Figure:
     """A panel per cell, a row per form: every seed, and what laws say of the linear model, of N D and of two banks."""
     text = source_line(runs, components.name, measuring(runs))
     found = found_in(runs)
-    forms, cells = _in_order(found), _cells(found)
+    forms, cells = in_order(found), shown_cells(found)
     looks = {
         form.label: figures.Look(figures.VERMILION if form.gated else figures.BLUE, "s" if form.full else "o")
         for form in forms
