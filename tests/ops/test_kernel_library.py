@@ -136,6 +136,9 @@ def test_where_no_folder_is_safe_torch_computes_and_the_record_says_why(folder, 
     try:
         assert compiled.library() is None
         assert compiled.who_computes("cpu") == "torch (no folder for the compiled library)"
+        compiled._opened.cache_clear()
+        monkeypatch.setenv("CC", "'cc")
+        assert compiled.who_computes("cpu") == 'torch (CC="\'cc" cannot be read: No closing quotation)'
     finally:
         monkeypatch.undo()
         compiled._opened.cache_clear()

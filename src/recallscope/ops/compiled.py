@@ -37,7 +37,7 @@ def who_computes(device: torch.device | str) -> str:
 def _opened() -> tuple[ctypes.CDLL | None, str]:
     try:
         kernels, digest = open_library()
-    except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+    except (OSError, RuntimeError, ValueError, subprocess.SubprocessError) as error:
         logger.warning("compiled kernels are not available, torch computes instead: %s", error)
         return None, f"torch ({str(error).partition('. ')[0]})"
     for name in ("scan_arguments_size", "conv_arguments_size", "padding_size"):

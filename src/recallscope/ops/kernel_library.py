@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 def open_library() -> tuple[ctypes.CDLL, str]:
     """The kernels and the SHA-256 of their library, from the first folder that has them or in which they can be built.
 
-    Raises OSError, RuntimeError or subprocess.SubprocessError, with the reason, where there are none.
+    Raises OSError, RuntimeError, ValueError or subprocess.SubprocessError, with the reason, where there are none.
     """
     compiler = find_compiler()
     name = f"kernels-{_fingerprint(compiler)}"
@@ -157,7 +157,7 @@ def _keep(beside: Path, name: str) -> Path:
 
 def find_compiler() -> list[str]:
     """$CC if set, else the first of cc, gcc and clang."""
-    asked = shlex.split(os.environ.get("CC", ""))
+    asked = _words_in("CC")
     for name in [asked[0]] if asked else COMPILERS:
         found = shutil.which(name)
         if found:
@@ -169,7 +169,15 @@ def find_compiler() -> list[str]:
 
 
 def _flags_asked_for() -> list[str]:
-    return shlex.split(os.environ.get(FLAGS_VARIABLE, ""))
+    return _words_in(FLAGS_VARIABLE)
+
+
+def _words_in(variable: str) -> list[str]:
+    """The words of an environment variable, quoted as in a shell."""
+    try:
+        return shlex.split(os.environ.get(variable, ""))
+    except ValueError as error:
+        raise ValueError(f"{variable}={os.environ[variable]!r} cannot be read: {error}") from error
 
 
 def _fingerprint(compiler: list[str]) -> str:
