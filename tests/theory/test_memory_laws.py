@@ -130,7 +130,7 @@ SOME = Problem(vocab_size=512, num_facts=16, embed_dim=[16, 32], state_dim=[16, 
 
 def test_few_nodes_are_as_good_as_all_ages():
     rate = delta_rate(SOME)
-    plain = slow(SOME, (*tight_codes(SOME), np.zeros(2)), ageing._delta_noise, rate.reshape(-1, 1))
+    plain = slow(SOME, (*tight_codes(SOME), np.zeros(2)), ageing._delta_noise, 0.0, rate.reshape(-1, 1))
     np.testing.assert_allclose(delta_law(SOME), plain, atol=5e-4)
     codes = sharing_codes(SOME)
     lam, gamma = codes.leak_ratio.reshape(-1, 1), np.full((2, 1), 31 / 32)

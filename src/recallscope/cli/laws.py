@@ -39,7 +39,7 @@ class Laws:
 
         table = Table(box=None, pad_edge=False, header_style="dim")
         for column in ("law", "of", "source", "says", "holds for", "status", "compared for"):
-            table.add_column(column, overflow="fold")
+            table.add_column(column, overflow="fold", no_wrap=column == "law")
         compared: dict[str, str] = {}  # what was compared, to its number
         for law in LAWS:
             name = f"[bold]{law.name}[/bold] *" if law.name in recommended.values() else law.name

@@ -154,7 +154,7 @@ class Predict:
 
         table = Table(box=None, pad_edge=False, header_style="dim")
         for column in ("p_recall", "law", "of", "source", "says"):
-            table.add_column(column, overflow="fold")
+            table.add_column(column, overflow="fold", no_wrap=column == "law")
         for law in laws:
             table.add_row(_marked(row, law.name), law.name, law.about, law.reference, law.summary)
         console.print(table)

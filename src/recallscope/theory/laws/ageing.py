@@ -88,7 +88,7 @@ def delta_moments(dim: ArrayLike, rate: ArrayLike, writes: ArrayLike, later: Arr
     "the delta rule at its best rate b, by slot and age",
     "ours",
     models=("delta_net", "gated_delta_net", "kda"),
-    support="trained DeltaNet and KDA are .01 off on average, at most .02, Gated DeltaNet .03 and .05 (docs/ZOO.md)",
+    support="bare DeltaNet and KDA are .01 off on average, at most .02, Gated DeltaNet .03 and .05 (docs/ZOO.md)",
 )
 def delta_law(problem: Problem, *, b: ArrayLike | None = None) -> Array:
     """Chance that a delta rule answers a query rightly: at rate `b`, or at the best one (see `delta_rate`).
@@ -101,15 +101,11 @@ def delta_law(problem: Problem, *, b: ArrayLike | None = None) -> Array:
     rate = delta_rate(problem) if b is None else np.broadcast_to(np.asarray(b, float), problem.shape)
     if np.any((rate <= 0) | (rate > 1)):
         raise ValueError(f"b={np.asarray(b)}: the rate of a delta rule lies above 0, where it writes, and up to 1.")
-
-    def noise(asked: Queries, place: Array, N_star: Array, _: Array, rates: Array) -> tuple[Array, Array]:
-        return _delta_noise(asked, place, N_star, rates)
-
     base = gated_law(problem)
     some = (rate > LEAST_RATE) & ((base < SURE) | (b is not None))
     codes = (*tight_codes(problem), np.zeros(problem.shape))
     nodes = {"ages": AGES, **FEW} if b is None else {"ages": ALL_AGES}  # at a high rate recall bends with age
-    return _aged(problem, base, some, codes, noise, rate, **nodes)
+    return _aged(problem, base, some, codes, _delta_noise, rate, **nodes)
 
 
 @takes_words
@@ -124,7 +120,7 @@ def delta_rate(problem: Problem) -> Array:
     level, variance = (moment[which][:, None] for moment in max_moments(rivals))
     best, found = np.full(len(place), -1.0), np.full(len(place), LEAST_RATE)
     for b in RATES:
-        n, _ = _delta_noise(asked, place, N_star, b)
+        n, _ = _delta_noise(asked, place, N_star, 0.0, b)
         z = np.sqrt(D_star * np.log1p(N_star / np.maximum(n, 1e-9)))  # the right word's cosine, as a normal quantile
         mean = np.sum(asked.weights * ndtr((z - level) / np.sqrt(1 + variance)), axis=-1)
         better = mean > best + 1e-6
@@ -132,10 +128,10 @@ def delta_rate(problem: Problem) -> Array:
     return found.reshape(problem.shape)
 
 
-def _delta_noise(asked: Queries, place: Array, N_star: Array, b: ArrayLike) -> tuple[Array, Array]:
+def _delta_noise(asked: Queries, place: Array, N_star: Array, lam: Array | float, b: ArrayLike) -> tuple[Array, Array]:
     """Noise pairs, counted in facts, and the spread of their power, for facts at these places of the context."""
     a, square, w = delta_moments(N_star, b, asked.kv, asked.kv - 1 - place)
-    spread = noise_power(asked, N_star)[1] + 4 * np.maximum(square / a**2 - 1, 0)
+    spread = noise_power(asked, N_star, lam)[1] + 4 * np.maximum(square / a**2 - 1, 0)
     return N_star * w / a**2, np.minimum(spread, MOST_SPREAD)
 
 
@@ -144,7 +140,7 @@ def _delta_noise(asked: Queries, place: Array, N_star: Array, b: ArrayLike) -> t
     "trained-sharing with a state that fades by a fixed gamma per token, 31/32 unless given",
     "ours",
     models=("retnet",),
-    support="trained RetNet is .012 off on average, at most .03 (docs/ZOO.md)",
+    support="bare RetNet is .012 off on average, at most .03 (docs/ZOO.md)",
 )
 def retention_law(problem: Problem, *, gamma: float = RETNET) -> Array:
     """Chance that a linear layer whose state fades by gamma per token answers a query rightly.
