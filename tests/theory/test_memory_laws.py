@@ -121,6 +121,7 @@ def slow(problem, variances, noise, *rate):
     asked, place = ageing._ages(queries(problem, slot_nodes=3), 32)
     N_star, D_star, lam = star_dimensions(*(np.asarray(v).reshape(-1, 1) for v in variances))
     n, spread = noise(asked, place, N_star, *rate)
+    spread = np.minimum(spread, ageing.MOST_SPREAD)
     own = N_star * noise_power(asked, N_star, lam)[0] / n
     return mean_recall(asked, N_star, D_star, n, spread, weight_dim=own)
 

@@ -54,7 +54,7 @@ RATES = np.concatenate([[LEAST_RATE], np.geomspace(0.005, 1, 32)])
 SLOTS, AGES, ALL_AGES = 2, 3, 16  # nodes over query slots, after the first, and over the ages of facts
 FEW = {"norm_nodes": 4, "signal_nodes": 12, "residual_nodes": 4, "weight_nodes": 3}  # of `win_probability`
 SURE = 1 - 1e-6  # recall that no correction improves
-MOST_SPREAD = 1.0  # of the noise power: beyond, a Gamma law has its mode at no noise
+LEAST_SPREAD, MOST_SPREAD = 1e-3, 1.0  # of the noise power: beyond, a Gamma law has its mode at no noise
 LOUDEST = 1e9  # noise over one fact's, where a state has faded away
 
 Codes = tuple[Array, Array, Array]  # key variance, value variance, leak
@@ -77,7 +77,7 @@ def delta_moments(dim: ArrayLike, rate: ArrayLike, writes: ArrayLike, later: Arr
     m = np.arange(n) if later is None else np.asarray(later, float)
     u = b * (2 - b)
     log_rho = np.log1p(-np.minimum(u / N, 1 - 1e-15))
-    rho_m, q = np.exp(m * log_rho), 1 - 2 * b / N + 2 * b**2 / (N * (N + 2))
+    rho_m, q = np.exp(m * log_rho), np.maximum(1 - 2 * b / N + 2 * b**2 / (N * (N + 2)), 0)  # below 0 for N = 1
     s = ((N - 1) * q**m + rho_m) / N
     lost, before = -np.expm1(m * log_rho), -np.expm1((n - m - 1) * log_rho)
     return DeltaMoments(b * (1 - b / N) ** m, b**2 * s, b / (2 - b) * (lost + before * (rho_m - u * s)))
@@ -131,8 +131,9 @@ def delta_rate(problem: Problem) -> Array:
 def _delta_noise(asked: Queries, place: Array, N_star: Array, lam: Array | float, b: ArrayLike) -> tuple[Array, Array]:
     """Noise pairs, counted in facts, and the spread of their power, for facts at these places of the context."""
     a, square, w = delta_moments(N_star, b, asked.kv, asked.kv - 1 - place)
+    a = np.maximum(a, 1e-100)
     spread = noise_power(asked, N_star, lam)[1] + 4 * np.maximum(square / a**2 - 1, 0)
-    return N_star * w / a**2, np.minimum(spread, MOST_SPREAD)
+    return np.minimum(N_star * w / a**2, LOUDEST), spread
 
 
 @_memory(
@@ -203,6 +204,7 @@ def _aged(
     asked, place = _ages(asked, ages)
     plain, (n, spread) = noise_power(asked, N_star, lam)[0], noise(asked, place, N_star, lam, rate[some].reshape(-1, 1))
     own = N_star * np.where(n > 0, plain / np.where(n > 0, n, 1), 1)  # wrong facts weigh as much more as all pairs do
+    spread = np.clip(spread, LEAST_SPREAD, MOST_SPREAD)
     change += mean_recall(asked, N_star, D_star, n, spread, weight_dim=own, **nodes)
     p[some] = np.clip(p[some] + change, 1 / asked.V_v[:, 0], 1)
     return p
