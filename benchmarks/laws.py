@@ -16,6 +16,8 @@ import numpy as np
 from recallscope.theory.law import LAWS
 
 LIMITS = {"unified": 0.005, "designed-improved": 20.0, "trained-sharing": 20.0}  # seconds
+LIMITS |= dict.fromkeys(("gated", "retention", "delta", "least-squares", "rank-bound", "softmax"), 5.0)
+LIMITS |= dict.fromkeys(("full-nd", "full-bank", "full-mask"), 5.0)
 
 
 def main() -> None:

@@ -73,9 +73,45 @@ def test_predict_puts_the_recommended_law_first(run):
         ("trained", "trained-sharing"),
         ("designed", "designed-improved"),
         ("full", "full-unified-mv"),
+        ("delta_net", "delta"),
+        ("mlstm", "gated"),
+        ("retnet", "retention"),
+        ("linear_attention", "trained-sharing"),
     ]:
         _, out, _ = run("predict", *CELL, "--embed-dim", 48, "--state-dim", 16, "--model", model)
         assert law in out.splitlines()[1]
+
+
+def test_laws_of_architectures_speak_about_one_bare_layer(run):
+    dims = ["--embed-dim", 32, "--state-dim", 4, 8]
+    _, out, _ = run("predict", *CELL, *dims, "--model", "attention", "--json")
+    assert [row["headline"]["probability"] for row in json.loads(out)["rows"]] == [None, 1.0]
+    _, out, _ = run("predict", *CELL, *dims[:4], "--model", "mesa_net", "--num-layers", 2)
+    assert "p_recall -" in out
+    assert "compared for Lambda = 1 only" in out
+    code, _, err = run("predict", *CELL, *dims, "--model", "rwkv7")
+    assert code == 2
+    assert "no law of the catalogue predicts the recall of rwkv7" in err
+    laws = json.loads(run("laws", "--json")[1])
+    assert laws["recommended"]["kda"] == "delta"
+    assert next(law for law in laws["laws"] if law["name"] == "delta")["models"] == [
+        "delta_net",
+        "gated_delta_net",
+        "kda",
+    ]
+
+
+def test_size_counts_the_state_of_the_architecture(run):
+    """MesaNet also keeps the symmetric sum of k kᵀ; attention every key and value."""
+    task = ["--target", 0.9, "--vocab-size", 512, "--num-facts", 8]
+    answer = json.loads(run("size", *task, "--model", "mesa_net", "--json")[1])
+    assert answer["law"] == "least-squares"
+    for point in answer["frontier"]:
+        D, N = point["embed_dim"], point["state_dim"]
+        assert point["state_entries"] == N * D + N * (N + 1) // 2
+        assert point["parameters"] is None
+    answer = json.loads(run("size", *task, "--model", "attention", "--json")[1])["answer"]
+    assert (answer["state_dim"], answer["state_entries"]) == (5, 32 * (5 + answer["embed_dim"]))
 
 
 def test_predict_layers_and_heads(run):

@@ -121,6 +121,7 @@ def slow(problem, variances, noise, *rate):
     asked, place = ageing._ages(queries(problem, slot_nodes=3), 32)
     N_star, D_star, lam = star_dimensions(*(np.asarray(v).reshape(-1, 1) for v in variances))
     n, spread = noise(asked, place, N_star, *rate)
+    spread = np.minimum(spread, ageing.MOST_SPREAD)
     own = N_star * noise_power(asked, N_star, lam)[0] / n
     return mean_recall(asked, N_star, D_star, n, spread, weight_dim=own)
 
@@ -130,7 +131,7 @@ SOME = Problem(vocab_size=512, num_facts=16, embed_dim=[16, 32], state_dim=[16, 
 
 def test_few_nodes_are_as_good_as_all_ages():
     rate = delta_rate(SOME)
-    plain = slow(SOME, (*tight_codes(SOME), np.zeros(2)), ageing._delta_noise, rate.reshape(-1, 1))
+    plain = slow(SOME, (*tight_codes(SOME), np.zeros(2)), ageing._delta_noise, 0.0, rate.reshape(-1, 1))
     np.testing.assert_allclose(delta_law(SOME), plain, atol=5e-4)
     codes = sharing_codes(SOME)
     lam, gamma = codes.leak_ratio.reshape(-1, 1), np.full((2, 1), 31 / 32)

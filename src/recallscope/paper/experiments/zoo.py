@@ -11,6 +11,8 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from recallscope import figures
 from recallscope.atomic import write_atomically
 from recallscope.measuring.trainings import RATES

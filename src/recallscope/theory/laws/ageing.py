@@ -54,7 +54,7 @@ RATES = np.concatenate([[LEAST_RATE], np.geomspace(0.005, 1, 32)])
 SLOTS, AGES, ALL_AGES = 2, 3, 16  # nodes over query slots, after the first, and over the ages of facts
 FEW = {"norm_nodes": 4, "signal_nodes": 12, "residual_nodes": 4, "weight_nodes": 3}  # of `win_probability`
 SURE = 1 - 1e-6  # recall that no correction improves
-MOST_SPREAD = 1.0  # of the noise power: beyond, a Gamma law has its mode at no noise
+LEAST_SPREAD, MOST_SPREAD = 1e-3, 1.0  # of the noise power: beyond, a Gamma law has its mode at no noise
 LOUDEST = 1e9  # noise over one fact's, where a state has faded away
 
 Codes = tuple[Array, Array, Array]  # key variance, value variance, leak
@@ -77,7 +77,7 @@ def delta_moments(dim: ArrayLike, rate: ArrayLike, writes: ArrayLike, later: Arr
     m = np.arange(n) if later is None else np.asarray(later, float)
     u = b * (2 - b)
     log_rho = np.log1p(-np.minimum(u / N, 1 - 1e-15))
-    rho_m, q = np.exp(m * log_rho), 1 - 2 * b / N + 2 * b**2 / (N * (N + 2))
+    rho_m, q = np.exp(m * log_rho), np.maximum(1 - 2 * b / N + 2 * b**2 / (N * (N + 2)), 0)  # below 0 for N = 1
     s = ((N - 1) * q**m + rho_m) / N
     lost, before = -np.expm1(m * log_rho), -np.expm1((n - m - 1) * log_rho)
     return DeltaMoments(b * (1 - b / N) ** m, b**2 * s, b / (2 - b) * (lost + before * (rho_m - u * s)))
@@ -88,7 +88,7 @@ def delta_moments(dim: ArrayLike, rate: ArrayLike, writes: ArrayLike, later: Arr
     "the delta rule at its best rate b, by slot and age",
     "ours",
     models=("delta_net", "gated_delta_net", "kda"),
-    support="trained DeltaNet and KDA are .01 off on average, at most .02, Gated DeltaNet .03 and .05 (docs/ZOO.md)",
+    support="bare DeltaNet and KDA are .01 off on average, at most .02, Gated DeltaNet .03 and .05 (docs/ZOO.md)",
 )
 def delta_law(problem: Problem, *, b: ArrayLike | None = None) -> Array:
     """Chance that a delta rule answers a query rightly: at rate `b`, or at the best one (see `delta_rate`).
@@ -101,15 +101,11 @@ def delta_law(problem: Problem, *, b: ArrayLike | None = None) -> Array:
     rate = delta_rate(problem) if b is None else np.broadcast_to(np.asarray(b, float), problem.shape)
     if np.any((rate <= 0) | (rate > 1)):
         raise ValueError(f"b={np.asarray(b)}: the rate of a delta rule lies above 0, where it writes, and up to 1.")
-
-    def noise(asked: Queries, place: Array, N_star: Array, _: Array, rates: Array) -> tuple[Array, Array]:
-        return _delta_noise(asked, place, N_star, rates)
-
     base = gated_law(problem)
     some = (rate > LEAST_RATE) & ((base < SURE) | (b is not None))
     codes = (*tight_codes(problem), np.zeros(problem.shape))
     nodes = {"ages": AGES, **FEW} if b is None else {"ages": ALL_AGES}  # at a high rate recall bends with age
-    return _aged(problem, base, some, codes, noise, rate, **nodes)
+    return _aged(problem, base, some, codes, _delta_noise, rate, **nodes)
 
 
 @takes_words
@@ -124,7 +120,7 @@ def delta_rate(problem: Problem) -> Array:
     level, variance = (moment[which][:, None] for moment in max_moments(rivals))
     best, found = np.full(len(place), -1.0), np.full(len(place), LEAST_RATE)
     for b in RATES:
-        n, _ = _delta_noise(asked, place, N_star, b)
+        n, _ = _delta_noise(asked, place, N_star, 0.0, b)
         z = np.sqrt(D_star * np.log1p(N_star / np.maximum(n, 1e-9)))  # the right word's cosine, as a normal quantile
         mean = np.sum(asked.weights * ndtr((z - level) / np.sqrt(1 + variance)), axis=-1)
         better = mean > best + 1e-6
@@ -132,11 +128,12 @@ def delta_rate(problem: Problem) -> Array:
     return found.reshape(problem.shape)
 
 
-def _delta_noise(asked: Queries, place: Array, N_star: Array, b: ArrayLike) -> tuple[Array, Array]:
+def _delta_noise(asked: Queries, place: Array, N_star: Array, lam: Array | float, b: ArrayLike) -> tuple[Array, Array]:
     """Noise pairs, counted in facts, and the spread of their power, for facts at these places of the context."""
     a, square, w = delta_moments(N_star, b, asked.kv, asked.kv - 1 - place)
-    spread = noise_power(asked, N_star)[1] + 4 * np.maximum(square / a**2 - 1, 0)
-    return N_star * w / a**2, np.minimum(spread, MOST_SPREAD)
+    a = np.maximum(a, 1e-100)
+    spread = noise_power(asked, N_star, lam)[1] + 4 * np.maximum(square / a**2 - 1, 0)
+    return np.minimum(N_star * w / a**2, LOUDEST), spread
 
 
 @_memory(
@@ -144,7 +141,7 @@ def _delta_noise(asked: Queries, place: Array, N_star: Array, b: ArrayLike) -> t
     "trained-sharing with a state that fades by a fixed gamma per token, 31/32 unless given",
     "ours",
     models=("retnet",),
-    support="trained RetNet is .012 off on average, at most .03 (docs/ZOO.md)",
+    support="bare RetNet is .012 off on average, at most .03 (docs/ZOO.md)",
 )
 def retention_law(problem: Problem, *, gamma: float = RETNET) -> Array:
     """Chance that a linear layer whose state fades by gamma per token answers a query rightly.
@@ -207,6 +204,7 @@ def _aged(
     asked, place = _ages(asked, ages)
     plain, (n, spread) = noise_power(asked, N_star, lam)[0], noise(asked, place, N_star, lam, rate[some].reshape(-1, 1))
     own = N_star * np.where(n > 0, plain / np.where(n > 0, n, 1), 1)  # wrong facts weigh as much more as all pairs do
+    spread = np.clip(spread, LEAST_SPREAD, MOST_SPREAD)
     change += mean_recall(asked, N_star, D_star, n, spread, weight_dim=own, **nodes)
     p[some] = np.clip(p[some] + change, 1 / asked.V_v[:, 0], 1)
     return p

@@ -27,6 +27,7 @@ from functools import partial
 
 import numpy as np
 
+from recallscope.theory.domain import Domain
 from recallscope.theory.law import law
 from recallscope.theory.laws.compared import FULL
 from recallscope.theory.laws.matrix_memory import gated_law, tight_codes
@@ -63,18 +64,18 @@ def mask_law(problem: Problem) -> Array:
     others = pair_counts(problem, slot=(problem.G - 1) / 2).kv - 1
     with np.errstate(divide="ignore"):
         p = np.minimum(1, (2 * (R - 1) * others * v_N) ** (-1 / 3))
-    heard = p**2 + (1 - p**2) / R
-    v_D = v_0 * (1 + (1 / p - 1) / R)
+    heard, noise = p**2 + (1 - p**2) / R, 1 + (1 / p - 1) / R
     own = v_N * (p**2 + 3 * (1 - p**2) / (R * problem.D))
     return recall_given_variances(
-        problem, key_variance=v_N * v_0 * heard / v_D, value_variance=v_D, leak=0.0, weight_variance=own
+        problem, key_variance=v_N * heard / noise, value_variance=v_0 * noise, leak=0.0, weight_variance=own
     )
 
 
 @_full(
     "full-bank",
     "one bit per key, two banks of channels: SNR² = N (2 D - N) / n",
-    holds="full Mamba that found the bit; expand >= 2",
+    holds="N <= D; full Mamba that found the bit, expand >= 2",
+    domain=Domain("N <= D"),
     support="trained full models are .04 off on average, mostly below it; memories with two banks .01, at most .02",
     status="approximate",
 )

@@ -60,7 +60,7 @@ def tight_codes(problem: Problem) -> tuple[Array, Array]:
     "ours; Rem F.3 with a gate",
     models=("mlstm",),
     holds=BARE,
-    support="trained mLSTM is .011 off on average, at most .03, memories of random codes as far (docs/ZOO.md)",
+    support="bare mLSTM is .011 off on average, at most .03, and memories of random codes as far (docs/ZOO.md)",
 )
 def gated_law(problem: Problem) -> Array:
     """Chance that a memory with a write gate answers a query rightly: mLSTM, Mamba-2-like and gated linear attention.
@@ -79,7 +79,7 @@ def gated_law(problem: Problem) -> Array:
     "ours",
     models=("mesa_net",),
     holds=BARE,
-    support="trained MesaNet is .005 off on average, at most .02; memories of random codes .01 and .05 (docs/ZOO.md)",
+    support="bare MesaNet is .005 off on average, at most .02; memories of random codes .01 and .05 (docs/ZOO.md)",
     domain=Domain("L = 4 N_f"),
 )
 def least_squares_law(problem: Problem) -> Array:
@@ -132,7 +132,7 @@ def rank_bound(problem: Problem) -> Array:
     compared=ZOO,
     holds=f"N >= 5, {BARE}",
     domain=Domain("N >= 5"),
-    support="trained attention is above .999 for N >= 8; for N <= 4 training stops short of it, and this is no law",
+    support="bare attention is above .999 for N >= 8; for N <= 4 training stops short of it, and this is no law",
 )
 def softmax_law(problem: Problem) -> Array:
     """Recall of softmax attention whose scale is free to grow: the nearest key takes all the weight.
