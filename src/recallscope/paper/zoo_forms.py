@@ -167,7 +167,7 @@ def linear_at(task: TaskSpec, size: Size, value: float) -> float:
 CURVES = "best linear Mamba (law)", "information bound, 1 bit per entry"
 
 
-def size_curves(members: Sequence[Measured], size: Size) -> dict[str, tuple[Array, Array]]:
+def size_curves(cell: Cell, members: Sequence[Measured], size: Size) -> dict[str, tuple[Array, Array]]:
     """What the forms of one cell are drawn over: the law of the linear Mamba, and what the bound allows, by size.
 
     Sizes are powers of the root of 2 from below the smallest form to above the largest, the same for all cells of a
@@ -175,10 +175,10 @@ def size_curves(members: Sequence[Measured], size: Size) -> dict[str, tuple[Arra
     """
     known = [float(getattr(one, size)) for one in members]
     sizes = 2.0 ** (np.arange(floor(2 * log2(min(known))) - 1, ceil(2 * log2(max(known))) + 2) / 2)
-    task = members[0].task
+    (V, N_f, _, _), task = cell, members[0].task
     curves = {CURVES[0]: (sizes, np.array([linear_at(task, size, float(x)) for x in sizes]))}
     if size == "state_entries":
-        curves[CURVES[1]] = (sizes, most_recall(sizes, task.num_facts, task.vocab_size))
+        curves[CURVES[1]] = (sizes, most_recall(sizes, N_f, V))
     return curves
 
 

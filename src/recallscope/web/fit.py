@@ -10,6 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import product
 from threading import Lock
 from typing import Annotated, Any, Literal
 
@@ -167,7 +168,7 @@ class LawMap:
         """The map in steps of each stride, one after the other; empty parts in between."""
         for stride in strides:
             rows, columns = (np.arange(stride - 1, size, stride) for size in self.p.shape)
-            todo = [(i, j) for i in rows for j in columns]
+            todo = list(product(rows.tolist(), columns.tolist()))
             for start in range(0, len(todo), CHUNK):
                 with self.lock:
                     self._compute([place for place in todo[start : start + CHUNK] if not self.done[place]])

@@ -21,7 +21,7 @@ from recallscope.interp import (
     joint_attention,
     mean_diagonals,
 )
-from recallscope.specs import TaskSpec
+from recallscope.specs import TaskSpec, parse_task
 from recallscope.tasks import draw_batch
 from recallscope.train.weights import read_weights
 from recallscope.web.shelf import Query, Shelf
@@ -97,7 +97,7 @@ def _load(shelf: Shelf, name: str) -> tuple[RecallModel, TaskSpec]:
 def _designed(circuit: str, V: int, D: int, N: int, seed: int) -> tuple[RecallModel, TaskSpec]:
     if not (V <= 2 * MOST_SIZE and D <= MOST_SIZE and N <= MOST_SIZE and D > 0 and N > 0):
         raise ValueError(f"a circuit of this page has V up to {2 * MOST_SIZE}, D and N from 1 to {MOST_SIZE}.")
-    task = TaskSpec(vocab_size=V, num_facts=max(1, min(16, V // 8)))
+    task = parse_task({"kind": "mqar", "vocab_size": V, "num_facts": max(1, min(16, V // 8))})
     found = CIRCUITS.find(circuit)
     sizes = Sizes(V, V, V) if found.fixed_size else Sizes(V, D, N)
     return found.build(sizes, torch.Generator().manual_seed(seed)), task

@@ -129,7 +129,8 @@ def one_group(shelf: Shelf, words: dict[str, Any]) -> dict[str, Any]:
             curve = collapse_curve(group.rows, a, np.random.default_rng(0), axes=group.axes, bootstrap=0)
             lines = {"line": curve.line, "printed": curve.printed, "fitted": curve.fitted, "state_dim": curve.group}
             points = {"x": curve.x, "accuracy": curve.accuracy} | lines
-            data["collapse"] = {"a": a} | {name: np.round(values, 5).tolist() for name, values in points.items()}
+            rounded = {name: np.round(values, 5).tolist() for name, values in points.items() if values is not None}
+            data["collapse"] = {"a": a} | rounded
         return data
 
     return shelf.kept(shelf.store(question.store), ("group", group.label, law.name), make)

@@ -31,7 +31,7 @@ class Query(BaseModel):
     def of(cls: type[T], words: Mapping[str, Any]) -> T:
         """The question of these words."""
         given = {name: value for name, value in words.items() if value != ""}
-        return cls.model_validate(given)  # type: ignore[attr-defined,no-any-return]
+        return cls.model_validate(given)  # type: ignore[attr-defined]
 
 
 @dataclass

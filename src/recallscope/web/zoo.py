@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from recallscope.paper.experiment import Scale
 from recallscope.paper.paper_runs import PaperRuns
 from recallscope.paper.zoo_forms import (
     FORMS,
     QUESTIONS,
     RULES,
+    Cell,
     Form,
     Measured,
     age_gap,
@@ -24,7 +26,7 @@ from recallscope.runs import RunStore
 from recallscope.web.runs import StoreQuestion
 from recallscope.web.shelf import Shelf
 
-SCALE = "small"  # at which the committed records were made
+SCALE: Scale = "small"  # at which the committed records were made
 
 
 def paper_runs(shelf: Shelf, store: RunStore) -> PaperRuns:
@@ -62,17 +64,17 @@ def _zoo(runs: PaperRuns) -> dict[str, Any]:
 
 
 def _curves(runs: PaperRuns) -> dict[str, Any]:
-    cells: dict[str, list[Measured]] = {}
+    cells: dict[Cell, list[Measured]] = {}
     for form in FORMS:
         for cell, one in measured(runs, "recall", form).items():
             if one.state_entries:
-                cells.setdefault(_name(cell), []).append(one)
-    drawn = {name: size_curves(members, "state_entries") for name, members in cells.items()}
+                cells.setdefault(cell, []).append(one)
+    drawn = {_name(cell): size_curves(cell, members, "state_entries") for cell, members in cells.items()}
     lines = {name: {label: [x.tolist(), y.tolist()] for label, (x, y) in both.items()} for name, both in drawn.items()}
     return {"curves": lines, "ranking": ranking(runs, "state_entries")}
 
 
-def _name(cell: tuple[int, ...]) -> str:
+def _name(cell: Cell) -> str:
     return ", ".join(f"{letter} {size}" for letter, size in zip(("V", "N_f", "D", "N"), cell, strict=True))
 
 

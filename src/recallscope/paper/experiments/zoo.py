@@ -318,7 +318,7 @@ def size_figure(runs: PaperRuns, size: Size) -> Figure:
         for ax, (cell, members) in zip(axes.flat, sorted(cells.items(), key=_place), strict=False):
             dots = [figures.Dot(m.form.label, getattr(m, size), m.seeds, m.interval) for m in members]
             V, N_f, D, N = cell
-            figures.draw_sizes(dots, ax, looks=looks, curves=size_curves(members, size))
+            figures.draw_sizes(dots, ax, looks=looks, curves=size_curves(cell, members, size))
             ax.set_title(f"$V={V}$, $N_f={N_f}$, $D={D}$, $N={N}$", fontsize=8)
         for ax in axes.flat[len(cells) :]:
             ax.set_visible(False)

@@ -61,3 +61,11 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
 });
 
 export const bar = (title) => ({ title: { text: title, side: "right", font: { size: 11 } }, thickness: 10, outlinewidth: 0, len: 0.9 });
+// A logarithmic axis with ticks at powers of two, about five of them.
+export function powers(values) {
+  const [low, high] = [Math.ceil(Math.log2(Math.min(...values))), Math.floor(Math.log2(Math.max(...values)))];
+  const step = Math.max(1, Math.ceil((high - low) / 5));
+  const tickvals = [];
+  for (let power = low; power <= high; power += step) tickvals.push(2 ** power);
+  return { type: "log", tickvals, ticktext: tickvals.map((value) => value.toLocaleString("en-US")) };
+}

@@ -1,6 +1,6 @@
 // Will it fit? One number by the recommended law, and all around it.
 import { choice, copier, facts, h, later, latest, many, note, parts, place, probability, site, table, words } from "./core.js";
-import { SCALE, bar, chart, draw } from "./charts.js";
+import { SCALE, bar, chart, draw, powers } from "./charts.js";
 
 const DEFAULTS = { task: "mqar", model: "trained", vocab_size: 512, num_facts: 16, length: "", embed_dim: 64, state_dim: 16,
   num_layers: 1, num_heads: 1, head_pattern: "", target: 0.99 };
@@ -98,7 +98,7 @@ export async function openFit(root, params, options) {
         h("div", { className: "row" }, copier("Copy as command", command), copier("Copy as Python", python), copier("Copy link", () => location.href))),
       h("div", { className: "pair wide-left" },
         h("section", { className: "card" }, h("h2", {}, "Over D and N"), map, h("p", { className: "quiet" }, "Line: the wanted recall. Ring: these sizes. Dots: measured. Veil: extrapolated. Click to choose.")),
-        h("section", { className: "card" }, h("h2", {}, "Least sizes that reach it"), frontier)),
+        h("section", { className: "card short" }, h("h2", {}, "Least sizes that reach it"), frontier)),
       h("section", { className: "card" }, h("h2", {}, "Against each size, all others kept"), curves), stopped)));
 
   function pick(D, N) {
@@ -199,7 +199,7 @@ export async function openFit(root, params, options) {
         { type: "scatter", mode: "lines", x: found.x, y: found.p, line: { color: c.accent, width: 2 }, hovertemplate: "%{x}: %{y:.4f}<extra></extra>" },
         { type: "scatter", mode: "markers", x: [found.at], y: [found.p[at]], marker: { color: "#ff5a3c", size: 9 }, hoverinfo: "skip" },
       ],
-      layout: { xaxis: { type: found.name === "num_layers" || found.name === "num_heads" ? "linear" : "log", nticks: 5 }, yaxis: { range: [-0.02, 1.04], nticks: 4 },
+      layout: { xaxis: found.name === "num_layers" || found.name === "num_heads" ? { nticks: 5 } : powers(found.x), yaxis: { range: [-0.02, 1.04], nticks: 4 },
         shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: state.target, y1: state.target, line: { color: c.quiet, width: 1, dash: "dot" } }] },
     }));
     for (const old of [...curves.children]) if (!view.curves.some((one) => one.name === old.dataset.name) && view.curves.length > 4) old.remove();

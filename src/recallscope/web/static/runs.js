@@ -83,6 +83,7 @@ export async function openRuns(root, params, options) {
     showGroup(fillGroup);
   }
   async function fillGroup(signal) {
+    told.textContent = `Comparing ${state.law} with every cell.`;
     const found = await ask("group", { store: state.store, group: state.group, law: state.law }, { signal });
     const law = found.laws[0];
     const cells = law?.cells.length ? law.cells : flat(found);

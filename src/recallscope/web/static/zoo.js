@@ -1,6 +1,6 @@
 // Architectures: recall against state, by age, with keys written twice; two of them side by side.
 import { ask, choice, h, latest, many, note, probability, table, words } from "./core.js";
-import { RULES, chart, draw } from "./charts.js";
+import { RULES, chart, draw, powers } from "./charts.js";
 
 const DASHES = ["solid", "dash", "dot", "dashdot", "longdash"];
 const SYMBOLS = ["circle", "square", "triangle-up", "diamond", "cross"];
@@ -73,7 +73,7 @@ export async function openZoo(root, params, options) {
             hovertemplate: `${form.label}: ${within(one)}, ${many(one[state.size])}<extra></extra>` };
         }),
       ],
-      layout: { showlegend: innerWidth > 700, xaxis: { title: state.size.replace("_", " "), type: "log" }, yaxis: { title: "recall", range: [-0.03, 1.04] }, hovermode: "closest" },
+      layout: { showlegend: innerWidth > 700, xaxis: { title: state.size.replace("_", " "), ...powers(here.map((form) => form.recall[state.cell][state.size])) }, yaxis: { title: "recall", range: [-0.03, 1.04] }, hovermode: "closest" },
     }));
   }
   function drawAges() {
