@@ -81,7 +81,7 @@ def by_cell(rows: Rows) -> Rows:
     """A row per cell, with the mean of its seeds."""
     groups = group_cells(rows, cell_words(rows)).values() if rows else ()
     return [
-        members[0] | {"test_accuracy": float(np.mean([row["test_accuracy"] for row in members]))} for members in groups
+        {**members[0], "test_accuracy": float(np.mean([row["test_accuracy"] for row in members]))} for members in groups
     ]
 
 
