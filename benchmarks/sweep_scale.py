@@ -182,12 +182,12 @@ def main() -> None:
         print(json.dumps(drive(options.drive, options.runs[0], options.workers[0])))
         return
     load = os.getloadavg()[0]
-    rows = [
-        sweep(runs, slots, drivers, options.folder)
-        for runs in options.runs
-        for drivers in options.drivers
-        for slots in options.workers
-    ]
+    rows = []
+    for runs in options.runs:
+        for drivers in options.drivers:
+            for slots in options.workers:
+                rows.append(sweep(runs, slots, drivers, options.folder))
+                print(f"{runs} runs, {drivers} drivers, {slots} workers each: done", file=sys.stderr)
     if options.json:
         print(json.dumps({"benchmark": "sweep_scale", "load_before": round(load, 2), "sweeps": rows}, indent=1))
         return

@@ -25,15 +25,15 @@ def named(nav: Any) -> Iterator[str]:
             yield value
 
 
-def expanded(nav: Iterable[Any], pages: list[str], named: set[str]) -> list[Any]:
+def expanded(nav: Iterable[Any], pages: list[str], known: set[str]) -> list[Any]:
     """`laws/` becomes every page of that folder that is not named by itself."""
     found: list[Any] = []
     for item in nav:
         if isinstance(item, dict):
             ((title, value),) = item.items()
-            found.append({title: expanded(value, pages, named) if isinstance(value, list) else value})
+            found.append({title: expanded(value, pages, known) if isinstance(value, list) else value})
         elif item.endswith("/"):
-            found += [page for page in pages if posixpath.dirname(page) == item[:-1] and page not in named]
+            found += [page for page in pages if posixpath.dirname(page) == item[:-1] and page not in known]
         else:
             found.append(item)
     return found
