@@ -92,8 +92,8 @@ class LinearEqual:
         Where every answer was right, the lower end of the interval counts.
         """
         law = find_law(RECOMMENDED["trained"])
-        words, D = task.model_dump(mode="json") | {"task": task.kind}, model.size_of("embed_dim")
-        D = D if D > 1 else None
+        words, own = task.model_dump(mode="json") | {"task": task.kind}, model.size_of("embed_dim")
+        D = own if own > 1 else None
         if accuracy.mean <= 2 / task.vocab_size:
             return cls(law.name, None, None, None, "it recalls no more than guessing does")
         target, at_least = (accuracy.mean, "") if accuracy.mean < 1 else (accuracy.interval[0], "at least ")

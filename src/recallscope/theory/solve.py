@@ -52,7 +52,7 @@ class Question:
         """What is known, as a Problem."""
         return Problem.from_words(vars(self))
 
-    def evaluate(self, *, settle: bool = True, **values: ArrayLike) -> NDArray[np.float64]:
+    def evaluate(self, settle: bool = True, /, **values: ArrayLike) -> NDArray[np.float64]:
         """The law, with the unknown given; 0 where it gives no number, or one without a meaning.
 
         Where a quick form is too close to the target to tell, the exact one answers, unless `settle` is off.
@@ -252,7 +252,7 @@ def frontier(
     reached = np.zeros(len(states), bool)
 
     def reaches(D: NDArray[np.int64], some: NDArray[np.int64]) -> NDArray[np.bool_]:
-        return q.evaluate(embed_dim=unit * D[some], state_dim=states[some], settle=False) >= q.target
+        return q.evaluate(False, embed_dim=unit * D[some], state_dim=states[some]) >= q.target
 
     active = np.arange(len(states))
     while active.size:  # gallop each N to a D that is enough, or to the end
@@ -266,7 +266,7 @@ def frontier(
         low[active[~good]] = middle[active[~good]]
     points: list[FrontierPoint] = []
     embeddings = unit * high
-    probabilities = q.evaluate(embed_dim=embeddings, state_dim=states, settle=False)
+    probabilities = q.evaluate(False, embed_dim=embeddings, state_dim=states)
     costs, best = find_architecture(model), LARGEST
     heads = {name: getattr(q, name) for name in ("num_heads", "head_pattern") if name in costs.model_fields}
     for N, D, p, ok in zip(states.tolist(), embeddings.tolist(), probabilities.tolist(), reached.tolist(), strict=True):

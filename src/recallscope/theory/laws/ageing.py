@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -74,7 +74,7 @@ class DeltaMoments(NamedTuple):
 def delta_moments(dim: ArrayLike, rate: ArrayLike, writes: ArrayLike, later: ArrayLike | None = None) -> DeltaMoments:
     """Moments for keys in `dim` dimensions, rate b, n writes, `later` of them after the fact's: 0 .. n-1 if None."""
     N, b, n = (np.asarray(array, float) for array in (dim, rate, writes))
-    m = np.arange(n) if later is None else np.asarray(later, float)
+    m = np.arange(float(n)) if later is None else np.asarray(later, float)
     u = b * (2 - b)
     log_rho = np.log1p(-np.minimum(u / N, 1 - 1e-15))
     rho_m, q = np.exp(m * log_rho), np.maximum(1 - 2 * b / N + 2 * b**2 / (N * (N + 2)), 0)  # below 0 for N = 1
@@ -191,7 +191,7 @@ def _aged(
     noise: AgedNoise,
     rate: Array,
     ages: int,
-    **nodes: int,
+    **nodes: Any,
 ) -> Array:
     """The law without ageing, `base`, and what ageing at a rate changes in `some` cells, by this many nodes."""
     p = np.array(base)

@@ -18,14 +18,15 @@ no other constant is, and tau has no effect for V >= 4.8 D.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from recallscope.theory.law import law
 from recallscope.theory.laws.compared import SHARING
-from recallscope.theory.laws.sharing_step import SIGN_CODE, Noise, key_repulsion, win_probability
+from recallscope.theory.laws.sharing_nodes import SIGN_CODE, Noise
+from recallscope.theory.laws.sharing_step import key_repulsion, win_probability
 from recallscope.theory.problem import Array, Problem, takes_words
 from recallscope.theory.quadrature import Rule, slot_rule, uniform_rule
 
@@ -114,7 +115,7 @@ def recall_given_variances(
     exact: bool = False,
     theta: float = 1.0,
     slot_nodes: int | None = None,
-    **nodes: int,
+    **nodes: Any,
 ) -> Array:
     """The law for given variances and leak (see `SharingCodes`), say those measured in a trained model.
 
@@ -172,7 +173,8 @@ class Queries(NamedTuple):
         cells, slots = self.weights.shape
         every = [np.broadcast_to(array, (cells, slots)) for array in self[:-1]]
         every[0] = (self.weights[:, :, None] * weights[:, None, :]).reshape(cells, -1)
-        return Queries(every[0], *(np.repeat(array, weights.shape[-1], axis=-1) for array in every[1:]), self.most)
+        repeated = (np.repeat(array, weights.shape[-1], axis=-1) for array in every[1:])
+        return Queries(every[0], *repeated, self.most)  # type: ignore[call-arg]
 
 
 def queries(
@@ -208,7 +210,7 @@ def mean_recall(
     theta: float = 1.0,
     reach: Array | float = 1.0,
     stretch: Array | float = 1.0,
-    **nodes: int,
+    **nodes: Any,
 ) -> Array:
     """Mean chance, per cell, that the right logit is the largest: every memory's law ends here.
 
@@ -306,7 +308,7 @@ def star_dimensions(key_variance: Array, value_variance: Array, leak: ArrayLike 
     """N*, D* and lambda, with the variances held within [1e-6, ...] and [1e-6, 0.8]."""
     N_star = 1 / np.maximum(key_variance, SMALLEST_VARIANCE)
     D_star = 1 / np.clip(value_variance, SMALLEST_VARIANCE, LARGEST_VALUE_VARIANCE)
-    return N_star, D_star, leak * N_star * D_star
+    return N_star, D_star, np.asarray(leak) * N_star * D_star
 
 
 def tight_variance(concentration: Array, size: Array) -> Array:

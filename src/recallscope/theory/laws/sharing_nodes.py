@@ -8,7 +8,7 @@ of q, fitted to each cosine, do the rest. 16 points give the accuracy of 150, or
 from __future__ import annotations
 
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln, ndtri
@@ -47,13 +47,13 @@ class Counts(NamedTuple):
     Where `above` is not 0, a weight has as many more beyond the point where its integrand bends (see `split_rule`).
     """
 
-    norm: Array
-    signal: Array
-    residual: Array
-    once: Array
-    twice: Array
-    once_above: Array
-    twice_above: Array
+    norm: Any  # an array with a number per query, or one for all
+    signal: Any
+    residual: Any
+    once: Any
+    twice: Any
+    once_above: Any
+    twice_above: Any
 
 
 class Points(NamedTuple):
