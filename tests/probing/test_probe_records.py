@@ -92,21 +92,3 @@ def test_records_are_read_and_drawn_without_torch(record, tmp_path):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "probes" / f"{path.name}.png").stat().st_size > 10_000
-
-
-def test_the_committed_records_say_what_the_page_says():
-    """A Mamba and a transformer that were really trained: capacity is finite, the same for two seeds of the probe, and
-    smaller than the transformer's."""
-    records = {(record.name, record.settings["seed"]): record for record in probes_in(COMMITTED)}
-    assert set(records) == {(name, seed) for name in ("mamba", "transformer") for seed in (0, 1)}
-    first, second = (records["mamba", seed].n_50.num_facts for seed in (0, 1))
-    assert abs(first / second - 1) < 0.15
-    for seed in (0, 1):
-        half = records["transformer", seed].n_50
-        assert half.num_facts is None or half.num_facts > 1.5 * max(first, second)
-        assert half.num_facts is not None or half.reason.startswith("above")
-        assert records["transformer", seed].points[-1].num_facts > max(first, second)
-    page = (COMMITTED / "README.md").read_text()
-    for (_, seed), record in records.items():
-        (row,) = compared([record])[1]
-        assert "| " + " | ".join([*row, str(seed)]) + " |" in page
