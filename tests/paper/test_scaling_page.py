@@ -24,8 +24,8 @@ def test_longest_first_fills_the_workers():
 
 
 def test_no_run_is_done_twice_and_nothing_is_left_behind():
-    for row in scaling.measured():
+    for row in scaling.measured()["sweeps"]:
         assert row["leases_left"] == 0
         assert row["index_written"] >= row["drivers"]
-    sizes = {(row["drivers"], row["workers"]) for row in scaling.measured()}
+    sizes = {(row["drivers"], row["workers"]) for row in scaling.measured()["sweeps"]}
     assert sizes >= {(drivers, workers) for drivers in (1, 4) for workers in (1, 8, 64)}
