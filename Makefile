@@ -39,6 +39,10 @@ report: $(VENV)/.ready-demo  ## figures and report from the committed records, n
 docs: $(VENV)/.ready-docs  ## the documentation site, in build/site; offline, any broken link is an error
 	NO_MKDOCS_2_WARNING=1 OMP_NUM_THREADS=1 $(BIN)/mkdocs build --strict --quiet
 
+browser:  ## Chromium for the browser tests, by apt where there is none; without it they skip, and fail in CI
+	@command -v chromium chromium-browser google-chrome chrome >/dev/null || \
+	  { apt-get update -qq && apt-get install -y -qq chromium; } || echo "no Chromium: install it to run tests/web/test_browser.py"
+
 test: $(VENV)/.ready-all  ## the fast suite
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
