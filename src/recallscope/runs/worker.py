@@ -96,7 +96,7 @@ def do_run(
             note_attempt(checkpoint.parent, "checkpoint set aside", reason=str(error))
             trained = train()
     except ValueError as error:  # such as a module of the user's own that cannot be imported or called
-        if begun:
+        if begun or isinstance(error.__cause__, RuntimeError):  # such as a full GPU: it may go better next time
             raise
         raise CannotBeginError(_first_line(error)) from error
     if not weights:
