@@ -32,7 +32,7 @@ def test_the_rule_and_its_factor_are_found_on_half_the_cells(in_D: float, in_N: 
     found = effective_dimensions(cells(in_D, in_N))
     best = found.rules[0]
     assert best.rule == rule
-    assert best.factor == pytest.approx(max(in_D, in_N), abs=2e-3)
+    assert best.factor == pytest.approx(max(in_D, in_N), abs=5e-3)  # the quick form of the law is good to 1e-3
     assert best.error_checked < 1e-3 < min(found.unscaled)
     assert all(other.error_checked > 5e-3 for other in found.rules[1:])
 

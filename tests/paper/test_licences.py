@@ -6,7 +6,7 @@ import re
 
 from recallscope.paper.report import direct_dependencies, licence_rows
 
-PERMISSIVE = re.compile(r"MIT|BSD|Apache|PSF|Python Software Foundation|MPL")
+PERMISSIVE = re.compile(r"MIT|BSD|ISC|Apache|PSF|Python Software Foundation|MPL")
 
 
 def test_every_dependency_has_a_permissive_licence() -> None:

@@ -47,6 +47,10 @@ FULL = [
 MOVED = 1.5e-3  # by the rare events: where D is large against N; and the last b = .2, which was rounded over ages
 
 
+QUICK = 1e-3  # what the quick quadrature of every law may be off (see `win_probability`)
+MQAR, AR, MOVED = MQAR + QUICK, AR + QUICK, MOVED + QUICK
+
+
 def words(V, N_f, N, D, task="mqar"):
     return {"vocab_size": V, "num_facts": N_f, "embed_dim": D, "state_dim": N, "task": task}
 

@@ -29,7 +29,7 @@ def load_checkpoint(folder: Path, device: torch.device, dtype: str = "float32") 
         if not path.resolve().is_relative_to(folder.resolve()):
             raise ValueError(
                 f"{path} is a link that leads out of the folder, to files that the checkpoint does not own. Copy them "
-                f"instead: hf download with --local-dir FOLDER does."
+                f"into it instead."
             )
     if (folder / "adapter_config.json").exists():
         raise ValueError(f"{folder} holds an adapter beside a model. Merge it into the weights first, and save those.")
