@@ -235,8 +235,7 @@ def frontier(
     """All minimal (D, N) that reach the target, N <= D: none of them can give up a unit of either.
 
     Takes a Question, or the fields of one as keywords. Costs are those of an architecture, by its defaults. Beyond
-    `max_points` different N the list is thinned to geometric steps. State bytes are float32. A law with a quick form
-    is asked for that.
+    `max_points` different N the list is thinned to geometric steps. State bytes are float32.
 
     Paper: the inverse D-N trade-off of Rem 4.4 (`rem:dim-scaling-law`), Fig. 1 (`fig:scaling-laws-2d-dims`).
     """
@@ -252,7 +251,7 @@ def frontier(
     reached = np.zeros(len(states), bool)
 
     def reaches(D: NDArray[np.int64], some: NDArray[np.int64]) -> NDArray[np.bool_]:
-        return q.evaluate(False, embed_dim=unit * D[some], state_dim=states[some]) >= q.target
+        return q.evaluate(embed_dim=unit * D[some], state_dim=states[some]) >= q.target
 
     active = np.arange(len(states))
     while active.size:  # gallop each N to a D that is enough, or to the end
@@ -266,7 +265,7 @@ def frontier(
         low[active[~good]] = middle[active[~good]]
     points: list[FrontierPoint] = []
     embeddings = unit * high
-    probabilities = q.evaluate(False, embed_dim=embeddings, state_dim=states)
+    probabilities = q.evaluate(embed_dim=embeddings, state_dim=states)
     costs, best = find_architecture(model), LARGEST
     heads = {name: getattr(q, name) for name in ("num_heads", "head_pattern") if name in costs.model_fields}
     for N, D, p, ok in zip(states.tolist(), embeddings.tolist(), probabilities.tolist(), reached.tolist(), strict=True):
