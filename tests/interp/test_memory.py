@@ -45,6 +45,19 @@ def test_facts_share_the_state_and_are_all_recalled(memory):
     assert not memory.recall(25).found
 
 
+def test_scores_and_probabilities_are_those_behind_an_answer(memory):
+    memory.store(3, 40)
+    memory.store(7, 63)
+    scores = memory.scores(torch.tensor([7, 3]))
+    assert scores.argmax(dim=1).tolist() == [63, 40]
+    assert float(scores[1, 40]) == pytest.approx(memory.recall(3).score)
+    p = memory.probabilities(3)
+    assert float(p.sum()) == pytest.approx(1)
+    assert int(p.argmax()) == 40
+    memory.clear()
+    assert float(memory.scores(torch.tensor([3])).abs().max()) == 0
+
+
 def test_overwriting_replaces_and_forgetting_removes(memory):
     for key, value in ((3, 40), (7, 63), (11, 33)):
         memory.store(key, value)

@@ -2,31 +2,15 @@
 
 import pytest
 import torch
+from explored import HOST, made_up
 from starlette.testclient import TestClient
 
-from recallscope.architectures.linear import LinearSpec
 from recallscope.circuits import designed_circuit
-from recallscope.records import Evaluation, RunRecord
 from recallscope.runs import RunStore
-from recallscope.specs import RunSpec, TaskSpec
-from recallscope.theory.law import find_law
+from recallscope.specs import TaskSpec
 from recallscope.train.weights import write_weights
 from recallscope.web.server import make_app
 from recallscope.web.shelf import Shelf
-
-HOST = "127.0.0.1:8000"
-
-
-def made_up(embed_dim, state_dim, seed=0):
-    """A run whose accuracy is what a law says."""
-    task, model = TaskSpec(vocab_size=512, num_facts=16), LinearSpec(embed_dim=embed_dim, state_dim=state_dim)
-    p = float(find_law("unified-mv")(vocab_size=512, num_facts=16, embed_dim=embed_dim, state_dim=state_dim))
-    spec = RunSpec(task=task, model=model, seed=seed)
-    history = [Evaluation(step=250 * k, loss=4.0 / k, accuracy=p * k / 8) for k in range(1, 9)]
-    return RunRecord(
-        run=spec.content_hash(), spec=spec, test_accuracy=p, val_accuracy=p, test_queries=160_000, best_step=2000,
-        steps=2000, seconds=8.25, state_entries=model.state_entries, history=history,
-    )  # fmt: skip
 
 
 @pytest.fixture(scope="session")

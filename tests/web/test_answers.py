@@ -5,8 +5,8 @@ import io
 import json
 
 import pytest
+from explored import made_up
 
-from conftest import made_up
 from recallscope.faults import finite
 from recallscope.runs import RunStore
 from recallscope.web import fit

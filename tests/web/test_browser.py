@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import pytest
 import uvicorn
+from explored import made_up
 
-from conftest import made_up
 from recallscope.answers import prediction
 from recallscope.cli.main import main
 from recallscope.runs import RunStore

@@ -4,11 +4,13 @@ import json
 import logging
 import os
 import random
+import subprocess
+import sys
 
 import pytest
+from explored import HOST
 from starlette.testclient import TestClient
 
-from conftest import HOST
 from recallscope.web import fit, server
 from recallscope.web.guard import MOST_BODY
 from recallscope.web.server import ANSWERS, is_loopback, listen, make_app
@@ -172,18 +174,23 @@ def test_what_cannot_be_foreseen_is_a_sentence_too(client, monkeypatch, caplog):
     assert "internal error, ZeroDivisionError" in answer.json()["error"]
 
 
-def test_views_say_which_extra_they_need(client, monkeypatch):
-    import sys
-
-    monkeypatch.setitem(sys.modules, "recallscope.web.inside", None)
-
-    def missing(*_):
-        raise ModuleNotFoundError("No module named 'torch'", name="torch")
-
-    monkeypatch.setattr(server, "import_module", missing)
-    answer = client.post("/api/memory", json={"model": "weights:0"})
-    assert answer.status_code == 424
-    assert "pip install 'recallscope[torch]'" in answer.json()["error"]
+def test_laws_and_stores_need_no_torch(shelf):
+    code = f"""
+import sys
+sys.modules["torch"] = None
+from starlette.testclient import TestClient
+from recallscope.runs import RunStore
+from recallscope.web.server import make_app
+from recallscope.web.shelf import Shelf
+client = TestClient(make_app(Shelf([RunStore({str(shelf.stores[0].root)!r})]), frozenset(["a:1"])), base_url="http://a:1")
+assert client.get("/api/options").json()["torch"] is False
+for name in ("fit?model=full", "runs", "groups", "group?law=unified", "zoo", "claims", "models"):
+    assert client.get(f"/api/{{name}}").status_code == 200, name
+print(client.post("/api/memory", json={{"model": "circuit:compressive:64:32:16:0"}}).json()["error"])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "needs torch" in done.stdout, done.stderr
+    assert "pip install 'recallscope[torch]'" in done.stdout
 
 
 def test_it_listens_on_this_machine(monkeypatch):

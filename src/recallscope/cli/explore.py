@@ -51,11 +51,12 @@ class Explore:
         if self.export:
             from recallscope.web.export import write_site
 
-            for path in write_site(shelf, self.export):
+            for path in write_site(shelf, self.export, lambda part: print(part, file=sys.stderr, flush=True)):
                 print(path)
             return 0
         listener, hosts = listen(self.host, self.port)
-        address = f"http://{self.host if is_loopback(self.host) else 'localhost'}:{listener.getsockname()[1]}/"
+        name = "localhost" if not is_loopback(self.host) else f"[{self.host}]" if ":" in self.host else self.host
+        address = f"http://{name}:{listener.getsockname()[1]}/"
         if not is_loopback(self.host):
             print(
                 f"warning: {self.host} may be reached by other machines, and whoever reaches it can read these stores. "

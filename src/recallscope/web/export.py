@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -34,8 +34,11 @@ VALUES: dict[str, tuple[Any, ...]] = {
 TOUR = 110  # facts that are stored one after the other
 
 
-def write_site(shelf: Shelf, folder: Path) -> Iterator[Path]:
-    """Write the page, its data, Plotly's script and the figures; existing files of these names are replaced."""
+def write_site(shelf: Shelf, folder: Path, tell: Callable[[str], None] = lambda part: None) -> Iterator[Path]:
+    """Write the page, its data, Plotly's script and the figures; existing files of these names are replaced.
+
+    `tell` is called with the part that is made next: it takes minutes for a store of several hundred runs.
+    """
     if folder.is_file():
         raise ValueError(f"{folder} is a file, and the page needs a folder of its own. Name a new one.")
     folder.mkdir(parents=True, exist_ok=True)
@@ -44,9 +47,9 @@ def write_site(shelf: Shelf, folder: Path) -> Iterator[Path]:
     scripts = '<script defer src="data.js"></script>\n<script defer src="page.js"></script>'
     page = page.replace('<script type="module" src="static/app.js"></script>', scripts)
     files: dict[str, bytes] = {"index.html": page.encode(), "style.css": own["style.css"], "page.js": bundle(own)}
-    pictures = _figures(shelf)
+    pictures = _figures(shelf, tell)
     files |= pictures
-    site = _data(shelf) | {"figures": {Path(name).stem: name for name in pictures}}
+    site = _data(shelf, tell) | {"figures": {Path(name).stem: name for name in pictures}}
     data = json.dumps(finite(site), separators=(",", ":"), allow_nan=False)
     files["data.js"] = f"window.RECALLSCOPE_SITE = {data};\n".encode()
     for number in range(len(shelf.stores)):
@@ -70,26 +73,30 @@ def bundle(own: dict[str, bytes]) -> bytes:
     return ("(() => {\n" + "\n".join(parts) + "\n})();\n").encode()
 
 
-def _data(shelf: Shelf) -> dict[str, Any]:
+def _data(shelf: Shelf, tell: Callable[[str], None]) -> dict[str, Any]:
     answers: dict[str, Any] = {"options": options(shelf, {}), "claims": answer(shelf, "claims", {})}
 
     def keep(name: str, **words: Any) -> Any:
         return answers.setdefault(f"{name}?{urlencode(words)}", answer(shelf, name, words))
 
-    for number in range(len(shelf.stores)):
+    for number, store in enumerate(shelf.stores):
+        tell(f"runs of {store.root}")
         rows = keep("runs", store=number)
         for run in [row[0] for row in rows["rows"]][:MOST_RUNS]:
             keep("run", store=number, run=run)
         groups = answer(shelf, "groups", {"store": number})[:MOST_GROUPS]
         answers[f"groups?store={number}"] = groups
+        tell(f"{len(groups)} groups of runs, and the law on their cells")
         for index in range(len(groups)):
             keep("group", store=number, group=index, law=LAW)
         keep("zoo", store=number)
         keep("zoo_curves", store=number)
         for experiment in experiments():
+            tell(f"findings of {experiment.name}")
             keep("findings", store=number, experiment=experiment.name)
     tours = list(_tours(shelf, answers)) if has_torch() else []
     answers["models"] = [one for one in all_weights(shelf, {}) if one["model"] in {tour["model"] for tour in tours}]
+    tell("the law over D and N")
     start = {"vocab_size": 512, "num_facts": 16, "embed_dim": 64, "state_dim": 16}
     return {"answers": answers, "inside": tours, "fit": {"start": start, "values": VALUES, "sheets": _sheets(shelf)}}
 
@@ -134,10 +141,11 @@ def _tours(shelf: Shelf, answers: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield {"model": model, "steps": steps, "points": points}
 
 
-def _figures(shelf: Shelf) -> dict[str, bytes]:
+def _figures(shelf: Shelf, tell: Callable[[str], None]) -> dict[str, bytes]:
     """Every figure that the first store can draw, by file name; none without matplotlib."""
     found = {}
     for name in paper_figures() if shelf.stores else ():
+        tell(f"figure {name}")
         try:
             picture = answer(shelf, "figure", {"store": 0, "name": name})
         except (ModuleNotFoundError, ValueError):

@@ -126,7 +126,9 @@ def make_app(shelf: Shelf, hosts: frozenset[str]) -> Starlette:
                     work, limiter = partial(answer, shelf, name, words), threads[ANSWERS[name][1]]
                     made = await anyio.to_thread.run_sync(work, limiter=limiter, abandon_on_cancel=True)
             except TimeoutError:
-                raise HTTPException(503, f"not done after {MOST_SECONDS:g} seconds: ask for less.") from None
+                raise HTTPException(
+                    503, f"not done after {MOST_SECONDS:g} seconds. It goes on: ask again in a while."
+                ) from None
             return made if isinstance(made, Response) else JSONResponse(finite(made))
 
         return endpoint
