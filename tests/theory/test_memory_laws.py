@@ -44,6 +44,7 @@ FULL = [
     (8, 24, 8, 256, "mqar", 0.9391, 0.9177, 0.9697),
     (8, 32, 16, 512, "ar", 0.9106, 0.8078, 0.9405),
 ]
+FINE = {"slot_nodes": 4, "norm_nodes": 32, "signal_nodes": 28, "residual_nodes": 7, "weight_nodes": 6}
 MOVED = 1.5e-3  # by the rare events: where D is large against N; and the last b = .2, which was rounded over ages
 
 
@@ -59,21 +60,21 @@ def words(V, N_f, N, D, task="mqar"):
 def test_reference_values_of_matrix_memories(V, N_f, N, D, a, b, c, d, e, f, g):
     mqar, ar = words(V, N_f, N, D), words(V, N_f, N, D, "ar")
     moved = MOVED if D >= 8 * N or N_f == 8 else MQAR
-    assert float(gated_law(**mqar)) == pytest.approx(a, abs=MQAR + 1e-4)
-    assert float(gated_law(**ar)) == pytest.approx(b, abs=AR)
-    assert float(least_squares_law(**mqar)) == pytest.approx(c, abs=max(moved, 6e-4))
-    assert float(least_squares_law(**ar)) == pytest.approx(d, abs=AR)
-    assert float(delta_law(**mqar, b=0.05)) == pytest.approx(e, abs=MQAR)
-    assert float(delta_law(**mqar, b=0.2)) == pytest.approx(f, abs=moved)
-    assert float(delta_law(**ar, b=0.2)) == pytest.approx(g, abs=MQAR)
+    assert float(gated_law(**mqar, **FINE)) == pytest.approx(a, abs=MQAR + 1e-4)
+    assert float(gated_law(**ar, **FINE)) == pytest.approx(b, abs=AR)
+    assert float(least_squares_law(**mqar, **FINE)) == pytest.approx(c, abs=max(moved, 6e-4))
+    assert float(least_squares_law(**ar, **FINE)) == pytest.approx(d, abs=AR)
+    assert float(delta_law(**mqar, b=0.05, **FINE)) == pytest.approx(e, abs=MQAR)
+    assert float(delta_law(**mqar, b=0.2, **FINE)) == pytest.approx(f, abs=moved)
+    assert float(delta_law(**ar, b=0.2, **FINE)) == pytest.approx(g, abs=MQAR)
 
 
 @pytest.mark.parametrize(("N", "D", "N_f", "V", "task", "mask", "nd", "bank"), FULL)
 def test_reference_values_of_full_mamba(N, D, N_f, V, task, mask, nd, bank):
     sizes, close = words(V, N_f, N, D, task), AR if task == "ar" else MOVED if D >= 8 * N else MQAR + 1e-4
-    assert float(mask_law(**sizes)) == pytest.approx(mask, abs=min(close, MQAR))
-    assert float(find_law("full-nd")(**sizes)) == pytest.approx(nd, abs=close)
-    assert float(bank_law(**sizes)) == pytest.approx(bank, abs=close)
+    assert float(mask_law(**sizes, **FINE)) == pytest.approx(mask, abs=min(close, MQAR))
+    assert float(find_law("full-nd")(**sizes, **FINE)) == pytest.approx(nd, abs=close)
+    assert float(bank_law(**sizes, **FINE)) == pytest.approx(bank, abs=close)
 
 
 def test_masks_gain_by_every_further_channel():

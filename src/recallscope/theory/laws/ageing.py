@@ -90,7 +90,7 @@ def delta_moments(dim: ArrayLike, rate: ArrayLike, writes: ArrayLike, later: Arr
     models=("delta_net", "gated_delta_net", "kda"),
     support="bare DeltaNet and KDA are .01 off on average, at most .02, Gated DeltaNet .03 and .05 (docs/ZOO.md)",
 )
-def delta_law(problem: Problem, *, b: ArrayLike | None = None) -> Array:
+def delta_law(problem: Problem, *, b: ArrayLike | None = None, slot_nodes: int | None = None, **nodes: int) -> Array:
     """Chance that a delta rule answers a query rightly: at rate `b`, or at the best one (see `delta_rate`).
 
     Paper: none; it asks the question of Thm 4.2 (`thm:prob-scaling-law`) of another memory.
@@ -101,11 +101,11 @@ def delta_law(problem: Problem, *, b: ArrayLike | None = None) -> Array:
     rate = delta_rate(problem) if b is None else np.broadcast_to(np.asarray(b, float), problem.shape)
     if np.any((rate <= 0) | (rate > 1)):
         raise ValueError(f"b={np.asarray(b)}: the rate of a delta rule lies above 0, where it writes, and up to 1.")
-    base = gated_law(problem)
+    base = gated_law(problem, slot_nodes=slot_nodes, **nodes)
     some = (rate > LEAST_RATE) & ((base < SURE) | (b is not None))
     codes = (*tight_codes(problem), np.zeros(problem.shape))
-    nodes = {"ages": AGES, **FEW} if b is None else {"ages": ALL_AGES}  # at a high rate recall bends with age
-    return _aged(problem, base, some, codes, _delta_noise, rate, **nodes)
+    few = {"ages": AGES, **FEW} if b is None else {"ages": ALL_AGES, **nodes}  # at a high rate recall bends with age
+    return _aged(problem, base, some, codes, _delta_noise, rate, **few)
 
 
 @takes_words

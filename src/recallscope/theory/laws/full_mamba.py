@@ -52,7 +52,7 @@ _full = partial(law, models=("full",), reference="ours; Fig. 4 (c)", compared=FU
     support="trained full models are .03 off on average, at most .14, by the mean of seeds",
     status="hypothesis",
 )
-def mask_law(problem: Problem) -> Array:
+def mask_law(problem: Problem, **nodes: int | None) -> Array:
     """Chance that a trained full Mamba answers a query rightly, if keys open and close channels independently.
 
     Paper: Fig. 4 (`fig:scaling-laws-1d-dims`), where a of the full model is half of the linear one's.
@@ -66,9 +66,8 @@ def mask_law(problem: Problem) -> Array:
         p = np.minimum(1, (2 * (R - 1) * others * v_N) ** (-1 / 3))
     heard, noise = p**2 + (1 - p**2) / R, 1 + (1 / p - 1) / R
     own = v_N * (p**2 + 3 * (1 - p**2) / (R * problem.D))
-    return recall_given_variances(
-        problem, key_variance=v_N * heard / noise, value_variance=v_0 * noise, leak=0.0, weight_variance=own
-    )
+    variances = {"key_variance": v_N * heard / noise, "value_variance": v_0 * noise, "weight_variance": own}
+    return recall_given_variances(problem, **variances, leak=0.0, **nodes)
 
 
 @_full(
@@ -79,7 +78,7 @@ def mask_law(problem: Problem) -> Array:
     support="trained full models are .04 off on average, mostly below it; memories with two banks .01, at most .02",
     status="approximate",
 )
-def bank_law(problem: Problem) -> Array:
+def bank_law(problem: Problem, **nodes: int | None) -> Array:
     """Chance that a full Mamba with two banks of channels answers a query rightly.
 
     Paper: Fig. 4 (`fig:scaling-laws-1d-dims`), a_full = a_linear / 2.
@@ -88,7 +87,7 @@ def bank_law(problem: Problem) -> Array:
     v_N = tight_variance(1 / np.minimum(problem.N, num_keys(problem.V)), num_keys(problem.V))
     rank = np.clip((np.asarray(problem.expand) * problem.D - problem.N) / 2, 1, problem.D)
     v_D = tight_variance(1 / rank, V_v)
-    return recall_given_variances(problem, key_variance=v_N, value_variance=v_D, leak=0.0, theta=BANKS)
+    return recall_given_variances(problem, key_variance=v_N, value_variance=v_D, leak=0.0, theta=BANKS, **nodes)
 
 
 _full(

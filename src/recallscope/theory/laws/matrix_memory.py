@@ -17,7 +17,8 @@ the weights w_j small.
   share keys, queries and gates, and linear in the values. That equal h_i are best, and the step from SNR to recall, are
   assumed as for all laws here.) A Hebbian memory has h = N / (N + n - 1): error correction buys about N facts.
 
-Codes are tight frames: of rank min(N, D) for keys, D for values. No constant is fitted.
+Codes are tight frames: of rank min(N, D) for keys, D for values. No constant is fitted. `nodes` of a law are those of
+`recall_given_variances`, for tests of the quadrature.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def tight_codes(problem: Problem) -> tuple[Array, Array]:
     holds=BARE,
     support="bare mLSTM is .011 off on average, at most .03, and memories of random codes as far (docs/ZOO.md)",
 )
-def gated_law(problem: Problem) -> Array:
+def gated_law(problem: Problem, **nodes: int | None) -> Array:
     """Chance that a memory with a write gate answers a query rightly: mLSTM, Mamba-2-like and gated linear attention.
 
     Paper: Rem F.3 (`app-rem:key-value-selectivity`), N D / N_kv, which a linear layer does not reach.
@@ -70,7 +71,7 @@ def gated_law(problem: Problem) -> Array:
         facts are asked in any order, and what comes last is filler.
     """
     v_N, v_D = tight_codes(problem)
-    return recall_given_variances(problem, key_variance=v_N, value_variance=v_D, leak=0.0)
+    return recall_given_variances(problem, key_variance=v_N, value_variance=v_D, leak=0.0, **nodes)
 
 
 @_memory(
@@ -82,7 +83,7 @@ def gated_law(problem: Problem) -> Array:
     support="bare MesaNet is .005 off on average, at most .02; memories of random codes .01 and .05 (docs/ZOO.md)",
     domain=Domain("L = 4 N_f"),
 )
-def least_squares_law(problem: Problem) -> Array:
+def least_squares_law(problem: Problem, *, slot_nodes: int | None = None, **nodes: int) -> Array:
     """Chance that a memory read by least squares answers a query rightly (MesaNet, recursive least squares).
 
     1 / (kᵀ (sum of k kᵀ)⁻¹ k) - 1 is the noise over the signal. With c_j writes of key j, one or, where filler came
@@ -93,7 +94,7 @@ def least_squares_law(problem: Problem) -> Array:
     Paper: none; it asks the question of Thm 4.2 (`thm:prob-scaling-law`) of another memory.
     Holds for: L = 4 N_f, where filler repeats keys of the context; and a small ridge.
     """
-    asked = queries(problem)
+    asked = queries(problem, slot_nodes=slot_nodes)
     N_star, D_star, _ = star_dimensions(*(v.reshape(-1, 1) for v in tight_codes(problem)))
     N_f, again = asked.N_f, asked.extra
     several = N_f > 1
@@ -102,8 +103,8 @@ def least_squares_law(problem: Problem) -> Array:
     n = np.where(several, N_star * (b + np.sqrt(b**2 + 4 * a * K)) / (2 * K), 0)  # N / t, of the quadratic for 1 / t
     left = N_f - key_rank(problem).reshape(-1, 1)
     h = 2 * np.maximum(N_star - 1, 0) / (N_star + 2)
-    recall = mean_recall(asked, N_star, D_star, np.where(left > 0, n, 0), h / np.where(left > 0, left, 1))
-    return recall.reshape(problem.shape)
+    n, spread = np.where(left > 0, n, 0), h / np.where(left > 0, left, 1)
+    return mean_recall(asked, N_star, D_star, n, spread, **nodes).reshape(problem.shape)
 
 
 @_memory(
@@ -114,12 +115,12 @@ def least_squares_law(problem: Problem) -> Array:
     holds="any update that is linear in the values, one head; a bound on the mean of h, not on recall itself",
     support="neither a trained memory nor one of random codes was found above it by more than .02",
 )
-def rank_bound(problem: Problem) -> Array:
+def rank_bound(problem: Problem, **nodes: int | None) -> Array:
     """Recall of a matrix memory that reaches the rank bound and is not disturbed by filler: AR's least squares.
 
     Paper: beside Lem 4.5 (`lem:info-lower-bound`), which bounds any state by its bits.
     """
-    return least_squares_law(problem.replace(task="ar", length=None))
+    return least_squares_law(problem.replace(task="ar", length=None), **nodes)
 
 
 @law(
