@@ -14,7 +14,7 @@ COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 def command_page() -> str:
     """Overview first, then a section per verb."""
-    os.environ["COLUMNS"] = "110"
+    os.environ["COLUMNS"] = "90"
     text = ["# Commands", f"```text\n{OVERVIEW}\n```"]
     for verb, (_, says) in VERBS.items():
         text += [

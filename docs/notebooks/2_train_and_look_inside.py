@@ -16,7 +16,7 @@ run = rs.RunSpec(
     train=rs.TrainSpec(batch_size=32, warmup_steps=50, flat_steps=400, decay_steps=400, eval_every=100, eval_size=1000),
 )
 trained = rs.train_run(run, progress=False)
-trained.record
+print(f"test accuracy {trained.record.test_accuracy:.3f} after {trained.record.steps} steps")
 
 # %% [markdown]
 # What the law predicted, and what came out:
