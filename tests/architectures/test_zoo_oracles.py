@@ -56,6 +56,12 @@ def log_alpha(layer: MemoryLayer, gates: dict[str, Tensor]) -> Tensor:
     return -layer.A_log.exp() * softplus(gates["alpha"])
 
 
+def by_row(gate: Tensor, k: Tensor) -> Tensor:
+    """A gate that every row of the state has its own of: one for all would pass unnoticed, as it broadcasts."""
+    assert gate.shape == k.shape
+    return gate
+
+
 def linear_attention(layer, q, k, v, gates):
     f = {"identity": lambda x: x, "relu": relu, "elu": lambda x: elu(x) + 1}[layer.spec.feature_map]
     theirs = fla("linear_attn/naive.py").naive_recurrent_linear_attn
@@ -72,7 +78,7 @@ def retention(layer, q, k, v, gates):
 
 
 def gla(layer, q, k, v, gates):
-    return fla("gla/naive.py").naive_recurrent_gla(q, k, v, logsigmoid(gates["alpha"]) / 16)[0]
+    return fla("gla/naive.py").naive_recurrent_gla(q, k, v, logsigmoid(by_row(gates["alpha"], k)) / 16)[0]
 
 
 def delta_rule(layer, q, k, v, gates):
@@ -95,7 +101,7 @@ def qwen3_next_chunked(layer, q, k, v, gates):
 
 
 def kda(layer, q, k, v, gates):
-    return fla("kda/naive.py").naive_recurrent_kda(q, k, v, log_alpha(layer, gates), beta(gates))[0]
+    return fla("kda/naive.py").naive_recurrent_kda(q, k, v, by_row(log_alpha(layer, gates), k), beta(gates))[0]
 
 
 def kimi_linear_recurrent(layer, q, k, v, gates):
@@ -108,7 +114,7 @@ def kimi_linear_chunked(layer, q, k, v, gates):
 
 def dplr(layer, q, k, v, gates):
     """RWKV-7 as diagonal plus low rank; the bonus is fla's sum over the current token."""
-    a, log_w = torch.sigmoid(gates["a"]), -0.606531 * torch.sigmoid(gates["w"])
+    a, log_w = torch.sigmoid(by_row(gates["a"], k)), -0.606531 * torch.sigmoid(by_row(gates["w"], k))
     kappa, key = normalize(k * layer.k_k, dim=-1), k * (1 + (a - 1) * layer.k_a)
     theirs = fla("generalized_delta_rule/dplr/naive.py").dplr_recurrence
     o = theirs(*heads_first(q, key, v, -kappa, kappa * a, log_w))[0].transpose(1, 2)

@@ -117,6 +117,7 @@ def test_the_bash_script_completes_verbs_flags_and_names(run, tmp_path):
         "tr": "train", "train --ga": "--gate --gate-temper", "train --model mul": "multihead", "store li": "list",
         "design --circuit sel": "selective-soft selective-hard", "sample --filler ''": "random zero values",
         "fit --fig": "--figure", "train --config comp": "complete.bash", "fit comp": "",
+        "train --json T": "",
     }  # fmt: skip
     ask = "COMP_WORDS=(recallscope {}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); $ask; echo ${{COMPREPLY[*]}}"
     source = ["source ./complete.bash", "ask=$(complete -p recallscope | sed 's/.*-F \\([^ ]*\\).*/\\1/')"]
@@ -127,6 +128,7 @@ def test_the_bash_script_completes_verbs_flags_and_names(run, tmp_path):
     words = ["bash", "-c", "\n".join([*source[:2], empty])]
     assert subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True).stdout == "0\n"
     assert "complete -o default" in script
+    assert "(required)" not in script
 
 
 def test_other_shells_get_a_script_of_their_own(run):

@@ -15,10 +15,12 @@ from recallscope.cli.flags import Names
 from recallscope.cli.main import VERBS, verb_class
 from recallscope.specs import ARCHITECTURES, TASKS
 
-# so that bash offers files where the script knows nothing, as for the folder of a store
-FILES = (
+# so that bash offers files where the script knows nothing, as for the folder of a store; and no flag is called required
+CHANGES = (
     ("\ncomplete -F ", "\ncomplete -o default -F "),
     ('    matches+=("$completion")\n', '    if [[ -n "$completion" ]]; then matches+=("$completion"); fi\n'),
+    (" • (required)", ""),
+    (" (required)", ""),
 )
 
 
@@ -52,7 +54,7 @@ class Completion:
                 config=(tyro.conf.FlagCreatePairsOff,),
             )
         text = script.getvalue()
-        for theirs, ours in FILES:
+        for theirs, ours in CHANGES:
             text = text.replace(theirs, ours)
         print(text)
         return 0
@@ -65,11 +67,18 @@ def completed(verb: str) -> type[Any]:
     for chosen in dict.fromkeys(verb_class(verb, kind) for kind in kinds):
         hints = get_type_hints(chosen, include_extras=True)
         fields = {name: _with_names(hint) for name, hint in hints.items() if name in _names(chosen)} | fields
-    return dataclasses.make_dataclass(verb, list(fields.items()), kw_only=True)
+    typed = [(name, hint, _start(hint)) for name, hint in fields.items()]
+    return dataclasses.make_dataclass(verb, typed, kw_only=True)
 
 
 def _names(verb: type[Any]) -> set[str]:
     return {field.name for field in dataclasses.fields(verb)}
+
+
+def _start(hint: Any) -> Any:
+    """Switches are off, so that no value is completed after them; other flags start from nothing."""
+    kind = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    return dataclasses.field(default=False) if kind is bool else dataclasses.field()
 
 
 def _with_names(hint: Any) -> Any:
