@@ -63,6 +63,7 @@ def reproduce(name: str, folder: Path) -> dict[str, object]:
     return answer
 
 
+@pytest.mark.slow
 def test_one_experiment_for_real_then_again_from_what_is_kept(tmp_path: Path) -> None:
     """The small mechanism model: trained, looked into, drawn; the second time nothing is run."""
     answer = reproduce("mechanism", tmp_path)
