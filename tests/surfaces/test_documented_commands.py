@@ -2,7 +2,7 @@
 
 A page is run in a folder of its own, with `examples` and `results` of the repository in it, from the top down. A block
 with a title is a file of that name. `console` blocks are run; where a block prints something, it must be what the
-command prints, `...` standing for any lines. A block after the comment `<!-- slow -->` is run with the slow tests only.
+command prints, `...` standing for any lines, or for any text within one. A block after the comment `<!-- slow -->` is run with the slow tests only.
 Blocks of other languages (bash, text, toml) are for readers with clusters and checkpoints of their own.
 """
 
@@ -10,10 +10,12 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -105,6 +107,8 @@ def output_of(command: str, run) -> str:
     if words[0] == "make":  # what it does is tested elsewhere: the target has to be there
         assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), command
         return ""
+    if words[:2] == ["recallscope", "explore"] and "--export" not in words:
+        return served(words[1:])
     if words[0] == "recallscope":  # here, where torch is loaded already
         code, out, err = run(*words[1:])
         assert code in (0, None), f"$ {command}\n{out}\n{err}"
@@ -121,10 +125,32 @@ def output_of(command: str, run) -> str:
     return done.stdout
 
 
+def served(words: list[str]) -> str:
+    """A verb that serves until it is stopped: started, its page asked for once, and stopped. What it prints first."""
+    server = subprocess.Popen(
+        [sys.executable, "-m", "recallscope.cli.main", *words, "--no-browser"],
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        address = server.stdout.readline()
+        with urlopen(address.strip(), timeout=60) as page:
+            assert b"recallscope" in page.read()
+    finally:
+        server.send_signal(signal.SIGINT)
+        server.communicate(timeout=60)
+    assert server.returncode == 0
+    return address
+
+
 def assert_printed(page: list[str], command: list[str], what: str) -> None:
-    """Line by line, spaces at the ends aside; `...` stands for any number of lines."""
-    pattern = "\n".join("(.*\n?)*?" if line.strip() == "..." else re.escape(line.rstrip()) for line in page)
-    assert re.fullmatch(pattern, "\n".join(line.rstrip() for line in command)), (
+    """Line by line, spaces at the ends aside; `...` stands for any lines, or within a line for any text."""
+    pattern = "".join(
+        "(?:.*\n)*?" if line.strip() == "..." else re.escape(line.rstrip()).replace(r"\.\.\.", ".*") + "\n"
+        for line in page
+    )
+    assert re.fullmatch(pattern, "".join(f"{line.rstrip()}\n" for line in command)), (
         f"$ {what}\nprints\n" + "\n".join(command) + "\nand the page says\n" + "\n".join(page)
     )
 
