@@ -36,7 +36,8 @@ function themed(layout) {
 export async function draw(node, make, onclick) {
   drawn.set(node, [make, onclick]);
   const Plotly = await (loading ??= load());
-  if (drawn.get(node)?.[0] !== make) return; // another drawing was asked for meanwhile
+  await new Promise(requestAnimationFrame);
+  if (drawn.get(node)?.[0] !== make || !node.isConnected) return; // another drawing was asked for, or the view was left
   const { data, layout, says } = make(colours());
   node.setAttribute("role", "img");
   node.setAttribute("aria-label", says);
