@@ -263,7 +263,7 @@ def test_a_fact_is_stored_asked_overwritten_and_forgotten(visit):
     page.get_by_role("button", name="Ask").click()
     page.wait_for_selector("#alert >> text=key=99 is not a key")
     page.get_by_text("Attention and operators").click()
-    page.wait_for_selector("text=questions of this sequence are answered rightly")
+    page.wait_for_selector("text=questions of this sequence are answered right")
 
 
 def test_the_copy_opens_from_disk(browser, shelf, tmp_path, monkeypatch):
