@@ -250,7 +250,7 @@ def test_a_fact_is_stored_asked_overwritten_and_forgotten(visit):
     value.fill("41")
     page.get_by_role("button", name="Overwrite").click()
     page.wait_for_selector("#answer:has-text('Key 3 recalls 41, as stored')")
-    page.get_by_role("button", name="Add 8 random facts").click()
+    page.get_by_role("button", name="Add 8 at random").click()
     page.wait_for_selector("#told:has-text('9 facts in')")
     place = page.url.partition("#")[2]  # which has it all
     other = visit(charts=False).open(place, "#told:has-text('9 facts in')")

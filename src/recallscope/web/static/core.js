@@ -136,8 +136,8 @@ export function table(columns, rows, { caption, onrow, chosen, most = 200, sort,
   const more = h("button", { type: "button", onclick: () => { limit *= 4; fill(); } });
   const heads = columns.map((column) => h("th", { scope: "col", className: column.number ? "number" : "" },
     h("button", { type: "button", className: "plain", onclick: () => turn(column) }, broken(column.title ?? column.name))));
-  function broken(title) { // at underscores, where need be
-    return title.split(/(?<=_)/).flatMap((part) => [part, h("wbr")]).slice(0, -1);
+  function broken(title) { // at underscores, where need be, and not before numbers
+    return title.replaceAll(/ (?=\d)/g, "\u00a0").split(/(?<=_)/).flatMap((part) => [part, h("wbr")]).slice(0, -1);
   }
   function cell(column, content) {
     if (!column.text) return content;

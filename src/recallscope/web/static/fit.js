@@ -98,7 +98,7 @@ export async function openFit(root, params, options) {
       h("section", { className: "card", "aria-label": "Answer" }, h("div", { className: "pair wide-left" }, h("div", { className: "view" }, number, badges, says), bounds),
         h("div", { className: "row" }, copier("Copy as command", command), copier("Copy as Python", python), copier("Copy link", () => location.href))),
       h("div", { className: "pair wide-left" },
-        h("section", { className: "card" }, h("h2", {}, "Recall over D and N"), map, h("p", { className: "quiet" }, "Line: the recall you want. Orange ring: your sizes. White rings: measured runs, filled with their recall. Paler cells: the law was not compared with runs there. Click to choose sizes.")),
+        h("section", { className: "card" }, h("h2", {}, "Recall over D and N"), map, h("p", { className: "quiet" }, "Line: the recall you want. Orange ring: your sizes. White rings: measured runs, filled with their recall. Dim cells: extrapolated, the law was not compared with runs there. Click to choose sizes.")),
         h("section", { className: "card short" }, h("h2", {}, "Smallest sizes that reach it"), frontier)),
       h("section", { className: "card" }, h("h2", {}, "One size at a time, the others as chosen"), curves), stopped)));
 
@@ -210,7 +210,7 @@ export async function openFit(root, params, options) {
   function least(found) {
     const best = found.answer;
     frontier.replaceChildren(h("div", { className: "view" },
-      h("p", { className: "quiet" }, best ? `The smallest state is D ${best.embed_dim}, N ${best.state_dim}. Click a row to choose it. * extrapolated.` : found.reason),
+      h("p", { className: "quiet" }, best ? `The smallest state is D ${best.embed_dim}, N ${best.state_dim}. Click a row to choose it. A star: extrapolated.` : found.reason),
       best ? table([{ name: "embed_dim", title: "D", number: true, show: (D, row) => `${D}${row.extrapolated ? "*" : ""}` }, { name: "state_dim", title: "N", number: true },
         { name: "probability", title: "recall", number: true, show: (p) => p.toFixed(4) }, { name: "state_entries", title: "state", number: true, show: many },
         { name: "parameters", title: "parameters", number: true, show: many }, { name: "state_bytes", title: "bytes", number: true, show: many }],

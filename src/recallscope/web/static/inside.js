@@ -47,7 +47,7 @@ export async function openInside(root, params, options) {
     h("form", { className: "card side", "aria-label": "Model and facts", onsubmit: (event) => { event.preventDefault(); act("store"); } },
       choice("Model", models, state.model, (model) => { state.model = model; steps = []; state.ask = ""; fillSizes(); changed(); }), sizes,
       site ? copied() : [h("div", { className: "row" }, h("label", {}, "Key", key), h("label", {}, "Value", value)),
-        h("div", { className: "buttons" }, button("Store", () => act("store"), true), button("Overwrite", () => act("overwrite")), button("Forget", () => act("forget")), button("Ask", () => act("ask")), button("Add 8 random facts", () => random(8)), button("Overload", overload), button("Undo", () => { steps.pop(); changed(); }), button("Empty", () => { steps = []; state.ask = ""; changed(); }))],
+        h("div", { className: "buttons" }, button("Store", () => act("store"), true), button("Overwrite", () => act("overwrite")), button("Forget", () => act("forget")), button("Ask", () => act("ask")), button("Add 8 at random", () => random(8)), button("Overload", overload), button("Undo", () => { steps.pop(); changed(); }), button("Empty", () => { steps = []; state.ask = ""; changed(); }))],
       told, load),
     h("div", { className: "view" },
       h("div", { className: "pair" },
@@ -110,11 +110,11 @@ export async function openInside(root, params, options) {
     seen = await ask("memory", {}, { post: question, signal });
     const half = seen.vocab_size / 2;
     Object.assign(key, { max: half - 1 });
-    Object.assign(value, { min: half, max: seen.vocab_size - 1, value: value.value || half });
+    Object.assign(value, { min: half, max: seen.vocab_size - 1, value: value.value || (seen.facts.find((fact) => fact.key === Number(key.value))?.value ?? half) });
     const wrong = seen.facts.filter((fact) => !fact.right);
     told.textContent = `${seen.facts.length} facts in ${many(seen.state_entries)} numbers; ${wrong.length ? `${wrong.length} come out wrong` : "all come out right"}.`;
     load.replaceChildren(facts({ keys: `1 … ${half - 1}`, values: `${half} … ${seen.vocab_size - 1}`,
-      ...(seen.read ? { "found in the state": `${seen.read.num_facts} facts`, "fit, with 1 % wrong": `${seen.read.capacity} facts`, "risk of the next": seen.read.next_error < 1e-4 ? "under 0.01 %" : `${Number((100 * seen.read.next_error).toPrecision(2))} %` } : {}) }));
+      ...(seen.read ? { "found in the state": `${seen.read.num_facts} facts`, "fit, with 1 % wrong": `${seen.read.capacity} facts`, "risk for the next": seen.read.next_error < 1e-4 ? "under 0.01 %" : `${Number((100 * seen.read.next_error).toPrecision(2))} %` } : {}) }));
     hashedTitle.textContent = `The state, ${seen.hashed_title.replaceAll("'", "′")}`;
     heat(hashed, seen.hashed, { title: "H′", x: "N", y: "D" });
     drawDecoded();
