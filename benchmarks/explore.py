@@ -1,15 +1,18 @@
-"""The explorer under load: many clients at once, no error, and memory that stays flat.
+"""The explorer: how soon it paints and follows a slider, and many clients at once without an error or growing memory.
 
     python benchmarks/explore.py --seconds 60 --clients 50
 
-Prints one JSON object; exits with 1 if a request failed or the server grew. Latency is measured beside everything else
-that runs on the machine, so compare it within one run only.
+Prints one JSON object; exits with 1 if a request failed or the server grew. The first paint should come within
+1000 ms, and the number within 150 ms of a move of a slider; both are measured in Chromium, where there is one, before
+the clients come. Times depend on whatever else runs on the machine; `load` says how much that was.
 """
 
 import argparse
 import http.client
 import json
+import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,6 +28,21 @@ from recallscope.specs import RunSpec, TaskSpec
 
 WARM = 10.0  # seconds
 GROWTH = 1.1  # of the server's memory in the second half
+MOVES = """async () => {
+  const [slider, number] = [document.querySelector("[aria-label='N, state']"), document.getElementById("probability")];
+  const times = [];
+  for (let move = 0; move < 15; move += 1) {
+    const began = performance.now();
+    await new Promise((done) => {
+      new MutationObserver((_, watch) => { watch.disconnect(); done(); }).observe(number, { attributes: true });
+      slider.value = Number(slider.value) + (move % 2 ? -2 : 3);
+      slider.dispatchEvent(new Event("input"));
+    });
+    times.push(performance.now() - began);
+    await new Promise((done) => setTimeout(done, 400));
+  }
+  return times;
+}"""
 
 
 def fill(folder):
@@ -72,6 +90,26 @@ def client(number, host, runs, ends, times, faults):
         times.append((path.partition("?")[0], time.monotonic() - began))
 
 
+def in_browser(address):
+    """Milliseconds to the first paint, and from a move of a slider to the new number: median of some, and the worst."""
+    path = shutil.which("chromium") or shutil.which("google-chrome")
+    if not path:
+        return {"browser": None}
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        page, paints = browser.new_page(), []
+        for _ in range(3):
+            page.goto(address)
+            page.wait_for_selector("[data-name=num_layers] [role=img]")
+            paints += page.evaluate("performance.getEntriesByName('first-contentful-paint').map((e) => e.startTime)")
+        moves = sorted(page.evaluate(MOVES))
+        browser.close()
+    return {"first_paint_ms": sorted(map(round, paints)), "slider_ms": round(moves[len(moves) // 2]),
+            "slider_worst_ms": round(moves[-1])}  # fmt: skip
+
+
 def memory(pid):
     """Megabytes of a process."""
     text = Path(f"/proc/{pid}/status").read_text()
@@ -89,8 +127,10 @@ def main():
         command = [sys.executable, "-m", "recallscope.cli.main", "explore", "--no-browser", "--store", str(store.root)]
         server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:
-            host = urlsplit(server.stdout.readline().strip()).netloc
+            address = server.stdout.readline().strip()
+            host = urlsplit(address).netloc
             client(0, host, store.names(), time.monotonic() + WARM, [], [])  # libraries are loaded when first asked for
+            load, seen_by_one = os.getloadavg()[0], in_browser(address)
             times, faults, ends = [], [], time.monotonic() + given.seconds
             jobs = [threading.Thread(target=client, args=(n, host, store.names(), ends, times, faults))
                     for n in range(given.clients)]  # fmt: skip
@@ -110,6 +150,7 @@ def main():
     latency = sorted(seconds for _, seconds in times)
     grown = seen[-1] > GROWTH * half + 10
     found = {
+        "load": round(load, 1), **seen_by_one,
         "clients": given.clients, "seconds": given.seconds, "requests": len(times), "faults": faults[:5],
         "num_faults": len(faults), "median_seconds": round(latency[len(latency) // 2], 3),
         "p95_seconds": round(latency[int(0.95 * len(latency))], 3),

@@ -250,7 +250,7 @@ def test_a_fact_is_stored_asked_overwritten_and_forgotten(visit):
     value.fill("41")
     page.get_by_role("button", name="Overwrite").click()
     page.wait_for_selector("#answer:has-text('Key 3 recalls 41, as stored')")
-    page.get_by_role("button", name="Add 8 random facts").click()
+    page.get_by_role("button", name="Add 8 at random").click()
     page.wait_for_selector("#told:has-text('9 facts in')")
     place = page.url.partition("#")[2]  # which has it all
     other = visit(charts=False).open(place, "#told:has-text('9 facts in')")
@@ -263,7 +263,7 @@ def test_a_fact_is_stored_asked_overwritten_and_forgotten(visit):
     page.get_by_role("button", name="Ask").click()
     page.wait_for_selector("#alert >> text=key=99 is not a key")
     page.get_by_text("Attention and operators").click()
-    page.wait_for_selector("text=questions of this sequence are answered rightly")
+    page.wait_for_selector("text=questions of this sequence are answered right")
 
 
 def test_the_copy_opens_from_disk(browser, shelf, tmp_path, monkeypatch):

@@ -153,7 +153,7 @@ def _tables(one: Subject, ledger: dict[int, int], ask: int | None) -> dict[str, 
     decoded = one.memory.scores(torch.tensor(keys))[:, torch.tensor(values)].T
     state = one.memory.state
     if one.model.capability(HasOperators) is None:
-        hashed, title = state.flatten(0, 1), "h, the state itself"
+        hashed, title = state.flatten(0, 1), "h"
     else:
         hashed, title = hashed_table(one.model, (state[None],))[0], "H' = P_out h"
     return {"hashed": _numbers(hashed), "hashed_title": title, "decoded": _numbers(decoded), "keys": keys,

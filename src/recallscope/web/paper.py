@@ -36,8 +36,11 @@ class FigureQuestion(StoreQuestion):
 def claims(shelf: Shelf, words: dict[str, Any]) -> dict[str, Any]:
     """The paper's statements, and which experiments ask about them."""
     StoreQuestion.of(words)
-    asked = [{"name": one.name, "title": one.title, "claims": one.claims, "figures": list(one.figures)}
-             for one in experiments()]  # fmt: skip
+    asked = [
+        {"name": one.name, "title": one.title, "claims": one.claims}
+        | {"figures": {name: drawn.title for name, drawn in one.figures.items()}}
+        for one in experiments()
+    ]
     return {"claims": [asdict(row) for row in CLAIMS], "experiments": asked, "scale": SCALE}
 
 

@@ -105,6 +105,8 @@ export function shown(value) {
   return String(value);
 }
 
+export const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
+
 export function choice(label, options, value, onchange, attributes = {}) {
   const entries = Array.isArray(options) ? options.map((one) => [one, one]) : Object.entries(options);
   const select = h("select", { onchange: (event) => onchange(event.target.value), ...attributes },
@@ -125,14 +127,24 @@ export function copier(label, text) {
   }, label);
 }
 
-// columns: [{name, title, number, text, show}]; a click on a heading sorts, again turns the order.
+// columns: [{name, title, number, text, show}], text: lines may break, with a least width if it is one; a click on a
+// heading sorts, again turns the order.
 export function table(columns, rows, { caption, onrow, chosen, most = 200, sort, onsort } = {}) {
   let [by, down] = sort ? [sort.replace(/^-/, ""), sort.startsWith("-")] : [null, false];
   let limit = most;
   const body = h("tbody");
   const more = h("button", { type: "button", onclick: () => { limit *= 4; fill(); } });
   const heads = columns.map((column) => h("th", { scope: "col", className: column.number ? "number" : "" },
-    h("button", { type: "button", className: "plain", onclick: () => turn(column) }, column.title ?? column.name)));
+    h("button", { type: "button", className: "plain", onclick: () => turn(column) }, broken(column.title ?? column.name))));
+  function broken(title) { // at underscores, where need be, and not before numbers
+    return title.replaceAll(/ (?=\d)/g, "\u00a0").split(/(?<=_)/).flatMap((part) => [part, h("wbr")]).slice(0, -1);
+  }
+  function cell(column, content) {
+    if (!column.text) return content;
+    const box = h("div", { className: "text" }, content);
+    if (column.text !== true) box.style.minWidth = column.text;
+    return box;
+  }
   function turn(column) {
     [by, down] = by === column.name ? [by, !down] : [column.name, false];
     onsort?.((down ? "-" : "") + by);
@@ -150,7 +162,7 @@ export function table(columns, rows, { caption, onrow, chosen, most = 200, sort,
     return h("tr", { className: [onrow && "link", chosen?.(row) && "chosen"].filter(Boolean).join(" "), ...go },
       columns.map((column) => {
         const content = column.show ? column.show(row[column.name], row) : shown(row[column.name]);
-        return h("td", { className: column.number ? "number" : "" }, column.text ? h("div", { className: "text" }, content) : content);
+        return h("td", { className: column.number ? "number" : "" }, cell(column, content));
       }));
   }
   function fill() {

@@ -1,11 +1,11 @@
 // Will it fit? One number by the recommended law, and all around it.
-import { choice, copier, facts, h, later, latest, many, note, parts, place, probability, site, table, words } from "./core.js";
+import { choice, copier, facts, h, later, latest, many, note, parts, place, probability, sentence, site, table } from "./core.js";
 import { SCALE, bar, chart, draw, powers } from "./charts.js";
 
 const DEFAULTS = { task: "mqar", model: "trained", vocab_size: 512, num_facts: 16, length: "", embed_dim: 64, state_dim: 16,
   num_layers: 1, num_heads: 1, head_pattern: "", target: 0.99 };
 const NAMES = { vocab_size: ["V", "vocabulary"], num_facts: ["N_f", "facts"], length: ["L", "tokens, 4 N_f if empty"], embed_dim: ["D", "embedding"],
-  state_dim: ["N", "state"], num_layers: ["Λ", "layers"], num_heads: ["M", "heads"], target: ["p", "wanted recall"] };
+  state_dim: ["N", "state"], num_layers: ["Λ", "layers"], num_heads: ["M", "heads"], target: ["p", "recall you want"] };
 const TARGETS = [0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999];
 const TEXTS = ["task", "model", "head_pattern"];
 
@@ -73,6 +73,7 @@ export async function openFit(root, params, options) {
 
   const number = h("p", { className: "big", "aria-live": "polite", id: "probability" }, "–");
   const badges = h("p", { className: "row middle" });
+  const peek = h("p", { className: "peek", "aria-hidden": "true" }); // the number again, beside the sliders of a narrow page
   const says = h("div", { className: "quiet tight" });
   const bounds = h("div");
   const map = chart(420);
@@ -89,17 +90,17 @@ export async function openFit(root, params, options) {
   const models = Object.fromEntries(Object.entries(options.models).map(([model, law]) => [model, `${model} (${law})`]));
   root.append(h("h1", {}, "Will it fit?"), h("div", { className: "split" },
     h("form", { className: "card side", onsubmit: (event) => event.preventDefault(), "aria-label": "Task and model" },
-      site ? null : [text("task", "Task", { mqar: "MQAR: every fact is asked", ar: "AR: one fact is asked" }), text("model", "Whose recall", models)],
+      site ? null : [text("task", "Task", { mqar: "MQAR: every fact is asked", ar: "AR: one fact is asked" }), text("model", "Model (and its law)", models)],
       known.filter((name) => name !== "num_heads").map((name) => knobs[name].node),
       site ? null : [text("head_pattern", "Heads share", { "": "one head", MHA: "nothing (MHA)", MVA: "keys and queries (MVA)", MQA: "keys and values (MQA)", MKA: "queries and values (MKA)" }), knobs.num_heads.node],
-      h("p", { className: "quiet" }, site ? "A copy: sizes in steps, linear Mamba." : `No law yet for ${options.no_law.join(", ")}: see Architectures.`)),
+      h("p", { className: "quiet" }, site ? "This is a copy without a server: some sizes only, of a trained linear Mamba." : `No law yet for ${options.no_law.join(", ")}: see Architectures.`), peek),
     h("div", { className: "view" },
       h("section", { className: "card", "aria-label": "Answer" }, h("div", { className: "pair wide-left" }, h("div", { className: "view" }, number, badges, says), bounds),
         h("div", { className: "row" }, copier("Copy as command", command), copier("Copy as Python", python), copier("Copy link", () => location.href))),
       h("div", { className: "pair wide-left" },
-        h("section", { className: "card" }, h("h2", {}, "Over D and N"), map, h("p", { className: "quiet" }, "Line: the wanted recall. Ring: these sizes. Dots: measured. Veil: extrapolated. Click to choose.")),
-        h("section", { className: "card short" }, h("h2", {}, "Least sizes that reach it"), frontier)),
-      h("section", { className: "card" }, h("h2", {}, "Against each size, all others kept"), curves), stopped)));
+        h("section", { className: "card" }, h("h2", {}, "Recall over D and N"), map, h("p", { className: "quiet" }, "Line: the recall you want. Orange ring: your sizes. White rings: measured runs, filled with their recall. Dim cells: extrapolated, the law was not compared with runs there. Click to choose sizes.")),
+        h("section", { className: "card short" }, h("h2", {}, "Smallest sizes that reach it"), frontier)),
+      h("section", { className: "card" }, h("h2", {}, "One size at a time, the others as chosen"), curves), stopped)));
 
   function pick(D, N) {
     knobs.embed_dim.set(near("embed_dim", D));
@@ -133,7 +134,7 @@ export async function openFit(root, params, options) {
         show(part);
       }
     } catch (error) {
-      if (!signal.aborted) { number.textContent = "–"; badges.replaceChildren(); says.replaceChildren(); }
+      if (!signal.aborted) { number.textContent = "–"; badges.replaceChildren(); peek.replaceChildren(); says.replaceChildren(); }
       throw error;
     }
   }
@@ -153,18 +154,19 @@ export async function openFit(root, params, options) {
     const reached = p !== null && p >= state.target;
     badges.replaceChildren(
       h("span", { className: `badge ${reached ? "good" : "bad"}` }, p === null ? "the law has no number here" : reached ? `reaches ${state.target}` : `below ${state.target}`),
-      h("span", { className: `badge ${said.extrapolated ? "warn" : "good"}` }, said.extrapolated ? "extrapolated" : "compared"));
-    says.replaceChildren(h("p", {}, h("b", {}, said.law), `: ${summary}${reference ? ` (${reference})` : ""}.`),
-      h("p", {}, said.extrapolated ? `${said.extrapolated}.` : `Compared for ${said.compared}.`), h("p", {}, `${said.support}.`));
+      h("span", { className: `badge ${said.extrapolated ? "warn" : "good"}` }, said.extrapolated ? "extrapolated" : "compared with runs"));
+    peek.replaceChildren(h("b", {}, number.textContent), badges.firstElementChild.cloneNode(true));
+    says.replaceChildren(h("p", {}, "Law ", h("b", {}, said.law), `: ${summary}${reference ? ` (${reference})` : ""}.`),
+      h("p", {}, said.extrapolated ? sentence(said.extrapolated) : `Compared with runs for ${said.compared}.`), h("p", {}, sentence(said.support)));
   }
 
   function boundary(found) {
     const entries = found.state_entries;
-    return h("div", { className: "view" }, h("h2", {}, `What ${state.target} takes`), facts({
-      "any state, at least": `${found.bits_needed.toFixed(0)} bits (Lem 4.5)`,
-      "this state": entries === null ? "–" : `${many(entries)} numbers, ${many(4 * entries)} bytes: ${found.bits_per_entry.toFixed(3)} bits each would do`,
-      "N D, mean case": `${found.dim_product.toFixed(0)} (Rem 4.4); here ${many(state.embed_dim * state.state_dim)}`,
-      "guaranteed for all contexts": `D = N = ${many(Math.ceil(found.jl_dim))} (Lem 4.1)`,
+    return h("div", { className: "view" }, h("h2", {}, `What a recall of ${state.target} takes`), facts({
+      "any state, at least": `${many(Math.ceil(found.bits_needed))} bits (Lem 4.5)`,
+      "this state": entries === null ? "–" : `${many(entries)} numbers, ${many(4 * entries)} bytes: ${found.bits_per_entry.toFixed(3)} bits in each would do`,
+      "N D, on average": `${many(Math.ceil(found.dim_product))} (Rem 4.4); here ${many(state.embed_dim * state.state_dim)}`,
+      "sure for every context": `D = N = ${many(Math.ceil(found.jl_dim))} (Lem 4.1)`,
     }));
   }
 
@@ -208,7 +210,7 @@ export async function openFit(root, params, options) {
   function least(found) {
     const best = found.answer;
     frontier.replaceChildren(h("div", { className: "view" },
-      h("p", { className: "quiet" }, best ? `Smallest state: D ${best.embed_dim}, N ${best.state_dim}. * extrapolated. Click to choose.` : found.reason),
+      h("p", { className: "quiet" }, best ? `The smallest state is D ${best.embed_dim}, N ${best.state_dim}. Click a row to choose it. A star: extrapolated.` : found.reason),
       best ? table([{ name: "embed_dim", title: "D", number: true, show: (D, row) => `${D}${row.extrapolated ? "*" : ""}` }, { name: "state_dim", title: "N", number: true },
         { name: "probability", title: "recall", number: true, show: (p) => p.toFixed(4) }, { name: "state_entries", title: "state", number: true, show: many },
         { name: "parameters", title: "parameters", number: true, show: many }, { name: "state_bytes", title: "bytes", number: true, show: many }],

@@ -13,7 +13,7 @@ const read = (text) => text.split(".").filter((part) => /^[so]\d+-\d+$|^f\d+$/.t
 
 export async function openInside(root, params, options) {
   const state = { model: "", steps: "", ask: "", sequence: "0", ...CIRCUIT, ...params };
-  root.append(h("h1", {}, "Inside"), h("p", { className: "quiet" }, "The state of a model is a table: storing adds v′k′ᵀ to it, asking multiplies it by q′. Nothing is looked up anywhere else."));
+  root.append(h("h1", {}, "Inside"), h("p", { className: "quiet" }, "The state of a model is a hash table: storing a fact adds v′k′ᵀ to it, asking for a key multiplies it by q′. Nothing is looked up anywhere else."));
   if (!options.torch && !site) {
     root.append(h("p", { className: "card" }, "This view needs torch, which is not installed. Run: ", h("code", {}, "pip install 'recallscope[torch]'")));
     return null;
@@ -32,13 +32,13 @@ export async function openInside(root, params, options) {
   const name = () => (state.model === "circuit" ? ["circuit", state.circuit, state.vocab_size, state.embed_dim, state.state_dim, state.seed].join(":") : state.model);
 
   const sizes = h("div", { className: "row" });
-  const key = h("input", { type: "number", id: "key", min: 1, value: 1 });
+  const key = h("input", { type: "number", id: "key", min: 1, value: state.ask || 1 });
   const value = h("input", { type: "number", id: "value" });
   const button = (label, action, main) => h("button", { type: "button", className: main ? "main" : "", onclick: action, disabled: Boolean(site) }, label);
   const told = h("p", { role: "status", id: "told" }, "Reading the model.");
   const load = h("div");
   const [hashed, decoded, bars] = [chart(380), chart(380), chart(260)];
-  const hashedTitle = h("h2", {}, "H′");
+  const hashedTitle = h("h2", {}, "The state");
   const stored = h("div");
   const answer = h("div", { className: "tight" });
   const more = h("details", { className: "card", ontoggle: () => more.open && looks(pictures) }, h("summary", {}, "Attention and operators"));
@@ -47,16 +47,15 @@ export async function openInside(root, params, options) {
     h("form", { className: "card side", "aria-label": "Model and facts", onsubmit: (event) => { event.preventDefault(); act("store"); } },
       choice("Model", models, state.model, (model) => { state.model = model; steps = []; state.ask = ""; fillSizes(); changed(); }), sizes,
       site ? copied() : [h("div", { className: "row" }, h("label", {}, "Key", key), h("label", {}, "Value", value)),
-        h("div", { className: "row" }, button("Store", () => act("store"), true), button("Overwrite", () => act("overwrite")), button("Forget", () => act("forget")), button("Ask", () => act("ask"))),
-        h("div", { className: "row" }, button("Add 8 random facts", () => random(8)), button("Overload", overload), button("Undo", () => { steps.pop(); changed(); }), button("Empty", () => { steps = []; state.ask = ""; changed(); }))],
+        h("div", { className: "buttons" }, button("Store", () => act("store"), true), button("Overwrite", () => act("overwrite")), button("Forget", () => act("forget")), button("Ask", () => act("ask")), button("Add 8 at random", () => random(8)), button("Overload", overload), button("Undo", () => { steps.pop(); changed(); }), button("Empty", () => { steps = []; state.ask = ""; changed(); }))],
       told, load),
     h("div", { className: "view" },
       h("div", { className: "pair" },
-        h("section", { className: "card" }, hashedTitle, hashed, h("p", { className: "quiet" }, "All there is: the numbers that carry the facts.")),
-        h("section", { className: "card" }, h("h2", {}, "H″, the same read as values × keys"), decoded, h("p", { className: "quiet" }, "Circles: facts as stored, red where another value wins. Click a place to store it."))),
+        h("section", { className: "card" }, hashedTitle, hashed, h("p", { className: "quiet" }, "All that the model keeps of what it has read.")),
+        h("section", { className: "card" }, h("h2", {}, "H″, the same numbers decoded: values by keys"), decoded, h("p", { className: "quiet" }, "Circles: the facts stored, red where another value wins. Click a cell to store that fact."))),
       h("div", { className: "pair" },
         h("section", { className: "card" }, h("h2", {}, "Answer"), answer, bars),
-        h("section", { className: "card" }, h("h2", {}, "Facts, as the state recalls them"), stored)),
+        h("section", { className: "card" }, h("h2", {}, "What was stored, and what comes out"), stored)),
       site ? null : more)));
 
   function fillSizes() {
@@ -111,19 +110,19 @@ export async function openInside(root, params, options) {
     seen = await ask("memory", {}, { post: question, signal });
     const half = seen.vocab_size / 2;
     Object.assign(key, { max: half - 1 });
-    Object.assign(value, { min: half, max: seen.vocab_size - 1, value: value.value || half });
+    Object.assign(value, { min: half, max: seen.vocab_size - 1, value: value.value || (seen.facts.find((fact) => fact.key === Number(key.value))?.value ?? half) });
     const wrong = seen.facts.filter((fact) => !fact.right);
     told.textContent = `${seen.facts.length} facts in ${many(seen.state_entries)} numbers; ${wrong.length ? `${wrong.length} come out wrong` : "all come out right"}.`;
     load.replaceChildren(facts({ keys: `1 … ${half - 1}`, values: `${half} … ${seen.vocab_size - 1}`,
-      ...(seen.read ? { "read off the state": `${seen.read.num_facts} facts`, "holds, 1 % wrong": `${seen.read.capacity} facts`, "next one wrong": `${(100 * seen.read.next_error).toPrecision(2)} %` } : {}) }));
-    hashedTitle.textContent = seen.hashed_title.replaceAll("'", "′");
+      ...(seen.read ? { "found in the state": `${seen.read.num_facts} facts`, "fit, with 1 % wrong": `${seen.read.capacity} facts`, "risk for the next": seen.read.next_error < 1e-4 ? "under 0.01 %" : `${Number((100 * seen.read.next_error).toPrecision(2))} %` } : {}) }));
+    hashedTitle.textContent = `The state, ${seen.hashed_title.replaceAll("'", "′")}`;
     heat(hashed, seen.hashed, { title: "H′", x: "N", y: "D" });
     drawDecoded();
     stored.replaceChildren(seen.facts.length ? table([{ name: "key", number: true }, { name: "value", number: true }, { name: "said", title: "answer", number: true },
       { name: "score", number: true, show: (x) => x.toFixed(2) }, { name: "margin", number: true, show: (x) => x.toFixed(2) },
       { name: "right", title: "", show: (right) => h("span", { className: `badge ${right ? "good" : "bad"}` }, right ? "right" : "wrong") }],
     [...seen.facts].reverse(), { caption: "Stored facts", onrow: site ? null : (fact) => { key.value = fact.key; value.value = fact.value; state.ask = String(fact.key); changed(); }, chosen: (fact) => String(fact.key) === state.ask })
-      : h("p", { className: "quiet" }, "None yet. Store one: a key, a value."));
+      : h("p", { className: "quiet" }, "Nothing yet. Choose a key and a value, and store them."));
     drawAnswer();
   }
   function heat(node, z, { title, x, y, lines = [] }) {
@@ -166,13 +165,14 @@ export async function openInside(root, params, options) {
     const right = found.answers.filter((token, i) => token === found.said[i]).length;
     const pick = h("label", {}, "Sequence", h("input", { type: "number", min: 0, value: state.sequence, onchange: (event) => { state.sequence = event.target.value; changed(); } }));
     const panel = (title, node, text) => h("section", { className: "tight" }, h("h3", {}, title), node, h("p", { className: "quiet" }, text));
-    more.replaceChildren(more.firstElementChild, h("div", { className: "view" }, h("div", { className: "row middle" }, pick, h("p", { className: "quiet" }, `${right} of ${found.answers.length} questions of this sequence are answered rightly.`)),
-      h("div", { className: "trio" }, ...(found.attention ? [panel("Attention", map, "Rows ask, columns are asked: each question listens to the place of its value.")] : [h("p", {}, "This model has no attention map.")]),
-        ...(found.operators ? [panel("G_vv", values, "What a value writes, read as values: the second half is the value itself."), panel("G_kq", match, "Which query finds which key: the first half of the rows against the second of the columns.")] : [h("p", {}, "Its operators change with the input: there is no one table to show.")]))));
-    if (found.attention) heat(map, found.attention, { title: "Attention", x: "asked", y: "asks" });
+    more.replaceChildren(more.firstElementChild, h("div", { className: "view" }, h("div", { className: "row middle" }, pick, h("p", { className: "quiet" }, `${right} of ${found.answers.length} questions of this sequence are answered right.`)),
+      h("div", { className: "trio" }, ...(found.attention ? [panel("Attention", map, "A row for each token that reads, a column for each that is read: every question reads the place of its value.")] : [h("p", {}, "This model has no attention map.")]),
+        ...(found.operators ? [panel("G_vv", values, "What comes out (rows) of a pair of tokens that was written (columns: first tokens, then second ones). The line in the right half: the value itself."),
+          panel("G_kq", match, "Which question (columns) finds which pair (rows); first tokens, then second ones. The line top right: the last token of the question is the first of the pair, its key.")] : [h("p", {}, "Its operators change with the input, so there is no one table to show.")]))));
+    if (found.attention) heat(map, found.attention, { title: "Attention", x: "place that is read", y: "place that reads" });
     if (found.operators) {
-      heat(values, found.operators.value, { title: "G_vv", x: "window of two tokens", y: "token" });
-      heat(match, found.operators.match, { title: "G_kq", x: "window", y: "window" });
+      heat(values, found.operators.value, { title: "G_vv", x: "pair written", y: "value" });
+      heat(match, found.operators.match, { title: "G_kq", x: "question", y: "pair written" });
     }
   }
   fillSizes();

@@ -8,16 +8,16 @@ const badge = (text, kinds) => h("span", { className: `badge ${kinds[text] ?? ""
 export async function openPaper(root, params, options) {
   const state = { store: "0", open: "", status: "", ...params };
   const { claims, experiments, scale } = await ask("claims");
-  root.append(h("h1", {}, "On the Recall Scaling Laws in Mamba"), h("p", { className: "quiet" }, `What the paper states, what our runs say about it (scale ${scale}), and the records behind each number.`));
+  root.append(h("h1", {}, "On the Recall Scaling Laws in Mamba"), h("p", { className: "quiet" }, `What the paper states, what our own runs say about it (at the scale “${scale}”, smaller than the paper's), and the records behind each number.`));
   if (options.stores.length) root.append(h("section", { className: "card" }, h("h2", {}, "Experiments"), ...experiments.map(experiment)));
   else root.append(h("p", { className: "card" }, "No store is open. Start with: recallscope explore --store results/paper"));
   const list = h("div");
   root.append(h("section", { className: "card" }, h("h2", {}, "All claims"),
-    choice("Status", { "": "all", exact: "exact", approximate: "approximate", measured: "measured", departs: "departs from print", todo: "to do" }, state.status, (status) => { state.status = status; note("paper", state); fill(); }), list));
+    h("div", { className: "row" }, choice("Status", { "": "all", exact: "exact", approximate: "approximate", measured: "measured", departs: "departs from print", todo: "to do" }, state.status, (status) => { state.status = status; note("paper", state); fill(); })), list));
 
   function fill() {
     const chosen = claims.filter((claim) => !state.status || claim.status === state.status);
-    list.replaceChildren(table([{ name: "number", title: "claim" }, { name: "status", show: (status) => badge(status, STATUSES) },
+    list.replaceChildren(table([{ name: "number", title: "claim", text: "4rem" }, { name: "status", show: (status) => badge(status, STATUSES) },
       { name: "sentence", title: "says", text: true, show: (text, claim) => h("div", { className: "tight" }, h("span", {}, text), ...(claim.note ? [h("span", { className: "quiet" }, claim.note)] : [])) },
       { name: "functions", text: true, show: (names) => h("code", {}, names.map((name) => name.replace("recallscope.", "")).join(", ")) }], chosen, { caption: "Claims", most: 60 }));
   }
@@ -32,8 +32,11 @@ export async function openPaper(root, params, options) {
       body.replaceChildren(
         table([{ name: "number", title: "claim" }, { name: "verdict", show: (verdict) => badge(verdict, VERDICTS) }, { name: "question", text: true }, { name: "paper", text: true }, { name: "ours", title: "measured", text: true },
           { name: "evidence", text: true, show: (text, row) => `${text}${row.missing ? `; ${row.missing} runs missing` : ""}` }], found.findings, { caption: `Findings of ${one.name}` }),
-        h("div", { className: "pair" }, ...one.figures.map((name) => h("figure", {},
-          h("img", { src: site ? site.figures[name] ?? "" : `api/figure?${words({ store: state.store, name })}`, alt: `${name}, drawn from the runs of this store`, loading: "lazy", onerror: (event) => event.target.replaceWith(h("p", { className: "quiet" }, `${name} cannot be drawn from this store.`)) }), h("figcaption", {}, name)))),
+        h("div", { className: "pair" }, ...Object.entries(one.figures).map(([name, title]) => {
+          const caption = h("figcaption", {}, `${name}: ${title}. Being drawn.`);
+          return h("figure", {}, h("img", { src: site ? site.figures[name] ?? "" : `api/figure?${words({ store: state.store, name })}`, alt: `${name}: ${title}`, loading: "lazy", onload: () => { caption.textContent = `${name}: ${title}.`; },
+            onerror: (event) => { event.target.remove(); caption.textContent = `${name}: ${title}. It cannot be drawn from this store.`; } }), caption);
+        })),
         ...found.parts.map((part) => h("details", {}, h("summary", {}, `${part.label}: ${part.state}${part.cut ? ` (cut: ${part.cut})` : ""}`),
           h("p", { className: "cells" }, part.runs.map(([name, accuracy]) => h("a", { className: "badge", href: `#runs?${words({ store: state.store, run: name })}`, title: name }, `${name.slice(0, 6)} ${probability(accuracy)}`))))));
     }

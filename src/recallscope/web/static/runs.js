@@ -54,7 +54,7 @@ export async function openRuns(root, params, options) {
   const again = later(1500, () => { fillGroups(); fillRows(); });
   function now(seen) {
     counts.replaceChildren(h("b", {}, many(seen.done)), " done, ", h("b", {}, many(seen.running.length)), " running, ", h("b", {}, many(seen.failed)), " failed",
-      ...(seen.waiting ? [", ", h("b", {}, many(seen.waiting)), " begun and left"] : []), seen.running.length ? h("span", { className: "badge good" }, "live") : "");
+      ...(seen.waiting ? [", ", h("b", {}, many(seen.waiting)), " begun and not finished"] : []), seen.running.length ? h("span", { className: "badge good" }, "live") : "");
     running.replaceChildren(...seen.running.map((run) => h("span", { className: "badge" },
       `${run.run.slice(0, 8)}${run.words ? ` D ${run.words.embed_dim} N ${run.words.state_dim}` : ""}${run.step === undefined ? "" : `, step ${many(run.step)}`}${run.accuracy === null || run.accuracy === undefined ? "" : `, ${probability(run.accuracy)}`}`)));
     if (finished !== null && finished !== seen.done) again();
@@ -70,16 +70,19 @@ export async function openRuns(root, params, options) {
   const pickGroup = h("div", { className: "row" });
   const told = h("p", { className: "quiet" });
   const [grid, parity, collapse] = [chart(340), chart(340), chart(340)];
-  const slice = h("div");
-  group.append(h("h2", {}, "Grids and laws"), pickGroup, told, slice, h("div", { className: "trio" }, grid, parity, collapse));
+  const slice = h("div", { className: "row" });
+  group.append(h("h2", {}, "Grids and laws"), pickGroup, told, h("div", { className: "trio" },
+    h("section", { className: "tight" }, h("h3", {}, "Measured accuracy"), grid),
+    h("section", { className: "tight" }, h("h3", {}, "Measured against the law"), parity),
+    h("section", { className: "tight" }, h("h3", {}, "All cells on one curve"), collapse)));
   async function fillGroups() {
     const groups = await ask("groups", { store: state.store });
     group.hidden = !groups.length;
     if (!groups.length) return;
     const titles = Object.fromEntries(groups.map((one, i) => [i, `${one.title}, ${one.runs} runs over ${one.axes.map(letter).join(", ")}${one.more ? ` (${one.more})` : ""}`]));
     const laws = site ? [state.law] : Object.keys(options.laws);
-    pickGroup.replaceChildren(choice("Experiment", titles, state.group, (value) => { state.group = value; save(); showGroup(fillGroup); }),
-      choice("Law over it", laws, state.law, (value) => { state.law = value; save(); showGroup(fillGroup); }));
+    pickGroup.replaceChildren(choice("Group of runs", titles, state.group, (value) => { state.group = value; save(); showGroup(fillGroup); }),
+      choice("Law to compare with", laws, state.law, (value) => { state.law = value; save(); showGroup(fillGroup); }), slice);
     showGroup(fillGroup);
   }
   async function fillGroup(signal) {
@@ -88,14 +91,14 @@ export async function openRuns(root, params, options) {
     const law = found.laws[0];
     const cells = law?.cells.length ? law.cells : flat(found);
     const fit = found.fits[0];
-    told.textContent = `${found.runs} runs, mean of seeds. ${law?.cells.length ? `${law.law}: mean error ${law.mean_error.toFixed(4)}, largest ${law.max_error.toFixed(4)}.` : `${state.law} says nothing about these models.`} ${fit ? `Collapse: a = ${fit.a.toFixed(3)}, b = ${fit.b.toFixed(3)}, mean error ${fit.mean_error.toFixed(4)}.` : found.no_fit_because ?? ""}`;
+    told.textContent = `${found.runs} runs, mean over seeds. ${law?.cells.length ? `${law.law}: mean error ${law.mean_error.toFixed(4)}, largest ${law.max_error.toFixed(4)}.` : `${state.law} says nothing about these models.`} ${fit ? `Best curve Φ(x − b): a = ${fit.a.toFixed(3)}, b = ${fit.b.toFixed(3)}, mean error ${fit.mean_error.toFixed(4)}.` : found.no_fit_because ?? ""}`;
     const long = Object.keys(found.axes).filter((name) => found.axes[name].length > 1);
     const [down, across] = ["embed_dim", "state_dim"].every((name) => long.includes(name)) ? ["embed_dim", "state_dim"] : [long[1] ?? null, long[0] ?? Object.keys(found.axes)[0]];
     const rest = long.filter((name) => name !== down && name !== across);
     const key = (cell) => rest.map((name) => `${letter(name)} = ${cell[name]}`).join(", ");
     const slices = [...new Set(cells.map(key))];
     const draws = (which) => drawGrid(cells.filter((cell) => key(cell) === which), down, across, which);
-    slice.replaceChildren(...(slices.length > 1 ? [choice("Slice", slices, slices[0], draws)] : []));
+    slice.replaceChildren(...(slices.length > 1 ? [choice("Cells shown", slices, slices[0], draws)] : []));
     draws(slices[0]);
     drawParity(cells, law);
     drawCollapse(found.collapse);
@@ -117,22 +120,22 @@ export async function openRuns(root, params, options) {
         texttemplate: xs.length * ys.length <= 60 ? "%{z:.2f}" : "", textfont: { size: 10 }, hovertemplate: `${letter(down)} %{y}, ${letter(across)} %{x}: measured %{z:.4f}, law %{customdata:.4f}<extra></extra>` }]
         : [{ type: "scatter", mode: "markers", name: "measured", x: xs, y: xs.map((x) => at(x, null, "measured")), marker: { color: c.accent, size: 8 } },
           { type: "scatter", mode: "lines", name: state.law, x: xs, y: xs.map((x) => at(x, null, "predicted")), line: { color: c.quiet } }],
-      layout: down ? { xaxis: { title: letter(across), type: "category" }, yaxis: { title: letter(down), type: "category" } } : { showlegend: true, xaxis: { title: letter(across) }, yaxis: { title: "accuracy", range: [0, 1.03] } },
+      layout: down ? { xaxis: { title: letter(across), type: "category", showgrid: false }, yaxis: { title: letter(down), type: "category", showgrid: false } } : { showlegend: true, xaxis: { title: letter(across) }, yaxis: { title: "accuracy", range: [0, 1.03] } },
     }));
   }
   function drawParity(cells, law) {
     const known = cells.filter((cell) => cell.predicted !== null);
-    parity.hidden = !known.length;
+    parity.parentElement.hidden = !known.length;
     if (known.length) draw(parity, (c) => ({
       says: `Measured accuracy against ${law.law}, ${known.length} cells; mean error ${law.mean_error.toFixed(4)}.`,
       data: [{ type: "scatter", mode: "lines", x: [0, 1], y: [0, 1], line: { color: c.quiet, width: 1, dash: "dot" }, hoverinfo: "skip" },
         { type: "scatter", mode: "markers", x: known.map((cell) => cell.predicted), y: known.map((cell) => cell.measured), marker: { color: c.accent, size: 7, opacity: 0.8 },
           text: known.map((cell) => Object.entries(cell).filter(([name]) => !["measured", "predicted"].includes(name)).map(([name, value]) => `${letter(name)} ${value}`).join(", ")), hovertemplate: "%{text}: measured %{y:.4f}, law %{x:.4f}<extra></extra>" }],
-      layout: { xaxis: { title: `by ${law.law}`, range: [-0.03, 1.03] }, yaxis: { title: "measured", range: [-0.03, 1.03] } },
+      layout: { xaxis: { title: `predicted by ${law.law}`, range: [-0.03, 1.03] }, yaxis: { title: "measured", range: [-0.03, 1.03] } },
     }));
   }
   function drawCollapse(found) {
-    collapse.hidden = !found;
+    collapse.parentElement.hidden = !found;
     if (found) draw(collapse, (c) => ({
       says: `Accuracy of all cells against one variable, x = sqrt(N D / (a N_f + N)) with a = ${found.a.toFixed(3)}, the printed curve and the fitted one.`,
       data: [{ type: "scatter", mode: "lines", name: "as printed", x: found.line, y: found.printed, line: { color: c.quiet, dash: "dot", width: 1.5 }, hoverinfo: "skip" },
@@ -149,12 +152,12 @@ export async function openRuns(root, params, options) {
   const csv = h("a", { download: "runs.csv" }, "Download CSV");
   const where = h("div");
   const alike = h("p", { className: "quiet" });
-  list.append(h("div", { className: "row middle spread" }, h("h2", {}, "All runs"), csv), h("label", {}, "Only runs with", box), every, count, where, alike);
+  list.append(h("div", { className: "row middle spread" }, h("h2", {}, "All runs"), csv), h("label", {}, "Only runs with", box), h("div", { className: "row middle spread" }, count, every), where, alike);
   let rows = null;
   async function fillRows() {
     rows = await ask("runs", { store: state.store });
     rows.table = rows.rows.map((row) => Object.fromEntries(row.map((value, i) => [rows.columns[i], value])));
-    alike.textContent = Object.keys(rows.alike).length ? `All: ${Object.entries(rows.alike).map(([name, value]) => `${name}=${value}`).join(" ")}` : "";
+    alike.textContent = Object.keys(rows.alike).length ? `The same in all of them: ${Object.entries(rows.alike).map(([name, value]) => `${name}=${value}`).join(", ")}.` : "";
     showRows();
   }
   function showRows() {

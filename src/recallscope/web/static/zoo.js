@@ -4,6 +4,7 @@ import { RULES, chart, draw, powers } from "./charts.js";
 
 const DASHES = ["solid", "dash", "dot", "dashdot", "longdash"];
 const SYMBOLS = ["circle", "square", "triangle-up", "diamond", "cross"];
+const MEANS = { adds: "adds every fact", fades: "lets old facts fade", replaces: "replaces what a key held", solves: "fits all facts at once", "keeps all": "keeps every token" };
 const within = (one) => (one ? `${probability(one.mean)}${one.interval[0] === null ? "" : ` [${probability(one.interval[0])}, ${probability(one.interval[1])}]`}` : "–");
 
 export async function openZoo(root, params, options) {
@@ -24,7 +25,7 @@ export async function openZoo(root, params, options) {
   const by = Object.fromEntries(zoo.forms.map((form) => [form.label, form]));
   state.cell ||= zoo.cells[0];
   const best = (a, b) => ((b.recall[state.cell]?.mean ?? 0) > (a.recall[state.cell]?.mean ?? 0) ? b : a);
-  state.first = by[state.first] ? state.first : zoo.forms.filter((form) => form.rule === "replaces").concat(zoo.forms[0]).reduce(best).label;
+  state.first = by[state.first] ? state.first : zoo.forms.filter((form) => form.rule === "replaces" && !form.published).concat(zoo.forms[0]).reduce(best).label;
   let curves = {};
   state.second = by[state.second] ? state.second : zoo.forms[0].label;
   const look = (form) => {
@@ -34,23 +35,23 @@ export async function openZoo(root, params, options) {
   };
   const [sizes, ages, repeated] = [chart(470), chart(360), chart(360)];
   const pair = h("div");
-  const ranked = h("p", { className: "quiet", role: "status" }, "The law of the linear Mamba is being computed.");
+  const ranked = h("p", { className: "quiet", role: "status" }, "Computing the law of the linear Mamba.");
   const labels = zoo.forms.map((form) => form.label);
   const rules = h("p", { className: "row middle quiet" }, zoo.rules.map((rule) => {
     const dot = h("b", {}, "● ");
     dot.style.color = RULES[rule];
-    return h("span", {}, dot, rule === "keeps all" ? "keeps everything" : `the state ${rule}`);
+    return h("span", {}, dot, MEANS[rule] ?? rule);
   }));
   root.append(
     h("section", { className: "card" }, h("h2", {}, "Recall against size"),
       h("div", { className: "row" }, choice("Task and dimensions", zoo.cells, state.cell, (cell) => { state.cell = cell; all(); }), choice("Against", { state_entries: "state entries", parameters: "parameters" }, state.size, (size) => { state.size = size; all(); })),
-      rules, sizes, h("p", { className: "quiet" }, "Mean of seeds with 95 % intervals. Hollow: two published layers. Curves: the best linear Mamba of that state by its law, and what one bit per number allows (Lem 4.5)."), ranked),
+      rules, sizes, h("p", { className: "quiet" }, "Mean over seeds with 95 % intervals. Hollow: the layer as published, two of them. Curves: the best linear Mamba with a state of that size, by its law, and what one bit per number of the state allows (Lem 4.5)."), ranked),
     h("div", { className: "pair" },
-      h("section", { className: "card" }, h("h2", {}, "Recall by age of the fact"), ages, h("p", { className: "quiet" }, "The two chosen ones are drawn thick.")),
-      h("section", { className: "card" }, h("h2", {}, "Every key written twice"), repeated, h("p", { className: "quiet" }, "All seeds; 0.5 is a guess between both values."))),
+      h("section", { className: "card" }, h("h2", {}, "Recall by age of the fact"), ages, h("p", { className: "quiet" }, "Colours as above. Thick: the two chosen below. Point at a line to see its name.")),
+      h("section", { className: "card" }, h("h2", {}, "Every key written twice"), repeated, h("p", { className: "quiet" }, "The last value is asked for. A dot for each seed; 0.5 is a guess between the two values."))),
     h("section", { className: "card" }, h("h2", {}, "Two side by side"),
       h("div", { className: "row" }, choice("First", labels, state.first, (label) => { state.first = label; all(); }), choice("Second", labels, state.second, (label) => { state.second = label; all(); })), pair),
-    h("section", { className: "card" }, h("h2", {}, "All"), everything(), ...(zoo.flagged.length ? [h("p", { className: "quiet" }, `Not to be taken at face value: ${zoo.flagged.join("; ")}.`)] : [])));
+    h("section", { className: "card" }, h("h2", {}, "All of them, recall"), everything(), ...(zoo.flagged.length ? [h("p", { className: "quiet" }, `Not to be taken at face value: ${zoo.flagged.join("; ")}.`)] : [])));
 
   function all() {
     note("zoo", state);
@@ -64,7 +65,7 @@ export async function openZoo(root, params, options) {
     draw(sizes, (c) => ({
       says: `Recall against ${state.size.replace("_", " ")} at ${state.cell}: ${here.map((form) => `${form.label} ${probability(form.recall[state.cell].mean)}`).join(", ")}.`,
       data: [
-        ...Object.entries(over).map(([name, [x, y]], i) => ({ type: "scatter", mode: "lines", name, x, y, line: { color: i ? c.line : c.quiet, width: 2, dash: i ? "solid" : "dot" }, hoverinfo: "skip" })),
+        ...Object.entries(over).map(([name, [x, y]], i) => ({ type: "scatter", mode: "lines", name, x, y, line: { color: c.quiet, width: i ? 1 : 2, dash: i ? "solid" : "dot" }, hoverinfo: "skip" })),
         ...here.map((form) => {
           const one = form.recall[state.cell];
           const { colour, symbol } = look(form);
@@ -102,11 +103,11 @@ export async function openZoo(root, params, options) {
       row("keys written twice", (form) => within(form.repeated)), row("newest facts less oldest", (form) => (form.age_gap === null ? "–" : form.age_gap.toFixed(3))),
       row(`state entries, ${state.cell}`, (form) => many(form.recall[state.cell]?.state_entries)), row(`parameters, ${state.cell}`, (form) => many(form.recall[state.cell]?.parameters)),
       row(`bits held per state entry, ${state.cell}`, (form) => (form.recall[state.cell]?.bits_per_entry ?? NaN).toFixed(3).replace("NaN", "–")), row("learning rate", (form) => form.rate)];
-    pair.replaceChildren(table([{ name: "name", title: "" }, { name: "first", title: state.first, text: true }, { name: "second", title: state.second, text: true }], rows, { caption: "Two architectures" }));
+    pair.replaceChildren(table([{ name: "name", title: "", text: "6rem" }, { name: "first", title: state.first, text: "7rem" }, { name: "second", title: state.second, text: "7rem" }], rows, { caption: "Two architectures" }));
   }
   function everything() {
-    const columns = [{ name: "label", title: "architecture" }, { name: "rule" }, ...zoo.cells.map((cell) => ({ name: cell, number: true, show: (p, row) => within(row.form.recall[cell]) })),
-      { name: "repeated", title: "written twice", number: true, show: (p) => probability(p) }, { name: "records", show: (runs) => h("a", { href: `#runs?${words({ store: state.store, run: runs[0] })}` }, `${runs.length} records`) }];
+    const columns = [{ name: "label", title: "architecture" }, { name: "rule" }, ...zoo.cells.map((cell) => ({ name: cell, number: true, show: (p, row) => h("span", { title: within(row.form.recall[cell]) }, probability(p)) })),
+      { name: "repeated", title: "keys twice", number: true, show: (p, row) => h("span", { title: within(row.form.repeated) }, probability(p)) }, { name: "records", show: (runs) => h("a", { href: `#runs?${words({ store: state.store, run: runs[0] })}` }, `${runs.length} records`) }];
     const rows = zoo.forms.map((form) => ({ form, label: form.label, rule: form.rule, repeated: form.repeated?.mean ?? null, records: form.runs, ...Object.fromEntries(zoo.cells.map((cell) => [cell, form.recall[cell]?.mean ?? null])) }));
     return table(columns, rows, { caption: "All architectures" });
   }
@@ -114,7 +115,7 @@ export async function openZoo(root, params, options) {
   latest()(async () => {
     const found = await ask("zoo_curves", { store: state.store });
     curves = found.curves;
-    ranked.textContent = `Above the best linear Mamba of equal state, mean over the shared cells: ${found.ranking.map(([label, gain]) => `${label} ${gain >= 0 ? "+" : ""}${gain.toFixed(3)}`).join(", ")}.`;
+    ranked.textContent = `Recall above that of the best linear Mamba with an equal state, mean over the cells that both have: ${found.ranking.map(([label, gain]) => `${label} ${gain >= 0 ? "+" : ""}${gain.toFixed(3)}`).join(", ")}.`;
     drawSizes();
   });
   return null;
