@@ -150,7 +150,7 @@ def test_a_slider_moves_the_number_to_that_of_predict(visit):
     until(page, "([p]) => Number(document.getElementById('probability').dataset.value) === p",
           expected(model="full", embed_dim=32, state_dim=10, vocab_size=100))  # fmt: skip
     page.wait_for_selector("[data-name=num_layers] [role=img]")  # the last curve
-    assert "Recall over D and N by full-unified-mv" in page.locator("[role=img]").first.get_attribute("aria-label")
+    assert "Recall over D and N by full-capped" in page.locator("[role=img]").first.get_attribute("aria-label")
 
 
 def test_what_is_copied_says_the_same(visit, capsys):

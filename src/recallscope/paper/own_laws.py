@@ -27,6 +27,12 @@ class LawChoice:
     error_checked: float
     regimes: Mapping[str, LawEntry]
 
+    @property
+    def error(self) -> float:
+        """Over all cells."""
+        entries = self.regimes.values()
+        return sum(entry.mean_error * entry.cells for entry in entries) / sum(entry.cells for entry in entries)
+
     def __str__(self) -> str:
         return f"{self.law} {self.error_chosen:.4f} and {self.error_checked:.4f}"
 
