@@ -98,9 +98,10 @@ def bank_law(problem: Problem, **nodes: int | None) -> Array:
     status="hypothesis",
 )
 def capped_law(problem: Problem, **nodes: int | None) -> Array:
-    """Chance that a well-trained full Mamba answers a query rightly: by its masks, as far as the capacity of banks goes.
+    """Chance that a well-trained full Mamba answers a query rightly: by its masks, as far as banks hold.
 
-    Where masks are to be sparse the interpolation is too good: it leaves out that the signal varies.
+    Where masks are to be sparse the interpolation is too good: it leaves out that the signal varies. Banks hold a little
+    less again as N nears D, and so the law falls there, by .02 at most.
 
     Paper: Fig. 4 (`fig:scaling-laws-1d-dims`), where a of the full model is half of the linear one's.
     """
