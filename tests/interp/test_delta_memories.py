@@ -11,6 +11,7 @@ from recallscope.circuits import delta_circuit, gated_circuit, least_squares_cir
 from recallscope.interp import HashMemory, inspect_model, overwrite_facts, rates_by_pair
 from recallscope.specs import ARCHITECTURES
 from recallscope.tasks import draw_batch
+from recallscope.theory.laws.ageing import delta_rate
 
 V = 64
 FAMILY = [name for name in ARCHITECTURES.names() if issubclass(ARCHITECTURES.find(name), MatrixMemory)]
@@ -168,6 +169,6 @@ def test_what_they_lack_is_said():
 def test_inspection_has_the_rates():
     found = inspect_model(delta_circuit(V, 16, 8, seeded(), write_rate=0.3), SMALL, seeded(1), num_sequences=20)
     assert found.rates.pairs["key, value"].erased == pytest.approx(0.3, abs=1e-5)
-    assert found.rates.best_rate is None or 0 < found.rates.best_rate < 1  # None without the law of the delta rule
+    assert found.rates.best_rate == delta_rate(vocab_size=V, num_facts=SMALL.num_facts, embed_dim=16, state_dim=8)
     assert found.overwrite.success > 0.9
     assert found.attribution_hit_rate > 0.9

@@ -72,7 +72,7 @@ def test_predict_puts_the_recommended_law_first(run):
     for model, law in [
         ("trained", "trained-sharing"),
         ("designed", "designed-improved"),
-        ("full", "full-unified-mv"),
+        ("full", "full-capped"),
         ("delta_net", "delta"),
         ("mlstm", "gated"),
         ("retnet", "retention"),

@@ -29,7 +29,7 @@ class FullSpec(MambaBlock):
     """Full Mamba (Eq. 1-3), with the switches of the ablation ladder (Tab. 8, `fig:mqar_ablation`)."""
 
     model = "recallscope.architectures.mamba_model:FullMamba"
-    law = "full-unified-mv"
+    law = "full-capped"
     gate: bool = Field(True, description="multiply by SiLU of the second half of in_proj")
     activation: Literal["silu", "none"] = Field("silu", description="what follows the convolution")
     transition: Literal["selective", "write", "identity"] = Field(

@@ -3,7 +3,6 @@
 A pair is a token and the one before it. Only (key, value) pairs are facts; a trained gate shuts at the others.
 """
 
-import sys
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +13,7 @@ from recallscope.architectures.capabilities import HasRates
 from recallscope.architectures.model import RecallModel
 from recallscope.specs import TaskSpec
 from recallscope.tasks import Batch
-from recallscope.theory.law import LAWS, find_law
+from recallscope.theory.laws.ageing import delta_rate
 from recallscope.theory.problem import Problem
 
 PAIRS = ("key, value", "value, key", "key, key", "value, value")
@@ -50,7 +49,7 @@ class RateScores:
 
     pairs: dict[str, PairRates]
     best_rate: float | None
-    """b with the highest recall by the law `delta`; None if nothing is erased, or the law does not say"""
+    """b with the highest recall by the law `delta`; None if nothing is erased, or the law does not speak of the task"""
 
 
 def measure_rates(model: RecallModel, batch: Batch, task: TaskSpec) -> RateScores:
@@ -61,17 +60,11 @@ def measure_rates(model: RecallModel, batch: Batch, task: TaskSpec) -> RateScore
 
 
 def best_rate(model: RecallModel, task: TaskSpec) -> float | None:
-    """b* of the law `delta` for the sizes of this model and task; None where there is no such law, or it does not hold.
-
-    The law's module has it as `delta_rate`, a function of one Problem.
-    """
-    if "delta" not in LAWS:
-        return None
-    rate = getattr(sys.modules[find_law("delta").function.__module__], "delta_rate", None)
+    """b* of the law `delta` for the sizes of this model and task; None where that law does not speak about them."""
     words = {"task": task.kind} | task.model_dump(mode="json") | model.spec.model_dump(mode="json")
     try:
-        return None if rate is None else float(rate(Problem.from_words(words)))
-    except ValueError:  # sizes that the law does not speak about
+        return float(delta_rate(Problem.from_words(words)))
+    except ValueError:  # too few words, say, or a task of another kind
         return None
 
 

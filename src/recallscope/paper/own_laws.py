@@ -27,6 +27,12 @@ class LawChoice:
     error_checked: float
     regimes: Mapping[str, LawEntry]
 
+    @property
+    def error(self) -> float:
+        """Over all cells."""
+        entries = self.regimes.values()
+        return sum(entry.mean_error * entry.cells for entry in entries) / sum(entry.cells for entry in entries)
+
     def __str__(self) -> str:
         return f"{self.law} {self.error_chosen:.4f} and {self.error_checked:.4f}"
 
@@ -43,13 +49,15 @@ def law_choices(chosen_in: str, grids: Mapping[str, Sequence[Row]], laws: Sequen
     return sorted(found, key=lambda choice: choice.error_chosen)
 
 
-def zoo_law_errors(runs: PaperRuns) -> dict[str, dict[Form, NDArray[np.float64]]]:
-    """Measured minus predicted, by law and bare form, in every cell that has runs; mean of seeds."""
+def zoo_law_errors(
+    runs: PaperRuns, what: str = "recall", forms: Sequence[Form] = BARE
+) -> dict[str, dict[Form, NDArray[np.float64]]]:
+    """Measured minus predicted, by law and bare form, in every cell that has runs of `what`; mean of seeds."""
     found: dict[str, dict[Form, NDArray[np.float64]]] = {}
-    for form in BARE:
+    for form in forms:
         fields = form.fields | {"embed_dim": 1, "state_dim": 1}
         own = find_architecture(form.model["kind"]).model_validate(fields).own_law
-        cells = measured(runs, "recall", form)
+        cells = measured(runs, what, form)
         if own and cells:
             words = [dict(zip(SIZES, cell, strict=True)) | {"task": "mqar"} for cell in cells]
             seen = np.array([one.mean for one in cells.values()])

@@ -3,7 +3,7 @@
 In both, the weight of a fact depends on how many writes came after it, and the noise it meets as well. The gated law
 and the sharing law become laws by slot and age: the noise grows by a factor f over that of equal weights, and with it
 the weight of every wrong fact. Recall then is that of the law without ageing plus what ageing changes, which is
-smooth, and taken with few nodes: over the ages of the facts, and over what the queries share.
+smooth, and taken with few nodes over the ages of the facts.
 
 **Fading.** With S <- gamma S + k vᵀ a pair written at t_j disturbs a fact written at t_i by gamma^(t_i - t_j): what
 came later is louder. f is the mean of gamma^(2 (t_i - t_j)) over the noise pairs. (Derived. That all wrong facts then
@@ -52,7 +52,6 @@ RETNET = 31 / 32  # gamma of the first head
 LEAST_RATE = 1e-6  # of the delta rule: as good as none
 RATES = np.concatenate([[LEAST_RATE], np.geomspace(0.005, 1, 32)])
 SLOTS, AGES, ALL_AGES = 2, 3, 16  # nodes over query slots, after the first, and over the ages of facts
-FEW = {"norm_nodes": 4, "signal_nodes": 12, "residual_nodes": 4, "weight_nodes": 3}  # of `win_probability`
 SURE = 1 - 1e-6  # recall that no correction improves
 LEAST_SPREAD, MOST_SPREAD = 1e-3, 1.0  # of the noise power: beyond, a Gamma law has its mode at no noise
 LOUDEST = 1e9  # noise over one fact's, where a state has faded away
@@ -104,8 +103,8 @@ def delta_law(problem: Problem, *, b: ArrayLike | None = None, slot_nodes: int |
     base = gated_law(problem, slot_nodes=slot_nodes, **nodes)
     some = (rate > LEAST_RATE) & ((base < SURE) | (b is not None))
     codes = (*tight_codes(problem), np.zeros(problem.shape))
-    few = {"ages": AGES, **FEW} if b is None else {"ages": ALL_AGES, **nodes}  # at a high rate recall bends with age
-    return _aged(problem, base, some, codes, _delta_noise, rate, **few)
+    ages = AGES if b is None else ALL_AGES  # at a high rate recall bends with age
+    return _aged(problem, base, some, codes, _delta_noise, rate, ages, slot_nodes or SLOTS, **nodes)
 
 
 @takes_words
@@ -154,7 +153,7 @@ def retention_law(problem: Problem, *, gamma: float = RETNET) -> Array:
     codes = sharing_codes(problem)
     variances = (codes.key_variance, codes.value_variance, codes.leak)
     some, rate = np.full(problem.shape, gamma < 1), np.full(problem.shape, gamma)
-    return _aged(problem, sharing_law(problem), some, variances, _faded_noise, rate, ages=AGES, **FEW)
+    return _aged(problem, sharing_law(problem), some, variances, _faded_noise, rate, AGES, SLOTS)
 
 
 def _faded_noise(asked: Queries, place: Array, N_star: Array, lam: Array, gamma: Array) -> tuple[Array, Array]:
@@ -191,13 +190,14 @@ def _aged(
     noise: AgedNoise,
     rate: Array,
     ages: int,
+    slots: int,
     **nodes: Any,
 ) -> Array:
     """The law without ageing, `base`, and what ageing at a rate changes in `some` cells, by this many nodes."""
     p = np.array(base)
     if not np.any(some):
         return p
-    asked = queries(problem.take(some), slot_nodes=SLOTS)
+    asked = queries(problem.take(some), slot_nodes=slots)
     N_star, D_star, lam = star_dimensions(*(v[some].reshape(-1, 1) for v in variances))
     plain, spread = noise_power(asked, N_star, lam)
     change = -mean_recall(asked, N_star, D_star, plain, spread, **nodes)
