@@ -107,9 +107,12 @@ def test_search_works_from_the_file_system_and_nothing_is_requested(site):
     assert [address for address in asked if not address.startswith(("file:", "data:", "about:", "blob:"))] == []
 
 
-def test_the_table_of_laws_is_the_catalogue():
+def test_the_table_of_laws_is_the_catalogue(monkeypatch):
     """All but its last column, how far each law is off: records are added at any time, and the site counts them anew."""
+    import law_table
     from law_table import PAGE, TABLE, with_links, with_table
+
+    monkeypatch.setattr(law_table, "_off_by", lambda law: "")
 
     def rows(page):
         return [line.rsplit(" | ", 1)[0] for line in TABLE.search(page)[0].splitlines()]
