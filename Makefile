@@ -35,6 +35,7 @@ reproduce: $(VENV)/.ready-demo  ## all experiments of the paper at the small sca
 
 report: $(VENV)/.ready-demo  ## figures and report from the committed records, no training
 	$(BIN)/recallscope report results/paper --out docs/report.html --markdown docs/REPRODUCTION.md
+	$(BIN)/python docs/generate/law_table.py
 
 docs: $(VENV)/.ready-docs  ## the documentation site, in build/site; offline, any broken link is an error
 	NO_MKDOCS_2_WARNING=1 OMP_NUM_THREADS=1 $(BIN)/mkdocs build --strict --quiet

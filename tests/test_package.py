@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -10,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 from recallscope import __version__
 
@@ -54,8 +56,23 @@ def installed(wheel, tmp_path_factory) -> Path:
     return folder
 
 
-def test_the_citation_names_this_version():
-    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+def test_citation_and_changelog_name_this_version():
+    """And the same day."""
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    (day,) = re.findall(r"^date-released: (.*)$", citation, re.MULTILINE)
+    assert f"\nversion: {__version__}\n" in citation
+    assert f"\n## {__version__}, {day}\n" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_the_citation_is_for_the_software_and_for_the_paper():
+    """Every field that the format (CFF 1.2.0) asks for, with the paper under `references`."""
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert cited["cff-version"] == "1.2.0"
+    assert {"message", "title", "authors", "version", "license"} <= set(cited)
+    assert cited["type"] == "software"
+    (paper,) = cited["references"]
+    assert (paper["type"], paper["year"]) == ("article", 2026)
+    assert all({"given-names", "family-names"} <= set(author) for author in paper["authors"])
 
 
 @pytest.mark.slow

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from api_pages import api_pages
 from command_pages import command_page
 from law_pages import law_pages
+from law_table import with_links, with_table
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 from navigation import expanded, moved, named
 from notebook_pages import notebook_pages
 from pictures import pictures
@@ -27,6 +30,11 @@ def generated() -> Iterator[tuple[str, str | bytes]]:
     yield from api_pages()
     yield from law_pages()
     yield from notebook_pages()
+
+
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """The table of laws is made from the records as they are, with links."""
+    return with_links(with_table(markdown)) if page.file.src_uri == "LAWS.md" else markdown
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import inspect
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from docstrings import in_markdown
@@ -18,8 +18,8 @@ from recallscope.analysis import law_on_cells
 from recallscope.figures.accuracy_panels import shades
 from recallscope.figures.style import GUESS, PAGE, figure_style, new_figure, small_picture
 from recallscope.runs import RunStore, find_runs
-from recallscope.specs import ARCHITECTURES
-from recallscope.theory.law import DIMENSIONS, LAWS, RECOMMENDED, Law, find_law
+from recallscope.specs import ModelSpec, find_architecture
+from recallscope.theory.law import DIMENSIONS, LAWS, Law
 from recallscope.theory.problem import FIELDS, LawTask, Problem
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,37 +30,46 @@ Row = Mapping[str, Any]
 
 
 def law_pages() -> Iterator[tuple[str, str | bytes]]:
-    """Path and content of every page and figure, the catalogue first."""
-    yield "laws/index.md", _catalogue()
+    """Path and content of every page and figure; the table of all laws is docs/LAWS.md."""
     for law in LAWS:
-        rows = _measured(law)
-        predicted = law_on_cells(law, rows) if rows else np.array([])
-        compared = np.array([not law.extrapolated(_problem(row)).any() for row in rows], bool)
-        picture = small_picture(_figure(law, rows, predicted, compared))
+        cells = against_measurements(law)
+        picture = small_picture(_figure(law, cells))
         name = f"{law.name}.{'svg' if picture.lstrip().startswith(b'<') else 'png'}"
         yield f"laws/{name}", picture
-        yield f"laws/{law.name}.md", _page(law, name, _evidence(rows, predicted, compared))
+        yield f"laws/{law.name}.md", _page(law, name, _evidence(cells))
 
 
-def _catalogue() -> str:
-    rows = [
-        f"| [{law.name}]({law.name}.md){' **recommended**' if law.name in RECOMMENDED.values() else ''} "
-        f"| {law.weights} | {_cell(law.summary)} | {_cell(law.reference)} | {law.status} |"
-        for law in LAWS
-    ]
-    start = (Path(__file__).parent / "laws.md").read_text(encoding="utf-8")
-    head = ["| law | weights | what it says | source | status |", "|---|---|---|---|---|"]
-    return "\n".join([start, *head, *rows, ""])
+class Cells(NamedTuple):
+    """Stored measurements of the models that a law is about, one training or circuit each."""
+
+    measured: np.ndarray
+    predicted: np.ndarray
+    compared: np.ndarray  # whether the law was compared with such sizes, and answers
+
+    @property
+    def errors(self) -> np.ndarray:
+        """Measured minus predicted."""
+        return self.measured - self.predicted
+
+
+@cache
+def against_measurements(law: Law) -> Cells:
+    """A law and everything that is stored about its models."""
+    rows = _measured(law)
+    predicted = law_on_cells(law, rows) if rows else np.array([])
+    compared = np.array([not law.extrapolated(_problem(row)).any() for row in rows], bool)
+    return Cells(np.array([row["test_accuracy"] for row in rows]), predicted, compared & ~np.isnan(predicted))
 
 
 def _page(law: Law, picture: str, evidence: str) -> str:
     about = {
+        "Predicts recall of": law.about,
         "Weights": law.weights,
-        "Source": _cell(law.reference or "not stated"),
+        "Source": in_cell(law.reference or "not stated"),
         "Status": law.status,
-        "Holds for": _cell(law.holds or "not stated"),
-        "Domain": _cell(law.domain.sentence) if law.domain else "no conditions that can be computed",
-        "Compared with measurements for": "<br>or ".join(_cell(one.sentence) for one in law.compared) or "nothing",
+        "Holds for": in_cell(law.holds or "not stated"),
+        "Domain": in_cell(law.domain.sentence) if law.domain else "no conditions that can be computed",
+        "Compared with measurements for": "<br>or ".join(in_cell(one.sentence) for one in law.compared) or "nothing",
         "Needs": ", ".join(f"`{name}`" for name in law.needs),
         "Layers": {
             "printed": "Λ layers count as one with the state Λ N (Thm 4.6)",
@@ -69,7 +78,7 @@ def _page(law: Law, picture: str, evidence: str) -> str:
         }.get(law.layers, law.layers),
     }
     if law.support != law.holds:
-        about["Support"] = _cell(law.support)
+        about["Support"] = in_cell(law.support)
     if law.options:
         about["Options"] = ", ".join(f"`{name}={value!r}`" for name, value in law.options.items())
     call = ", ".join(f"{name}={value!r}" for name, value in {**_sizes(law), "embed_dim": 48, "state_dim": 16}.items())
@@ -93,7 +102,7 @@ def _page(law: Law, picture: str, evidence: str) -> str:
     )
 
 
-def _cell(text: str) -> str:
+def in_cell(text: str) -> str:
     """As a cell of a Markdown table."""
     return text.replace("|", "\\|").replace("<", "&lt;")
 
@@ -120,25 +129,38 @@ def _problem(row: Row) -> Problem:
 def _measured(law: Law) -> list[Row]:
     """Stored measurements of the models a law is about.
 
-    Trained ones are those of architectures whose own law is of the same weights, with or without heads as this one.
+    Trainings are those whose form of the architecture has this law for its own; or, if no form has, those of its
+    architectures as they are by default.
     """
     if law.weights == "designed":
         return _circuits()
+    own = {row["run"]: spec_of(row).own_law for row in runs_for_laws()}
+    if law.name in own.values():
+        return [row for row in runs_for_laws() if own[row["run"]] == law.name]
     return [
-        row
-        for row in _runs()
-        if (own := ARCHITECTURES.find(row["model"]).law)
-        and (find_law(own).weights, find_law(own).heads) == (law.weights, law.heads)
+        row for row in runs_for_laws() if row["model"] in law.models and own[row["run"]] == spec_of(row).law is not None
     ]
 
 
+def spec_of(row: Row) -> ModelSpec:
+    """The model of a row, as it was."""
+    kind = find_architecture(row["model"])
+    return kind.model_validate(
+        {name: row[name] for name in kind.model_fields if name != "kind" and row[name] is not None}
+    )
+
+
 @cache
-def _runs() -> list[Row]:
-    """Runs on the tasks of the laws; short trainings, which only compare learning rates, are left out."""
+def runs_for_laws() -> list[Row]:
+    """Runs on the tasks of the laws.
+
+    Left out are those that diverged or stayed at chance, and short trainings, which only compare learning rates.
+    """
     return [
         row
         for row in find_runs(RunStore(ROOT / "results" / "paper"))
         if row["task"] in get_args(LawTask)
+        and not any(flag in row["flag"] for flag in ("diverged", "at-chance"))
         and sum(row[f"{part}_steps"] for part in ("warmup", "flat", "decay")) >= 1000
     ]
 
@@ -150,26 +172,26 @@ def _circuits() -> list[Row]:
         return [
             {name: row[column] if column == "task" else int(row[column]) for column, name in words.items()}
             | {"test_accuracy": float(row["measured"])}
+            | ({"length": int(row["L"])} if row["task"] == "mqar" else {})
             for row in csv.DictReader(file)
         ]
 
 
-def _evidence(rows: Sequence[Row], predicted: np.ndarray, compared: np.ndarray) -> str:
+def _evidence(cells: Cells) -> str:
     """How far the law is off, where it was compared and beyond."""
-    if not rows:
+    if not len(cells.measured):
         return "No stored measurement is of the models that this law is about."
-    errors = np.array([row["test_accuracy"] for row in rows]) - predicted
     lines = [
         "| stored measurements | number | mean of the error's size | largest | mean error |",
         "|---|---|---|---|---|",
     ]
-    for name, chosen in (("within what it was compared with", compared), ("beyond", ~compared)):
-        found = errors[chosen & ~np.isnan(errors)]
-        if len(found):
+    silent = np.isnan(cells.predicted)
+    for name, chosen in (("within what it was compared with", cells.compared), ("beyond", ~cells.compared & ~silent)):
+        if chosen.any():
+            found = cells.errors[chosen]
             size = np.abs(found)
             lines.append(f"| {name} | {len(found)} | {size.mean():.3f} | {size.max():.3f} | {found.mean():+.3f} |")
-    silent = int(np.isnan(errors).sum())
-    said = f"\n\nIt does not answer for {silent} of {len(rows)}." if silent else ""
+    said = f"\n\nIt does not answer for {silent.sum()} of {len(silent)}." if silent.any() else ""
     return (
         "\n".join(lines)
         + said
@@ -177,7 +199,7 @@ def _evidence(rows: Sequence[Row], predicted: np.ndarray, compared: np.ndarray) 
     )
 
 
-def _figure(law: Law, rows: Sequence[Row], predicted: np.ndarray, compared: np.ndarray) -> Figure:
+def _figure(law: Law, cells: Cells) -> Figure:
     with figure_style():
         figure = new_figure(PAGE, 2.6)
         left, right = figure.subplots(1, 2)
@@ -195,10 +217,10 @@ def _figure(law: Law, rows: Sequence[Row], predicted: np.ndarray, compared: np.n
         left.set(xlabel="embedding D", ylabel="recall", ylim=(-0.03, 1.03))
         left.legend(loc="lower right")
         right.plot([0, 1], [0, 1], color=GUESS, linewidth=0.8)
-        measured = np.array([row["test_accuracy"] for row in rows])
-        for chosen, filled in ((~compared, False), (compared, True)):
-            if len(rows):
-                face = {} if filled else {"facecolors": "none"}
-                right.scatter(predicted[chosen], measured[chosen], s=12, linewidths=0.6, color="#0072B2", **face)
+        for chosen, filled in ((~cells.compared, False), (cells.compared, True)):
+            face = {} if filled else {"facecolors": "none"}
+            right.scatter(
+                cells.predicted[chosen], cells.measured[chosen], s=12, linewidths=0.6, color="#0072B2", **face
+            )
         right.set(xlabel="predicted", ylabel="measured", xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
         return figure

@@ -2,19 +2,19 @@
 # # Bring your own model
 #
 # Any `torch.nn.Module` whose constructor takes `vocab_size` and whose `forward(tokens)` returns logits can be measured. It needs no
-# import of recallscope. This one is `examples/gru.py`:
+# import of recallscope. This one is `examples/my_memory.py`:
 
 # %%
 from pathlib import Path
 
-print(Path("examples/gru.py").read_text())
+print(Path("examples/my_memory.py").read_text())
 
 # %%
 import tempfile
 
 import recallscope as rs
 
-mine = rs.outside("examples/gru.py:Model", width=32)
+mine = rs.outside("examples/my_memory.py:Model", width=16, keys=4)
 task = rs.MQARSpec(vocab_size=64, num_facts=4)
 recipe = rs.TrainSpec(
     batch_size=32, learning_rate=0.01, warmup_steps=50, flat_steps=450, decay_steps=500, eval_size=500
@@ -29,7 +29,7 @@ print(
 # Guessing among the four values of the context would give 0.25. The same task and recipe, a linear Mamba with an equally large state:
 
 # %%
-ours = rs.measure(rs.LinearSpec(embed_dim=8, state_dim=2), task, train=recipe, store=folder.name + "/store")
+ours = rs.measure(rs.LinearSpec(embed_dim=8, state_dim=4), task, train=recipe, store=folder.name + "/store")
 for one in (measured, ours):
     low, high = one.accuracy.interval
     print(
@@ -46,4 +46,5 @@ for one in (measured, ours):
     )
 
 # %% [markdown]
-# A GRU needs more than a thousand steps. A longer training, several seeds and the search for a learning rate are in [Your model beside ours](../YOUR_MODEL.md).
+# A linear Mamba stores 2 D N numbers and reads D N of them; this module reads all of its numbers. Several seeds and the search for a
+# learning rate are in [Your model beside ours](../YOUR_MODEL.md).

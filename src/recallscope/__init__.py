@@ -5,7 +5,7 @@ The public names, loaded when first used: looking at a law does not import torch
 
 from recallscope.lazy import lazy_names
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "ARSpec": "recallscope.tasks.ar",

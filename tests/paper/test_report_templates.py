@@ -50,6 +50,19 @@ def test_every_question_of_the_real_experiments_is_shown(shown, tmp_path):
         assert all(f"{part.label}: {part.state}" in text for part in section.parts)
 
 
+def test_experiments_of_our_own_stand_beyond_the_paper(tmp_path):
+    """Those that no claim of the paper stands behind, whether their runs are there or not."""
+    runs = PaperRuns(RunStore(tmp_path / "store", create=True), "small")
+    page = markdown_page(Report(all_findings(runs), LawTable((), (), {}), run_facts(runs)))
+    about, beyond = page.split("\n## Beyond the paper\n")
+    beyond = beyond.split("\n## ")[0]
+    for name in ("zoo", "components", "large-sizes"):
+        assert f"\n### {name}\n" in beyond
+        assert f"\n### {name}\n" not in about
+    assert "\n### dn-grid\n" in about
+    assert "0 of 3 runs" in beyond
+
+
 def test_summary_chapters_commands_and_laws_are_shown(shown, report):
     text = shown(report)
     assert report.summary in text

@@ -2,8 +2,9 @@
 
 A page is run in a folder of its own, with `examples` and `results` of the repository in it, from the top down. A block
 with a title is a file of that name. `console` blocks are run; where a block prints something, it must be what the
-command prints, `...` standing for any lines, or for any text within one. A block after the comment `<!-- slow -->` is run with the slow tests only.
-Blocks of other languages (bash, text, toml) are for readers with clusters and checkpoints of their own.
+command prints, `...` standing for any lines, or for any text within one. A block after the comment `<!-- slow -->` is
+run with the slow tests only. Blocks of other languages (bash, text, toml) are for readers with clusters and checkpoints
+of their own.
 """
 
 import os

@@ -26,5 +26,10 @@ def test_the_example_trains():
     assert len(names["test"]) == 1000
 
 
+def test_the_model_of_the_page_is_the_example():
+    (model,) = re.findall(r'```python title="my_memory.py"\n(.*?)```', PAGE, flags=re.S)
+    assert (Path(__file__).parents[2] / "examples" / "my_memory.py").read_text(encoding="utf-8").endswith(f"\n\n{model}")
+
+
 def test_the_docstring_has_the_same_example():
     assert textwrap.indent(EXAMPLE, "    ").rstrip() in (dataset.__doc__ or "")

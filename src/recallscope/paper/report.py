@@ -101,6 +101,7 @@ class Section:
     pictures: tuple[Picture, ...]
     not_drawn: str  # figures that are missing, and why
     parts: tuple[PartFacts, ...]
+    own: bool = False  # no claim of the paper stands behind it
 
     @property
     def by_claim(self) -> list[tuple[Claim, list[Finding]]]:
@@ -123,6 +124,7 @@ class Report:
     departures = tuple(row for row in CLAIMS if row.status == "departs")
     chapters = {  # noqa: RUF012
         "findings": "Findings",
+        "beyond": "Beyond the paper",
         "laws": "Laws against measured accuracy",
         "departures": "What does not hold, and what is right instead",
         "claims": "All claims of the paper",
@@ -136,6 +138,10 @@ class Report:
         "departs": "the print cannot be followed",
         "todo": "no code yet",
     }
+    beyond_caption = (
+        "Experiments of our own: other architectures, what each part of full Mamba brings, and laws far from the sizes "
+        "they were made for. What the laws say is on the page of the laws; runs that are missing are counted"
+    )
     law_caption = (
         "Mean (and largest) distance of measured and predicted accuracy, and the mean of measured minus predicted "
         "(bias). Bold: the nearest law of the row, among those on the most of its cells with no constant fitted to them"
@@ -145,6 +151,7 @@ class Report:
     def sections(self) -> tuple[Section, ...]:
         """One per experiment, in their order; figures that belong to none come last."""
         titles = {one.name: one.title for one in experiments()}
+        own = {one.name for one in experiments() if not one.claims}
         titles |= {name: "further findings" for name in self.by_experiment if name not in titles}
         homes = {picture.name: picture.experiment or FURTHER for picture in self.pictures}
         if FURTHER in homes.values():
@@ -160,8 +167,16 @@ class Report:
                     missing[finding.figure] = "there is no figure of that name"
             drawn = tuple(picture for picture in here if picture.data)
             parts = self.facts.parts.get(name, ())
-            sections.append(Section(name, title, findings, drawn, _reasons(missing), parts))
+            sections.append(Section(name, title, findings, drawn, _reasons(missing), parts, own=name in own))
         return tuple(sections)
+
+    @property
+    def by_chapter(self) -> dict[str, list[Section]]:
+        """The sections of the two chapters that have some: about the paper, and beyond it."""
+        return {
+            name: [one for one in self.sections if one.own == own]
+            for name, own in (("findings", False), ("beyond", True))
+        }
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
@@ -184,7 +199,7 @@ class Report:
         counts, facts, total = self.verdicts, self.facts, len(self.findings)
         holds, roughly, fails, untested = (counts[verdict] for verdict in VERDICTS)
         verdicts = (
-            f"Of {_count(total, 'question')} put to the paper's statements {total - untested} could be answered at "
+            f"Of {_count(total, 'question')} put to the paper's statements and ours {total - untested} could be answered at "
             f"scale {facts.scale}: {holds} {'holds' if holds == 1 else 'hold'}, {roughly} "
             f"{'holds' if roughly == 1 else 'hold'} approximately, {fails} {'does' if fails == 1 else 'do'} not hold; "
             f"{untested} {'was' if untested == 1 else 'were'} not tested."
