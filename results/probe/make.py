@@ -30,7 +30,7 @@ HERE = Path(__file__).resolve().parent
 WORDS, WIDTH, LAYERS, STATE, HEADS = 128, 64, 2, 4, 4
 MOST_FACTS, QUESTIONS, TOKENS = 64, 24, 3072  # of a training sequence; tokens of a batch
 COLON = 1
-READY = 0.65  # recall at which contexts become longer
+RATE, READY = 3e-3, 0.65  # of learning; recall at which contexts become longer
 
 
 def tokenizer() -> hf.PreTrainedTokenizerFast:
@@ -55,14 +55,14 @@ def draw(rng: np.random.Generator, hardest: float) -> tuple[Tensor, Tensor, Tens
     return torch.from_numpy(tokens), torch.from_numpy(positions), torch.from_numpy(again[:, :, 2].copy())
 
 
-def train(answer, parameters, seconds: float, rate: float, seed: int) -> None:
-    """AdamW for so many seconds of process time, with warm-up and a cosine at the end; contexts become longer as recall allows."""
+def train(answer, parameters, steps: int, hardest: float, seed: int) -> None:
+    """AdamW with warm-up, and a cosine over the second half. Contexts have up to `hardest` facts, which grows with recall."""
     rng, parameters = np.random.default_rng(seed), list(parameters)
-    optimizer = torch.optim.AdamW(parameters, lr=rate, betas=(0.9, 0.98), weight_decay=0.01)
-    began, step, shown, mean, hardest = time.process_time(), 0, 0.0, 0.0, 4.0
-    while (part := (time.process_time() - began) / seconds) < 1:
-        fading = 0.02 + 0.98 * math.cos(math.pi * max(0.0, 2 * part - 1) / 2) ** 2  # over the second half
-        optimizer.param_groups[0]["lr"] = rate * min(1, (step + 1) / 100) * fading
+    optimizer = torch.optim.AdamW(parameters, lr=RATE, betas=(0.9, 0.98), weight_decay=0.01)
+    began, mean = time.process_time(), 0.0
+    for step in range(steps):
+        fading = 0.02 + 0.98 * math.cos(math.pi * max(0.0, 2 * step / steps - 1) / 2) ** 2
+        optimizer.param_groups[0]["lr"] = RATE * min(1, (step + 1) / 100) * fading
         tokens, positions, values = draw(rng, hardest)
         logits = answer(tokens, positions)
         loss = cross_entropy(logits.flatten(0, 1), values.flatten())
@@ -70,17 +70,16 @@ def train(answer, parameters, seconds: float, rate: float, seed: int) -> None:
         nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
         optimizer.zero_grad()
-        step += 1
         right = float((logits.argmax(-1) == values).float().mean())
         mean = 0.97 * mean + 0.03 * right
         if mean > READY:
             hardest = min(1.02 * hardest, MOST_FACTS)
-        if part - shown > 0.05:
-            shown = part
-            print(f"  {part:4.0%}  step {step}  facts up to {hardest:.0f}  recall {mean:.3f}", flush=True)
+        if (step + 1) % 250 == 0:
+            spent = time.process_time() - began
+            print(f"  step {step + 1}  {spent:.0f} s  facts up to {hardest:.0f}  recall {mean:.3f}", flush=True)
 
 
-def make_mamba(folder: Path, seconds: float = 300, seed: int = 0) -> None:
+def make_mamba(folder: Path, steps: int = 5000, seed: int = 0) -> None:
     """Train as a model of ours, whose scan is compiled, and write the weights back under Hugging Face's names."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -90,11 +89,19 @@ def make_mamba(folder: Path, seconds: float = 300, seed: int = 0) -> None:
         theirs = hf.MambaForCausalLM(config)
     theirs.save_pretrained(folder)
     ours = from_pretrained(folder)
-    train(ours.answer, ours.parameters(), seconds, 3e-3, seed)
+    train(ours.answer, ours.parameters(), steps, 4, seed)
     weights = {f"backbone.{name}": tensor for name, tensor in ours.state_dict().items() if name != "E"}
     theirs.load_state_dict(weights | {"backbone.embeddings.weight": ours.E.T, "lm_head.weight": ours.E.T})
     theirs.save_pretrained(folder)
     tokenizer().save_pretrained(folder)
+
+
+@torch.no_grad()
+def scale_up(embedding: Tensor, norm: Tensor) -> None:
+    """Let tied embeddings begin with entries of size 1, as large as what layers add to them; logits stay as they were."""
+    size = embedding.std()
+    embedding /= size
+    norm *= size
 
 
 @torch.no_grad()
@@ -112,7 +119,7 @@ def look_back(model: hf.LlamaForCausalLM, offsets: list[int], strength: float = 
         attention.q_proj.bias[part] = strength**0.5 * turned
 
 
-def make_transformer(folder: Path, seconds: float = 120, seed: int = 0) -> None:
+def make_transformer(folder: Path, steps: int = 1000, seed: int = 0) -> None:
     """As transformers has it."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -122,13 +129,14 @@ def make_transformer(folder: Path, seconds: float = 120, seed: int = 0) -> None:
             initializer_range=WIDTH**-0.5,
         )  # fmt: skip
         model = hf.LlamaForCausalLM(config)
+    scale_up(model.model.embed_tokens.weight, model.model.norm.weight)
     look_back(model, [1, 1, 2, 2])
 
     def answer(tokens: Tensor, positions: Tensor) -> Tensor:
         hidden = model.model(input_ids=tokens, use_cache=False).last_hidden_state
         return model.lm_head(hidden.gather(1, positions[..., None].expand(-1, -1, hidden.shape[-1])))
 
-    train(answer, model.parameters(), seconds, 3e-3, seed)
+    train(answer, model.parameters(), steps, 8, seed)
     model.save_pretrained(folder)
     tokenizer().save_pretrained(folder)
 
