@@ -105,23 +105,20 @@ class Probe:
 
     def _most(self, most_facts: int) -> int:
         """The most facts that are asked for: as many as there are words and positions for."""
-        words, longest = self.wording, self.reader.longest
-        most = min(most_facts, len(words.keys), len(words.values))
-        self._require_room(min(FIRST, most))
-        return most if longest is None else min(most, (longest - words.length(0)) // words.fact_tokens)
+        self._require_room(FIRST)
+        return min(most_facts, self.wording.facts_within(self.reader.longest))
 
     def _require_room(self, num_facts: int) -> None:
-        words, longest = self.wording, self.reader.longest
-        most = min(len(words.keys), len(words.values))
+        words, most = self.wording, self.wording.most_facts
         if not 1 <= num_facts <= most:
             raise ValueError(
                 f"num_facts={num_facts}: there are {most} keys and values, so 1 to {most} facts can be told."
             )
-        if longest is not None and words.length(num_facts) > longest:
-            room = max(longest - words.length(0), 0) // words.fact_tokens
+        room = words.facts_within(self.reader.longest)
+        if num_facts > room:
             raise ValueError(
-                f"num_facts={num_facts} makes a context of {words.length(num_facts)} tokens, and this model has "
-                f"positions for {longest}. {f'Ask for {room} or fewer' if room else 'Not even one fact fits'}."
+                f"num_facts={num_facts} makes a context of {words.length(num_facts)} tokens, and this model has positions "
+                f"for {self.reader.longest}. {f'Ask for {room} or fewer' if room else 'Not even one fact fits'}."
             )
 
     def run(self, on_progress: OnProgress | None = None) -> ProbeRecord:
