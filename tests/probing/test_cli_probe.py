@@ -84,6 +84,11 @@ def spoil_pickle(folder: Path) -> None:
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
 
 
+def spoil_positions(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 4}))
+
+
 def spoil_index(folder: Path, name: str) -> None:
     (folder / "model.safetensors").rename(folder / "part.safetensors")
     index = {"metadata": {}, "weight_map": {"a": "part.safetensors", "b": name}}
@@ -122,6 +127,7 @@ SPOILT = {
     "pickle": (spoil_pickle, ["pytorch_model.bin is pickled", "safetensors"]),
     "missing shard": (lambda folder: spoil_index(folder, "other.safetensors"), ["other.safetensors", "not there"]),
     "path outside": (lambda folder: spoil_index(folder, "../x.safetensors"), ["'../x.safetensors'", "beside it"]),
+    "absolute path": (lambda folder: spoil_index(folder, "/etc/passwd"), ["'/etc/passwd'", "beside it"]),
     "link outside": (spoil_link, ["leads out of the folder"]),
     "tokenizer outside": (spoil_tokenizer_link, ["tokenizer.json", "leads out of the folder"]),
     "code": (spoil_code, ["transformers cannot read"]),
@@ -131,6 +137,8 @@ SPOILT = {
     "broken weights": (lambda folder: (folder / "model.safetensors").write_bytes(b"x" * 99), ["cannot read"]),
     "adapter": (lambda folder: (folder / "adapter_config.json").write_text("{}"), ["adapter", "Merge it"]),
     "not a number": (spoil_numbers, ["NaN or infinite"]),
+    "too few positions": (spoil_positions, ["positions for 4", "Not even one fact fits"]),
+    "another's tokenizer": (lambda folder: word_tokenizer(500).save_pretrained(folder), ["do not belong together"]),
     "no tokenizer": (lambda folder: [path.unlink() for path in folder.glob("token*")], ["transformers cannot read"]),
 }
 
@@ -142,6 +150,14 @@ def test_a_spoilt_folder_is_refused_with_a_sentence(how, folders, run, tmp_path,
     shutil.copytree(folders["llama"], folder)
     spoil(folder)
     refused(run("probe", folder, *QUICK, "--store", tmp_path / "store"), tmp_path / "store", *words)
+
+
+def test_a_pickle_beside_safetensors_is_not_opened_and_few_facts_are_enough(folders, run, tmp_path):
+    folder = tmp_path / "both"
+    shutil.copytree(folders["llama"], folder)
+    (folder / "pytorch_model.bin").write_bytes(b"no pickle at all")
+    code, out, _ = run("probe", folder, "--questions", 16, "--most-facts", 2, "--store", tmp_path / "store")
+    assert (code, "does not recall" in out) == (0, True)
 
 
 def test_what_cannot_be_probed_is_refused_with_a_sentence(folders, run, tmp_path):

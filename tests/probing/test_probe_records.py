@@ -92,3 +92,28 @@ def test_records_are_read_and_drawn_without_torch(record, tmp_path):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "probes" / f"{path.name}.png").stat().st_size > 10_000
+
+
+def test_the_committed_records_say_what_the_page_says():
+    """docs/PROBE.md and results/probe/README.md: two seeds within 15 %, the transformer's n_50 larger, and 10 times as
+    fast from copies."""
+    records = {record.name: record for record in probes_in(COMMITTED)}
+    assert set(records) == {"mamba", "mamba-seed-1", "transformer", "transformer-seed-1"}
+    assert all(record.recalls and record.copies_differ < 1e-4 for record in records.values())
+    for name in ("mamba", "transformer"):
+        first, second = records[name], records[f"{name}-seed-1"]
+        assert first.identity["weights"] == second.identity["weights"]
+        assert first.keys != second.keys
+    halves = [records[name].n_50.num_facts for name in ("mamba", "mamba-seed-1")]
+    assert max(halves) / min(halves) < 1.15
+    for name in ("transformer", "transformer-seed-1"):
+        half, last = records[name].n_50, records[name].points[-1]
+        assert (half.num_facts or last.num_facts) > max(halves)
+        assert half.num_facts or last.recall > 0.5
+    page = (COMMITTED / "README.md").read_text(encoding="utf-8")
+    for row in compared(list(records.values()))[1]:
+        assert " | ".join(row) in page
+    fastest = json.loads((COMMITTED / "speed.json").read_text())["rows"][-1]
+    assert (fastest["num_facts"], fastest["same"]) == (256, True)
+    assert fastest["ratio"] >= 10
+    assert f"{fastest['ratio']:.0f} times as long" in page

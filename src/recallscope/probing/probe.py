@@ -25,7 +25,7 @@ from recallscope.probing.curves import INTERVAL, resampled
 from recallscope.probing.layers import look_inside
 from recallscope.probing.readers import Reader, reader_of
 from recallscope.probing.record import LawSays, Point, ProbeRecord, probe_id
-from recallscope.probing.words import BY_NUMBER, Wording, by_number, wording
+from recallscope.probing.words import BY_NUMBER, LEAST_WORDS, Wording, by_number, wording
 
 MOST_GROUPS = 16  # of neighbouring facts, in recall by place
 CLOSE = {torch.float32: 1e-3, torch.float64: 1e-6}  # distance of copies from scratch over the largest logit
@@ -66,7 +66,7 @@ class Probe:
         self.model, self.seed, self.layers, self.questions, self.floor = model, seed, layers, questions, floor
         self.name = name or type(model).__name__
         self.reader: Reader = reader_of(model, copies=copies)
-        words = self._words(tokenizer, template, max([most_facts, *(num_facts or [])]) + shots)
+        words = self._words(tokenizer, template, max(LEAST_WORDS, most_facts, *(num_facts or [])) + shots)
         self.wording = words.with_examples(shots, self.stream("examples"))
         self.most = self._most(most_facts)
         for n in num_facts or []:
@@ -94,26 +94,31 @@ class Probe:
     def _words(self, tokenizer: Any, template: str, most: int) -> Wording:
         if tokenizer is None:
             return by_number(self.reader.vocab_size, most, self.stream("words"))
-        return wording(tokenizer, template, most, self.stream("words"))
+        words = wording(tokenizer, template, most, self.stream("words"))
+        largest = max(*words.head, *words.between, *words.end, *words.keys, *words.values)
+        if largest >= self.reader.vocab_size:
+            raise ValueError(
+                f"the tokenizer has a token {largest}, and this model has {self.reader.vocab_size} tokens. They do not "
+                f"belong together: use the tokenizer that the model was trained with."
+            )
+        return words
 
     def _most(self, most_facts: int) -> int:
         """The most facts that are asked for: as many as there are words and positions for."""
-        words, longest = self.wording, self.reader.longest
-        most = min(most_facts, len(words.keys), len(words.values))
-        self._require_room(min(FIRST, most))
-        return most if longest is None else min(most, (longest - words.length(0)) // words.fact_tokens)
+        self._require_room(FIRST)
+        return min(most_facts, self.wording.facts_within(self.reader.longest))
 
     def _require_room(self, num_facts: int) -> None:
-        words, longest = self.wording, self.reader.longest
-        most = min(len(words.keys), len(words.values))
+        words, most = self.wording, self.wording.most_facts
         if not 1 <= num_facts <= most:
             raise ValueError(
                 f"num_facts={num_facts}: there are {most} keys and values, so 1 to {most} facts can be told."
             )
-        if longest is not None and words.length(num_facts) > longest:
+        room = words.facts_within(self.reader.longest)
+        if num_facts > room:
             raise ValueError(
-                f"num_facts={num_facts} makes a context of {words.length(num_facts)} tokens, and this model has "
-                f"positions for {longest}. Ask for {max(longest - words.length(0), 0) // words.fact_tokens} or fewer."
+                f"num_facts={num_facts} makes a context of {words.length(num_facts)} tokens, and this model has positions "
+                f"for {self.reader.longest}. {f'Ask for {room} or fewer' if room else 'Not even one fact fits'}."
             )
 
     def run(self, on_progress: OnProgress | None = None) -> ProbeRecord:

@@ -53,9 +53,20 @@ class Wording:
         """Tokens of a context with its question."""
         return len(self.head) + num_facts * self.fact_tokens + 1 + len(self.between)
 
+    @property
+    def most_facts(self) -> int:
+        """As many as there are keys and values for."""
+        return min(len(self.keys), len(self.values))
+
+    def facts_within(self, tokens: int | None) -> int:
+        """The most facts whose context, with its question, has at most so many tokens; None is no limit."""
+        if tokens is None:
+            return self.most_facts
+        return min(self.most_facts, max(tokens - self.length(0), 0) // self.fact_tokens)
+
     def with_examples(self, shots: int, rng: np.random.Generator) -> Wording:
         """With example facts in the head, each written and then repeated; their words are used for nothing else."""
-        most = min(len(self.keys), len(self.values)) - LEAST_WORDS
+        most = self.most_facts - LEAST_WORDS
         if not 0 <= shots <= most:
             raise ValueError(f"shots={shots}: there are words for 0 to {most} example facts.")
         if not shots:
