@@ -100,8 +100,9 @@ def bank_law(problem: Problem, **nodes: int | None) -> Array:
 def capped_law(problem: Problem, **nodes: int | None) -> Array:
     """Chance that a well-trained full Mamba answers a query rightly: by its masks, as far as banks hold.
 
-    Where masks are to be sparse the interpolation is too good: it leaves out that the signal varies. Banks hold a little
-    less again as N nears D, and so the law falls there, by .02 at most.
+    Where masks are to be sparse the interpolation is too good: it leaves out that the signal varies. Banks hold a
+    little less again as N nears D, and so the law falls there, by .02 at most. It is no ceiling: training that starts
+    with banks gets beyond it (results/mechanism/full/BANK_START.md).
 
     Paper: Fig. 4 (`fig:scaling-laws-1d-dims`), where a of the full model is half of the linear one's.
     """

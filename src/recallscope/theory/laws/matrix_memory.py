@@ -80,7 +80,7 @@ def gated_law(problem: Problem, **nodes: int | None) -> Array:
     "ours",
     models=("mesa_net",),
     holds=BARE,
-    support="bare MesaNet is .005 off on average, at most .02; .01 and .025 on cells trained after the law was frozen; "
+    support="bare MesaNet is .005 off on average, at most .02; .01 and .025 on cells trained after the law; "
     "memories of random codes .01 and .05 (docs/ZOO.md)",
     domain=Domain("L = 4 N_f"),
 )
