@@ -108,7 +108,7 @@ def test_search_works_from_the_file_system_and_nothing_is_requested(site):
 
 
 def test_the_table_of_laws_is_the_catalogue(monkeypatch):
-    """All but its last column, how far each law is off: records are added at any time, and the site counts them anew."""
+    """All but its last column, how far each law is off: records are added, and the site counts them anew."""
     import law_table
     from law_table import PAGE, TABLE, with_links, with_table
 

@@ -28,7 +28,8 @@ def test_the_example_trains():
 
 def test_the_model_of_the_page_is_the_example():
     (model,) = re.findall(r'```python title="my_memory.py"\n(.*?)```', PAGE, flags=re.S)
-    assert (Path(__file__).parents[2] / "examples" / "my_memory.py").read_text(encoding="utf-8").endswith(f"\n\n{model}")
+    example = Path(__file__).parents[2] / "examples" / "my_memory.py"
+    assert example.read_text(encoding="utf-8").endswith(f"\n\n{model}")
 
 
 def test_the_docstring_has_the_same_example():

@@ -199,8 +199,8 @@ class Report:
         counts, facts, total = self.verdicts, self.facts, len(self.findings)
         holds, roughly, fails, untested = (counts[verdict] for verdict in VERDICTS)
         verdicts = (
-            f"Of {_count(total, 'question')} put to the paper's statements and ours {total - untested} could be answered at "
-            f"scale {facts.scale}: {holds} {'holds' if holds == 1 else 'hold'}, {roughly} "
+            f"Of {_count(total, 'question')} put to the paper's statements and ours {total - untested} could be "
+            f"answered at scale {facts.scale}: {holds} {'holds' if holds == 1 else 'hold'}, {roughly} "
             f"{'holds' if roughly == 1 else 'hold'} approximately, {fails} {'does' if fails == 1 else 'do'} not hold; "
             f"{untested} {'was' if untested == 1 else 'were'} not tested."
         )
