@@ -116,9 +116,10 @@ class Probe:
             )
         room = words.facts_within(self.reader.longest)
         if num_facts > room:
+            way_out = f"Ask for {room} or fewer." if room else "Not even one fact fits."
             raise ValueError(
-                f"num_facts={num_facts} makes a context of {words.length(num_facts)} tokens, and this model has positions "
-                f"for {self.reader.longest}. {f'Ask for {room} or fewer' if room else 'Not even one fact fits'}."
+                f"num_facts={num_facts} makes a context of {words.length(num_facts)} tokens, and this model has "
+                f"positions for {self.reader.longest}. {way_out}"
             )
 
     def run(self, on_progress: OnProgress | None = None) -> ProbeRecord:
