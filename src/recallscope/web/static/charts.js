@@ -1,9 +1,11 @@
 // Plotly, loaded when the first chart is drawn and coloured like the page, in light and in dark.
-import { ask, h } from "./core.js";
+import { alarm, ask, h } from "./core.js";
 
 export const RULES = { adds: "#3b7dc4", fades: "#d98a1f", replaces: "#c8443a", solves: "#2f9461", "keeps all": "#7a7f86" };
 export const SCALE = "Viridis";
 const drawn = new Map();
+const waiting = new Set(); // charts to be drawn
+let working = false;
 let loading = null;
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
@@ -33,11 +35,28 @@ function themed(layout) {
 }
 
 // make() gives {data, layout, says}: it is called again when light turns to dark. says is for those who cannot see it.
-export async function draw(node, make, onclick) {
+export function draw(node, make, onclick) {
   drawn.set(node, [make, onclick]);
-  const Plotly = await (loading ??= load());
-  await new Promise(requestAnimationFrame);
-  if (drawn.get(node)?.[0] !== make || !node.isConnected) return; // another drawing was asked for, or the view was left
+  waiting.add(node);
+  if (!working) work().catch(alarm);
+}
+
+// One chart per frame, as it was asked for last: a slider that moves meanwhile does not wait for all of them.
+async function work() {
+  working = true;
+  try {
+    const Plotly = await (loading ??= load());
+    for (const node of waiting) {
+      waiting.delete(node);
+      if (node.isConnected) await new Promise(requestAnimationFrame);
+      if (node.isConnected) await paint(Plotly, node, ...drawn.get(node)).catch(alarm);
+    }
+  } finally {
+    working = false;
+  }
+}
+
+async function paint(Plotly, node, make, onclick) {
   const { data, layout, says } = make(colours());
   node.setAttribute("role", "img");
   node.setAttribute("aria-label", says);
