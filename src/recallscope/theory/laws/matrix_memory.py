@@ -24,6 +24,7 @@ Codes are tight frames: of rank min(N, D) for keys, D for values. No constant is
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -84,7 +85,7 @@ def gated_law(problem: Problem, **nodes: int | None) -> Array:
     "memories of random codes .01 and .05 (docs/ZOO.md)",
     domain=Domain("L = 4 N_f"),
 )
-def least_squares_law(problem: Problem, *, slot_nodes: int | None = None, **nodes: int) -> Array:
+def least_squares_law(problem: Problem, *, slot_nodes: int | None = None, **nodes: Any) -> Array:
     """Chance that a memory read by least squares answers a query rightly (MesaNet, recursive least squares).
 
     1 / (kᵀ (sum of k kᵀ)⁻¹ k) - 1 is the noise over the signal. With c_j writes of key j, one or, where filler came
