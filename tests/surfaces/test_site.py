@@ -22,6 +22,10 @@ LOADS = {
     "video": "src",
     "audio": "src",
 }
+COPIED = """() => [...document.querySelectorAll(".language-console code")].map(code => {
+    code.setAttribute("data-md-copying", "");  // as the copy button does
+    return code.innerText;
+}).join("\\n")"""
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
@@ -101,6 +105,10 @@ def test_search_works_from_the_file_system_and_nothing_is_requested(site):
         page.fill("input[name=query]", "selectivity")
         page.wait_for_selector(".md-search-result__item", timeout=60_000)
         assert "electivity" in page.inner_text(".md-search-result__list")
+        page.goto((site / "index.html").as_uri())
+        copied = page.evaluate(COPIED)
+        assert "recallscope predict" in copied
+        assert not re.search(r"^\$|p_recall", copied, re.MULTILINE)
         for name in ("laws/trained-sharing.html", "notebooks/3_hash_memory.html", "api/interp.html"):
             page.goto((site / name).as_uri())
         browser.close()
