@@ -38,7 +38,7 @@ report: $(VENV)/.ready-demo  ## figures and report from the committed records, n
 	$(BIN)/python docs/generate/law_table.py
 
 docs: $(VENV)/.ready-docs  ## the documentation site, in build/site; offline, any broken link is an error
-	NO_MKDOCS_2_WARNING=1 OMP_NUM_THREADS=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 OMP_NUM_THREADS=1 $(BIN)/mkdocs build --strict
 
 browser:  ## Chromium for the browser tests, by apt where there is none; without it they skip, and fail in CI
 	@command -v chromium chromium-browser google-chrome chrome >/dev/null || \

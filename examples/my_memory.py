@@ -8,7 +8,7 @@ from torch.nn.functional import pad
 
 
 class Model(nn.Module):
-    """A matrix of `width` times `keys` numbers: every token adds its value under the key of the token before it."""
+    """A matrix S: every token adds itself to it, under the key of the token before."""
 
     def __init__(self, vocab_size: int, width: int = 16, keys: int = 8) -> None:
         super().__init__()
@@ -19,5 +19,6 @@ class Model(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         x = self.embed(tokens)
         query = self.key(x)
-        key = pad(query, (0, 0, 1, 0))[:, :-1]  # of the token before
-        return self.head((query @ key.mT).tril() @ x)  # what S_t = S_{t-1} + x_t key_tᵀ answers to each query
+        key = pad(query, (0, 0, 1, 0))[:, :-1]  # that of the token before
+        answer = (query @ key.mT).tril() @ x  # S_t query_t, with S_t = S_{t-1} + x_t key_tᵀ
+        return self.head(answer)

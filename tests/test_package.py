@@ -3,12 +3,14 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import sysconfig
 import venv
 import zipfile
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 import yaml
@@ -17,15 +19,26 @@ from recallscope import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
 SRC = ROOT / "src"
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "RECALLSCOPE"))}
 
 
 def call(*words: object, cwd: Path, **environment: str) -> str:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "RECALLSCOPE"))}
     done = subprocess.run(
-        [str(word) for word in words], cwd=cwd, env=clean | environment, capture_output=True, text=True, check=False
+        [str(word) for word in words], cwd=cwd, env=CLEAN | environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, f"{words}\n{done.stdout}\n{done.stderr}"
     return done.stdout
+
+
+def served(command: Path, *, cwd: Path) -> bytes:
+    """The page of the explorer, asked for once."""
+    words = [str(command), "explore", "--no-browser"]
+    with subprocess.Popen(words, cwd=cwd, env=CLEAN, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            with urlopen(server.stdout.readline().strip(), timeout=60) as page:
+                return page.read()
+        finally:
+            server.send_signal(signal.SIGINT)
 
 
 @pytest.fixture(scope="module")
@@ -107,5 +120,11 @@ def test_it_works_in_a_clean_environment(installed):
     sizes = ["--vocab-size", 32, "--num-facts", 3, "--embed-dim", 8, "--state-dim", 4]
     call(command, "train", *sizes, *steps, "--out", "one", cwd=installed, **cache)
     assert json.loads(call(command, "evaluate", "one", "--json", cwd=installed, **cache))["accuracy"] > 0
+    assert "recall" in call(command, "inspect", "one", "--out", "look", cwd=installed, **cache)
+    assert (installed / "look" / "scores.json").exists()
+    assert "index.html" in call(
+        command, "explore", "--weights", "one/weights.safetensors", "--export", "page", cwd=installed, **cache
+    )
+    assert b"recallscope" in served(command, cwd=installed)
     assert len(json.loads(call(command, "claims", "--json", cwd=installed))["claims"]) > 40
     assert "heads" in call(command, "reproduce", "--list", cwd=installed)

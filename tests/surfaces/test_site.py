@@ -22,6 +22,10 @@ LOADS = {
     "video": "src",
     "audio": "src",
 }
+COPIED = """() => [...document.querySelectorAll(".language-console code")].map(code => {
+    code.setAttribute("data-md-copying", "");  // as the copy button does
+    return code.innerText;
+}).join("\\n")"""
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
@@ -34,7 +38,8 @@ def _generators(monkeypatch):
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    assert "mkdocs build --strict\n" in (ROOT / "Makefile").read_text(), "--quiet would count no warnings"
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1", "http_proxy": "http://127.0.0.1:9"}  # nobody answers there
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -101,6 +106,10 @@ def test_search_works_from_the_file_system_and_nothing_is_requested(site):
         page.fill("input[name=query]", "selectivity")
         page.wait_for_selector(".md-search-result__item", timeout=60_000)
         assert "electivity" in page.inner_text(".md-search-result__list")
+        page.goto((site / "index.html").as_uri())
+        copied = page.evaluate(COPIED)
+        assert "recallscope predict" in copied
+        assert not re.search(r"^\$|p_recall", copied, re.MULTILINE)
         for name in ("laws/trained-sharing.html", "notebooks/3_hash_memory.html", "api/interp.html"):
             page.goto((site / name).as_uri())
         browser.close()
