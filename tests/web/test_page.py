@@ -1,6 +1,7 @@
 """The page itself: small, ours, and asking nobody else."""
 
 import re
+from pathlib import Path
 
 from recallscope.web.export import MODULES, bundle
 from recallscope.web.server import page_files
@@ -22,3 +23,11 @@ def test_every_module_is_in_the_bundle_after_what_it_imports():
     text = bundle(own).decode()
     assert re.findall(r"^(import|export) ", text, flags=re.M) == []
     assert len(re.findall(r"^modules\[", text, flags=re.M)) == len(MODULES)
+
+
+def test_every_view_has_a_small_picture_in_the_docs():
+    root = Path(__file__).parents[2]
+    page = (root / "docs" / "howto" / "explore.md").read_text(encoding="utf-8")
+    for view in re.findall(r'href="#(\w+)"', page_files()["index.html"].decode())[1:]:
+        assert f"explore-{view}.png" in page
+        assert (root / "docs" / "figures" / f"explore-{view}.png").stat().st_size < 300_000

@@ -52,7 +52,7 @@ export async function openInside(root, params, options) {
     h("div", { className: "view" },
       h("div", { className: "pair" },
         h("section", { className: "card" }, hashedTitle, hashed, h("p", { className: "quiet" }, "All that the model keeps of what it has read.")),
-        h("section", { className: "card" }, h("h2", {}, "H″, the same numbers decoded: values by keys"), decoded, h("p", { className: "quiet" }, "Circles: the facts stored, red where another value wins. Click a cell to store that fact."))),
+        h("section", { className: "card" }, h("h2", {}, "H″, the same numbers decoded: values by keys"), decoded, h("p", { className: "quiet" }, `Circles: the facts stored, red where another value wins.${site ? "" : " Click a cell to store that fact."}`))),
       h("div", { className: "pair" },
         h("section", { className: "card" }, h("h2", {}, "Answer"), answer, bars),
         h("section", { className: "card" }, h("h2", {}, "What was stored, and what comes out"), stored)),
