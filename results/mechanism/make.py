@@ -15,11 +15,11 @@ import torch
 
 from recallscope.cli.pictures import draw_pictures
 from recallscope.cli.run_folder import keep
-from recallscope.cli.training import train_with_bar
 from recallscope.interp import inspect_model
 from recallscope.presets import preset_run
 from recallscope.specs import RunSpec
 from recallscope.train.evaluate import evaluate
+from recallscope.train.loop import train_run
 from recallscope.train.weights import read_weights
 
 HERE = Path(__file__).parent
@@ -105,7 +105,7 @@ def look_inside(run: RunSpec, folder: Path, *, reuse: bool) -> tuple[dict[str, A
     """Train unless told to reuse, score, draw; returns scores and record."""
     if not (reuse and (folder / "weights.safetensors").is_file()):
         folder.mkdir(parents=True, exist_ok=True)
-        keep(train_with_bar(run, device=torch.device("cpu")), folder)
+        keep(train_run(run), folder)
     model, task = read_weights(folder / "weights.safetensors")
     generator = torch.Generator().manual_seed(0)
     accuracy = evaluate(model, task, 2000, generator)
@@ -162,6 +162,9 @@ over:
 | exchanging v' k'ᵀ, averaged codes, changes the answer | {overwrite["factored_write"]:.4f} of trials |
 | other answers changed by that | {overwrite["others_changed"]:.4f} |
 | share of a write that v' k'ᵀ explains | {overwrite["factored_energy"]:.3f} (1 in the linear model) |
+| bank of channels | {scores["banks"]["mechanism"]} |
+
+Banks where the state is small, and training that starts with them: [full/BANK_START.md](full/BANK_START.md).
 
 ## Pictures
 
@@ -169,6 +172,7 @@ over:
 ### full
 
 ![attention](full/attention.png)
+![banks](full/banks.png)
 """
 
 
