@@ -175,6 +175,9 @@ over:
 | exchanging v' k'ᵀ, averaged codes, changes the answer | {overwrite["factored_write"]:.4f} of trials |
 | other answers changed by that | {overwrite["others_changed"]:.4f} |
 | share of a write that v' k'ᵀ explains | {overwrite["factored_energy"]:.3f} (1 in the linear model) |
+| bank of channels | {scores["banks"]["mechanism"]} |
+
+Banks where the state is small, and training that starts with them: [full/BANK_START.md](full/BANK_START.md).
 
 ## A full Mamba with two banks
 
@@ -190,6 +193,7 @@ the writes is {found["correlation"]:.3f}. Verdict: {found["mechanism"]}.
 ### full
 
 ![attention](full/attention.png)
+![banks](full/banks.png)
 """
 
 
