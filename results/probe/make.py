@@ -28,6 +28,7 @@ from recallscope.probing.probe import probe
 from recallscope.probing.record import ProbeRecord, keep_probe
 
 HERE = Path(__file__).resolve().parent
+STORE = HERE / "store"
 WORDS, WIDTH, LAYERS, STATE, HEADS = 128, 64, 2, 4, 4
 MOST_FACTS, QUESTIONS = 64, 24  # of a training sequence
 COLON = 1
@@ -149,14 +150,14 @@ def make_transformer(folder: Path, steps: int = 1000, seed: int = 0) -> None:
 
 
 def probe_all(folder: Path) -> list[ProbeRecord]:
-    """Both checkpoints with two seeds of the probe, layers with the first; kept in the store beside this file."""
+    """Both checkpoints with two seeds of the probe, layers with the first; kept in the store."""
     records = []
     for name in MAKE:
         model, words = load_checkpoint(folder / name, torch.device("cpu"))
         for seed in (0, 1):
             called = f"{name}-seed-{seed}" if seed else name
             records.append(probe(model, words, name=called, seed=seed, questions=512, layers=seed == 0))
-            keep_probe(records[-1], HERE)
+            keep_probe(records[-1], STORE)
     return records
 
 
@@ -177,7 +178,7 @@ PAGE = """# Two small checkpoints, probed
 
 Written by `make.py`, which trains a two-layer Mamba and a two-layer transformer of width 64 on lines such as `key: value`, minutes of one core
 each, saves them in Hugging Face format, and probes them, each with two seeds: other words, other contexts, the same weights. Weights are not kept here;
-records are, in `probes/`. What the numbers mean is in [docs/PROBE.md](../../docs/PROBE.md).
+records are, in `store/`. What the numbers mean is in [docs/PROBE.md](../../docs/PROBE.md).
 
 {table}
 

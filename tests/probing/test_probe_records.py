@@ -97,7 +97,7 @@ def test_records_are_read_and_drawn_without_torch(record, tmp_path):
 def test_the_committed_records_say_what_the_page_says():
     """docs/PROBE.md and results/probe/README.md: two seeds within 15 %, the transformer's n_50 larger, and 10 times as
     fast from copies."""
-    records = {record.name: record for record in probes_in(COMMITTED)}
+    records = {record.name: record for record in probes_in(COMMITTED / "store")}
     assert set(records) == {"mamba", "mamba-seed-1", "transformer", "transformer-seed-1"}
     assert all(record.recalls and record.copies_differ < 1e-4 for record in records.values())
     for name in ("mamba", "transformer"):
