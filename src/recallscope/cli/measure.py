@@ -27,7 +27,7 @@ SHOWN = 9  # models beside the measured one, those nearest in state
 
 @dataclass(kw_only=True)
 class Measure(RunFlags):
-    """recallscope measure examples/gru.py:Model --vocab-size 128 --num-facts 8
+    """recallscope measure examples/my_memory.py:Model --vocab-size 64 --num-facts 4
 
     Measure an architecture, or a torch.nn.Module of your own, on a recall task: accuracy with its interval, the size of
     its state, the bits it holds per state entry, the linear Mamba it equals, and its place among stored runs on the
