@@ -56,6 +56,8 @@ SHORT = {"flat_steps": 2300, "decay_steps": 5600}  # 8000 steps
 LONGER = {"flat_steps": 3500, "decay_steps": 8400}  # 12000, for the third cell, which learns later
 QUARTER = {"warmup_steps": 25, "flat_steps": 575, "decay_steps": 1400, "eval_every": 2000}
 SEARCH = "components, learning rates"
+AGAIN = FIRST[:1]  # whether the full model trains depends on the seed: the two first cells have more of it
+SEEDS, MORE_SEEDS = range(3), range(3, 9)
 SMALL: tuple[tuple[Cell, tuple[Form, ...], dict[str, int]], ...] = (  # in the order of running
     (CELLS[0], FIRST, SHORT),
     (CELLS[1], FIRST, SHORT),
@@ -68,7 +70,7 @@ SMALL: tuple[tuple[Cell, tuple[Form, ...], dict[str, int]], ...] = (  # in the o
 def label_of(cell: Cell, forms: tuple[Form, ...]) -> str:
     """How a part is named: where, and which forms."""
     V, N_f, D, N = cell
-    what = "first" if forms[0] is FIRST[0] else "further"
+    what = "more seeds" if forms is AGAIN else "first" if forms[0] is FIRST[0] else "further"
     return f"components, {what} at V {V}, N_f {N_f}, D {D}, N {N}"
 
 
@@ -89,10 +91,13 @@ def components(scale: Scale) -> Iterator[Part]:
     plan = (
         SMALL if scale == "small" else tuple((cell, forms, {}) for cell in CELLS for forms in (FIRST, (*REST, *PAIRS)))
     )
-    seeds = range(3) if scale == "small" else range(COMPONENTS.seeds)
+    seeds = SEEDS if scale == "small" else range(COMPONENTS.seeds)
     for turn, (cell, forms, steps) in enumerate(plan):
         train, cut = (LESS | steps, f"batch 32, {100 + sum(steps.values())} steps") if scale == "small" else ({}, "")
         yield _part(cell, forms, train, seeds, cut, turn)
+    again = CELLS[:2] if scale == "small" else ()
+    for turn, cell in enumerate(again, len(plan)):
+        yield _part(cell, AGAIN, LESS | SHORT, MORE_SEEDS, "batch 32, 8000 steps", turn)
     yield part(
         SEARCH,
         COMPONENTS,
@@ -100,7 +105,7 @@ def components(scale: Scale) -> Iterator[Part]:
         axes={"learning_rate": TRIED, "seed": [SEARCH_SEED]},
         zipped=side_by_side(FORMS),
         cut="a quarter of the steps",
-        turn=len(plan),
+        turn=len(plan) + len(again),
     )
 
 
@@ -182,6 +187,23 @@ def partners(runs: PaperRuns) -> Iterator[Finding]:
             f"mean of the seeds that learned; {_runs(found)}",
             missing,
         )
+
+
+@components.findings
+def luck(runs: PaperRuns) -> Iterator[Finding]:
+    """Whether training finds what the gate can do, seed by seed."""
+    check = Check("tab-8", "Does every seed of the full model pass the N D law?", LADDER, "components")
+    found = {key: one for key, one in found_in(runs).items() if one.form is FIRST[0] and ND in references(one.cell)}
+    passed = {cell: [p > references(cell)[ND] + MARGIN for p in one.seeds] for (cell, _), one in found.items()}
+    if not passed:
+        yield check.untested("no full model yet, or no law full-nd", runs.missing(*measuring(runs)))
+        return
+    yield check.answer(
+        ", ".join(f"{sum(seeds)} of {len(seeds)} {_at(cell)}" for cell, seeds in passed.items()),
+        "holds" if all(map(all, passed.values())) else "does not hold",
+        f"above it by more than {MARGIN}; {_seeds(found, FIRST[0].label)}",
+        runs.missing(*measuring(runs)),
+    )
 
 
 @components.findings
