@@ -6,13 +6,11 @@ python docs/generate/explorer_pictures.py [--store results/paper]
 from __future__ import annotations
 
 import argparse
-import io
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-from PIL import Image
 from playwright.sync_api import sync_playwright
 
 FIGURES = Path(__file__).resolve().parents[1] / "figures"
@@ -32,7 +30,7 @@ DRAWN = """() => [...document.querySelectorAll('.chart.waiting')].every((node) =
 
 
 def main() -> None:
-    """Serve the store, and write each picture with 256 colours."""
+    """Serve the store, and write the pictures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", default="results/paper")
     command = [sys.executable, "-m", "recallscope.cli.main", "explore", "--no-browser", "--store"]
@@ -48,8 +46,7 @@ def main() -> None:
                 page.goto(f"{address}#{place}")
                 page.wait_for_selector(ready)
                 page.wait_for_function(DRAWN)
-                picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB").quantize(256)
-                picture.save(FIGURES / f"explore-{name}.png", optimize=True)
+                page.screenshot(path=FIGURES / f"explore-{name}.png")
                 page.close()
             browser.close()
     finally:
