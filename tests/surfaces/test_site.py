@@ -22,7 +22,7 @@ LOADS = {
     "video": "src",
     "audio": "src",
 }
-COPIED = """() => [...document.querySelectorAll(".language-console code")].map(code => {
+COPIED = """() => [...document.querySelectorAll("pre:has(.gp) > code")].map(code => {
     code.setAttribute("data-md-copying", "");  // as the copy button does
     return code.innerText;
 }).join("\\n")"""

@@ -23,7 +23,7 @@ class FindCapacity(RunFlags):
     corrects it. Leave out --num-facts to find the most facts, or --state-dim or --embed-dim to find the least. A
     torch.nn.Module of your own needs no law; any whole number among its arguments can be looked for:
 
-    recallscope capacity --model examples/my_memory.py:Model --vocab-size 64 --num-facts 4 --target 0.8 --solve-for width
+    recallscope capacity --model examples/my_memory.py:Model --vocab-size 64 --num-facts 4 --target .8 --solve-for width
 
     Every training is kept in --store and used again.
     """
