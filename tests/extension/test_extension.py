@@ -127,6 +127,10 @@ def is_read_where_the_code_is_not(subject):
     assert sorted(path.name for path in (elsewhere["folder"] / "store" / "runs").iterdir()) == before
 
 
+@pytest.mark.parametrize(
+    "subject", [pytest.param(name, marks=pytest.mark.slow if index else ()) for index, name in enumerate(SUBJECTS)],
+    indirect=True,
+)  # fmt: skip
 def test_sweep_killed_and_resumed_then_listed_fitted_and_drawn(subject):
     folder = subject["folder"]
     grid_file(subject, steps=400)

@@ -19,13 +19,13 @@ def check(report, disturbed, undisturbed, rounds):
     assert records(disturbed) == records(undisturbed)  # all but wall time and the machine's description
 
 
-@pytest.mark.parametrize("rounds", [5, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [3, pytest.param(20, marks=pytest.mark.slow)])
 def test_kills_lose_nothing(rounds, tmp_path):
     grid = grid_file(tmp_path, flat_steps=100)
     report = chaos(grid, tmp_path / "disturbed", rounds=rounds, seed=1)
     finish_sweep(start_sweep(grid, tmp_path / "undisturbed"))
     check(report, tmp_path / "disturbed", tmp_path / "undisturbed", rounds)
-    assert report["kills_while_unfinished"] >= rounds // 4, report
+    assert report["kills_while_unfinished"] >= max(1, rounds // 4), report
 
 
 @pytest.mark.slow

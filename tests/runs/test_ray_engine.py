@@ -82,6 +82,7 @@ class NodeKiller(View):
             self.cluster.remove_node(self.node, allow_graceful=False)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.timeout(240)
 def test_a_node_killed_in_mid_sweep_costs_nothing_but_time(cluster, tmp_path):

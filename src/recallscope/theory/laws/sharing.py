@@ -65,7 +65,7 @@ class SharingCodes(NamedTuple):
     "keys and values share the D dimensions: SNR² = N (D - N/2) / n",
     "ours; builds on Rem F.3",
     holds="one trained linear layer",
-    support="trained linear models are .01 off on average, at most .03 in MQAR and .07 in AR (docs/REPRODUCTION.md)",
+    support="trained linear models are .01 off on average, at most .03 in MQAR and .06 in AR (docs/REPRODUCTION.md)",
     compared=SHARING,
     with_heads="trained-sharing-heads",
     status="approximate",
