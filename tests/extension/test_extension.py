@@ -68,6 +68,12 @@ def subject(request, tmp_path_factory):
     return {**SUBJECTS[request.param], "folder": folder}
 
 
+def fast_for(fast):
+    """Parametrise with all subjects; in the fast suite with one of them."""
+    every = [pytest.param(name, marks=() if name == fast else pytest.mark.slow) for name in SUBJECTS]
+    return pytest.mark.parametrize("subject", every, indirect=True)
+
+
 def recallscope(subject, *arguments, code=0):
     """Run a command in the user's folder; what it prints, as JSON if it was asked for."""
     done = subprocess.run(
@@ -102,6 +108,7 @@ def test_sample(subject):
     assert len(drawn["tokens"]) == 3
 
 
+@fast_for("a plain torch module")
 def test_train_evaluate_and_inspect(subject):
     run = ["--task", subject["task"], "--model", subject["model"], *TASK, *subject["flags"], *TRAIN]
     first = recallscope(subject, "train", *run, "--out", "one", "--json")
@@ -127,10 +134,7 @@ def is_read_where_the_code_is_not(subject):
     assert sorted(path.name for path in (elsewhere["folder"] / "store" / "runs").iterdir()) == before
 
 
-@pytest.mark.parametrize(
-    "subject", [pytest.param(name, marks=pytest.mark.slow if index else ()) for index, name in enumerate(SUBJECTS)],
-    indirect=True,
-)  # fmt: skip
+@fast_for("an architecture, a task and a law in files")
 def test_sweep_killed_and_resumed_then_listed_fitted_and_drawn(subject):
     folder = subject["folder"]
     grid_file(subject, steps=400)

@@ -54,7 +54,7 @@ def tiny_figure(runs):
 """
 
 
-@pytest.fixture(params=["plugin", "package"])
+@pytest.fixture(params=["plugin", pytest.param("package", marks=pytest.mark.slow)])
 def recallscope_with_it(request, tmp_path):
     """The command line in a process of its own that knows the new file, and a folder to work in."""
     environment = {**os.environ, "PYTHONPATH": str(SOURCE.parent)}

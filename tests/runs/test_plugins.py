@@ -55,6 +55,7 @@ eval_size = 8
 """
 
 
+@pytest.mark.slow
 def test_an_architecture_and_a_task_in_files_are_swept_by_two_workers(folder):
     text = TOML.format(
         task='kind = "my_noisy_mqar"',
