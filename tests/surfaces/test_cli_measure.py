@@ -57,6 +57,13 @@ def test_a_module_of_ones_own_gets_its_row_and_a_figure(mine, run, tmp_path):
     assert "0 to do" in err
 
 
+def test_a_wrong_name_is_refused_before_anything_is_trained(mine, run, tmp_path):
+    code, out, err = run("measure", "my_gru.py:Modell", *TASK, "--out", "here")
+    assert (code, out) == (2, "")
+    assert err == "recallscope: my_gru.py has no 'Modell'; modules in it: Model.\n"
+    assert not list((tmp_path / "here").rglob("attempts.jsonl"))
+
+
 def test_weights_are_measured_as_they_are(mine, run):
     model = import_from("my_gru.py").Model(32, 6)
     save_file(model.state_dict(), "plain.safetensors")

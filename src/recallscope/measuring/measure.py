@@ -50,6 +50,7 @@ def measure(
         records, recipe, sequences = list[RunRecord](), "measured as it is, without training", num_examples
         subject = model
     else:
+        subject = build_model(model, task.vocab_size, torch.Generator().manual_seed(STATE_SEED))  # or say why not
         run = RunSpec(task=task, model=model, train=train or TrainSpec.model_validate(RECIPE), seed=seed)
         home = store if isinstance(store, RunStore) else RunStore(store, create=True)
         do = trainer or store_trainer(home, weights=True)
@@ -64,7 +65,6 @@ def measure(
             trained, _ = read_weights(home.folder(record.run) / WEIGHTS)
             scores.append(evaluate(trained, task, run.train.eval_size, stream(record.spec, "test")))
         recipe, sequences = _recipe(run.train, search), run.train.eval_size
-        subject = build_model(model, task.vocab_size, torch.Generator().manual_seed(STATE_SEED))
     spec = subject.spec
     accuracy = Accuracy.of(
         [score.accuracy for score in scores], [score.standard_error for score in scores], sequences, scores[0].queries
