@@ -58,19 +58,21 @@ QUARTER = {"warmup_steps": 25, "flat_steps": 575, "decay_steps": 1400, "eval_eve
 SEARCH = "components, learning rates"
 AGAIN = FIRST[:1]  # whether the full model trains depends on the seed: the two first cells have more of it
 SEEDS, MORE_SEEDS = range(3), range(3, 9)
-SMALL: tuple[tuple[Cell, tuple[Form, ...], dict[str, int]], ...] = (  # in the order of running
-    (CELLS[0], FIRST, SHORT),
-    (CELLS[1], FIRST, SHORT),
-    (CELLS[2], FIRST[:8], LONGER),
-    (CELLS[0], (*REST, *PAIRS), SHORT),
-    (CELLS[1], REST, SHORT),
+Planned = tuple[str, Cell, tuple[Form, ...], dict[str, int], range]
+SMALL: tuple[Planned, ...] = (  # in the order of running
+    ("first", CELLS[0], FIRST, SHORT, SEEDS),
+    ("first", CELLS[1], FIRST, SHORT, SEEDS),
+    ("first", CELLS[2], FIRST[:8], LONGER, SEEDS),
+    ("further", CELLS[0], (*REST, *PAIRS), SHORT, SEEDS),
+    ("further", CELLS[1], REST, SHORT, SEEDS),
+    ("more seeds", CELLS[0], AGAIN, SHORT, MORE_SEEDS),
+    ("more seeds", CELLS[1], AGAIN, SHORT, MORE_SEEDS),
 )
 
 
-def label_of(cell: Cell, forms: tuple[Form, ...]) -> str:
-    """How a part is named: where, and which forms."""
+def label_of(what: str, cell: Cell) -> str:
+    """How a part is named: which forms, and where."""
     V, N_f, D, N = cell
-    what = "more seeds" if forms is AGAIN else "first" if forms[0] is FIRST[0] else "further"
     return f"components, {what} at V {V}, N_f {N_f}, D {D}, N {N}"
 
 
@@ -86,18 +88,17 @@ def components(scale: Scale) -> Iterator[Part]:
     if scale == "quick":
         tiny = (64, 4, 8, 4)
         train = LESS | {"flat_steps": 100, "decay_steps": 300, "eval_every": 500, "eval_size": 500}
-        yield _part(tiny, FIRST[:5], train, range(2), "tiny task, 500 steps")
+        yield _part(("first", tiny, FIRST[:5], {}, range(2)), train, "tiny task, 500 steps")
         return
-    plan = (
-        SMALL if scale == "small" else tuple((cell, forms, {}) for cell in CELLS for forms in (FIRST, (*REST, *PAIRS)))
-    )
-    seeds = SEEDS if scale == "small" else range(COMPONENTS.seeds)
-    for turn, (cell, forms, steps) in enumerate(plan):
-        train, cut = (LESS | steps, f"batch 32, {100 + sum(steps.values())} steps") if scale == "small" else ({}, "")
-        yield _part(cell, forms, train, seeds, cut, turn)
-    again = CELLS[:2] if scale == "small" else ()
-    for turn, cell in enumerate(again, len(plan)):
-        yield _part(cell, AGAIN, LESS | SHORT, MORE_SEEDS, "batch 32, 8000 steps", turn)
+    if scale == "small":
+        plan = SMALL
+    else:
+        both = (("first", FIRST), ("further", (*REST, *PAIRS)))
+        plan = tuple((what, cell, forms, {}, range(COMPONENTS.seeds)) for cell in CELLS for what, forms in both)
+    for turn, planned in enumerate(plan):
+        steps = planned[3]
+        train, cut = (LESS | steps, f"batch 32, {100 + sum(steps.values())} steps") if steps else ({}, "")
+        yield _part(planned, train, cut, turn)
     yield part(
         SEARCH,
         COMPONENTS,
@@ -105,14 +106,15 @@ def components(scale: Scale) -> Iterator[Part]:
         axes={"learning_rate": TRIED, "seed": [SEARCH_SEED]},
         zipped=side_by_side(FORMS),
         cut="a quarter of the steps",
-        turn=len(plan) + len(again),
+        turn=len(plan),
     )
 
 
-def _part(cell: Cell, forms: tuple[Form, ...], train: dict[str, Any], seeds: range, cut: str, turn: int = 0) -> Part:
+def _part(planned: Planned, train: dict[str, Any], cut: str, turn: int = 0) -> Part:
+    what, cell, forms, _, seeds = planned
     V, N_f, D, N = cell
     return part(
-        label_of(cell, forms),
+        label_of(what, cell),
         COMPONENTS,
         task={"vocab_size": V, "num_facts": N_f},
         model={"embed_dim": D, "state_dim": N},
