@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from recallscope.atomic import is_storage_fault
+from recallscope.records import RunRecord
 from recallscope.runs.attempts import Failure
 from recallscope.runs.engine import Died, Engine, EngineError, Event, Halted, Job, Moved, Refused
 from recallscope.runs.grid import Cell
@@ -133,9 +134,7 @@ class Driver:
 
     def _settled(self, cell: Cell) -> bool:
         """Count a run that another finished, or gave up, since the plan was made."""
-        if self.store.finished(cell.run, weights=self.weights):
-            record = self.store.get(cell.run)
-            assert record is not None
+        if record := self.store.result(cell.run, weights=self.weights):
             self._counts["skipped"] += 1
             self.store.tidy_leftovers(cell.run)
             self._unpublished.append(cell.run)
@@ -160,14 +159,12 @@ class Driver:
         self._any_begun = self._any_begun or not isinstance(event, Died) or event.begun
         if isinstance(event, Moved):
             self.view.moved(running.cell, event.step, event.total_steps)
-        elif self.store.finished(event.run, weights=self.weights):  # also if it died just after writing its record
-            self._finish(running)
+        elif record := self.store.result(event.run, weights=self.weights):  # also if it died just after writing it
+            self._finish(running, record)
         else:
             self._retry_or_fail(running, event if isinstance(event, Died) else Died(event.run, "left no record", ""))
 
-    def _finish(self, running: _Running) -> None:
-        record = self.store.get(running.cell.run)
-        assert record is not None
+    def _finish(self, running: _Running, record: RunRecord) -> None:
         del self._running[running.cell.run]
         self.store.tidy(running.cell.run)
         self._counts["done"] += 1

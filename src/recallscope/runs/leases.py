@@ -154,7 +154,12 @@ def drop_leases(folder: Path) -> None:
 
 def this_process() -> Holder:
     """This process, as a holder of leases."""
-    return Holder(machine=this_machine(), pid=os.getpid(), born=_born(os.getpid()) or "")
+    return _holder(os.getpid())  # a forked child is another
+
+
+@cache
+def _holder(pid: int) -> Holder:
+    return Holder(machine=this_machine(), pid=pid, born=_born(pid) or "")
 
 
 @cache

@@ -157,9 +157,14 @@ class RunStore:
         self.tidy(record.run)
         return before is None
 
+    def result(self, run: str, *, weights: bool = False) -> RunRecord | None:
+        """The record of a finished run: sound, and with weights if those are wanted. A damaged one is moved aside."""
+        record = self.get_sound(run)[0]
+        return None if weights and not self._has_weights(run) else record
+
     def finished(self, run: str, *, weights: bool = False) -> bool:
-        """Whether a run has a sound record, and weights if those are wanted; a damaged record is moved aside."""
-        return self.get_sound(run)[0] is not None and (not weights or self._has_weights(run))
+        """Whether a run has its result."""
+        return self.result(run, weights=weights) is not None
 
     def tidy(self, run: str) -> None:
         """Remove what a finished run no longer needs."""
