@@ -11,17 +11,12 @@ without that (MALLOC_TRIM_THRESHOLD_, MALLOC_MMAP_THRESHOLD_) are printed too: t
 them set. Times are CPU times of the process. train_step.py says how to measure for a CPU with AVX2 alone.
 """
 
-import argparse
-import json
 import os
-import subprocess
-import sys
-import time
-from statistics import median
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
+from shared.turns import medians, with_memory_given_back_and_kept
 
 from recallscope.architectures.model import build_model
 from recallscope.ops import at_positions
@@ -38,7 +33,6 @@ SIZES = {  # preset, fields changed, and the ratio wanted
     "heads, MQA": ("heads", {"head_pattern": "MQA"}, {}, 3.0),
     "repeated keys, 2": ("repeated-keys", {"state_dim": 30, "num_layers": 2}, {}, 3.0),
 }
-KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "2000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
 
 
 def printed(model, batch, label_smoothing):
@@ -74,18 +68,18 @@ def measure(name, rounds):
     preset, model_fields, train_fields, wanted = SIZES[name]
     run = preset_run(preset, model=model_fields, train=train_fields)
     generator = torch.Generator().manual_seed(1)
-    times, ways = {}, {}
-    for way, step in (("printed", printed), ("ours", ours)):
+
+    def steps(step):
         model = build_model(run.model, run.task.vocab_size, generator)
-        ways[way], times[way] = (step, model, FlatWeights(model, run.train)), []
-    for round_number in range(rounds + 2):
-        for way, (step, model, weights) in ways.items():
-            started = time.process_time()
+        weights = FlatWeights(model, run.train)
+
+        def work():
             step(model, draw_batch(run.task, run.train.batch_size, generator), 0.1)
             weights.step(0.001, 1.0)
-            if round_number >= 2:
-                times[way].append(1e3 * (time.process_time() - started))
-    ms = {way: median(values) for way, values in times.items()}
+
+        return work
+
+    ms = medians({"printed": steps(printed), "ours": steps(ours)}, rounds, warm_ups=2)
     loss_gap, grad_gap = agreement(run)
     return {
         "size": name,
@@ -97,34 +91,14 @@ def measure(name, rounds):
     }
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--inner", action="store_true", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    if arguments.inner:
-        print(json.dumps([measure(name, arguments.rounds) for name in SIZES]))
-        return
-    command = [sys.executable, __file__, "--inner", "--rounds", str(arguments.rounds)]
-    results = {}
-    for label, extra in (("as glibc comes", {}), ("memory kept", KEEP_MEMORY)):
-        done = subprocess.run(command, env=os.environ | extra, capture_output=True, text=True, check=True)
-        results[label] = json.loads(done.stdout)
-    if arguments.json:
-        print(json.dumps({"load": os.getloadavg()[0], **results}))
-        return
-    print(f"load of the machine {os.getloadavg()[0]:.1f}")
-    for label, rows in results.items():
-        for row in rows:
-            ms = row["ms"]
-            print(
-                f"{label:15} {row['size']:21} printed {ms['printed']:7.1f} ms, ours {ms['ours']:6.1f} ms: "
-                f"{row['speedup']:5.1f}x (wanted {row['wanted']:g}x); loss differs by {row['loss_difference']:.0e}, "
-                f"gradients by {row['gradient_difference']:.0e}"
-            )
+def line(row):
+    ms = row["ms"]
+    return (
+        f"{row['size']:21} printed {ms['printed']:7.1f} ms, ours {ms['ours']:6.1f} ms: "
+        f"{row['speedup']:5.1f}x (wanted {row['wanted']:g}x); loss differs by {row['loss_difference']:.0e}, "
+        f"gradients by {row['gradient_difference']:.0e}"
+    )
 
 
 if __name__ == "__main__":
-    main()
+    with_memory_given_back_and_kept(__doc__, 10, lambda rounds: [measure(name, rounds) for name in SIZES], line)

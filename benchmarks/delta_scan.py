@@ -10,7 +10,6 @@ the bare delta_net at (D, N) = (64, 16), V = 512, N_f = 16, 2000 steps of batch 
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
+from shared.turns import added_peak, medians
 from torch import Tensor
 from torch.nn.functional import normalize
 
@@ -65,14 +65,7 @@ def one_pass(name: str, length: int, batch: int = BATCH) -> Callable[[], None]:
 def measure(length: int, rounds: int) -> list[dict[str, object]]:
     """Medians of the contenders, taking turns."""
     runs = {name: one_pass(name, length) for name in CONTENDERS}
-    times: dict[str, list[float]] = {name: [] for name in CONTENDERS}
-    for round_number in range(rounds + 1):
-        for name, run in runs.items():
-            started = time.process_time()
-            run()
-            if round_number > 0:
-                times[name].append(1e3 * (time.process_time() - started))
-    ms = {name: statistics.median(values) for name, values in times.items()}
+    ms = medians(runs, rounds)
     return [
         {
             "length": length,
@@ -89,21 +82,6 @@ def measure(length: int, rounds: int) -> list[dict[str, object]]:
 def in_own_process(*what: str) -> float:
     command = [sys.executable, __file__, "--measure", *what]
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-
-
-def own_peak(name: str, length: int) -> float:
-    """MB that one pass adds to this process; a pass over a tiny batch comes first, as libraries grow at first use."""
-    one_pass(name, 32, 1)()
-    run = one_pass(name, length)
-    before = high_water()
-    run()
-    return round((high_water() - before) / 1024, 1)
-
-
-def high_water() -> int:
-    """kB; getrusage would start from what the parent process had."""
-    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-    return int(next(line.split()[1] for line in lines if line.startswith("VmHWM")))
 
 
 def training_seconds() -> float:
@@ -133,7 +111,10 @@ def main() -> None:
     torch.set_num_threads(1)
     if options.measure:
         what, *rest = options.measure
-        print(training_seconds() if what == "training" else own_peak(rest[0], int(rest[1])))
+        if what == "training":
+            print(training_seconds())
+        else:
+            print(added_peak(lambda: one_pass(rest[0], 32, 1), lambda: one_pass(rest[0], int(rest[1]))))
         return
     if options.rounds < 1:
         parser.error(f"--rounds {options.rounds}: at least one turn is needed")

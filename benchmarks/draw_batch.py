@@ -1,16 +1,14 @@
 """python benchmarks/draw_batch.py [--json] [--repeats 30]
 
 Time of one fresh batch of 128 sequences: draw_batch against numpy row by row, as zoology draws it. They take
-turns in one process on one thread, so that a busy machine slows both alike; medians are compared.
+turns in one process on one thread, so that a busy machine slows both alike; medians of CPU time are compared.
 """
 
 import argparse
 import json
-import statistics
-import time
-from collections.abc import Callable
 
 import torch
+from shared.turns import medians
 
 from recallscope.specs import TaskSpec
 from recallscope.tasks import draw_batch, zoology_batch
@@ -24,12 +22,6 @@ TASKS = (
 )
 
 
-def milliseconds(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return 1e3 * (time.perf_counter() - start)
-
-
 def measure(task: TaskSpec, repeats: int) -> dict[str, float]:
     generator = torch.Generator().manual_seed(0)
 
@@ -40,14 +32,8 @@ def measure(task: TaskSpec, repeats: int) -> dict[str, float]:
     def row_by_row() -> None:
         zoology_batch(task, BATCH_SIZE, seed=0, filler_seed=0)
 
-    for warm_up in (ours, row_by_row):
-        warm_up()
-    fast: list[float] = []
-    slow: list[float] = []
-    for _ in range(repeats):
-        slow.append(milliseconds(row_by_row))
-        fast.append(milliseconds(ours) / OURS_PER_TURN)
-    fast_ms, slow_ms = statistics.median(fast), statistics.median(slow)
+    ms = medians({"row by row": row_by_row, "ours": ours}, repeats)
+    slow_ms, fast_ms = ms["row by row"], ms["ours"] / OURS_PER_TURN
     return {
         "vocab_size": task.vocab_size,
         "length": task.length,

@@ -7,18 +7,14 @@ a batch, gradients, clip, AdamW). glibc hands large temporaries back to the syst
 without that (as sweeps run) are printed too: the benchmark runs itself again with MALLOC_... set.
 """
 
-import argparse
-import json
 import os
-import statistics
-import subprocess
-import sys
-import time
 from collections.abc import Callable
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
+from shared.turns import medians, with_memory_given_back_and_kept
 from torch.nn.functional import cross_entropy
 
 from recallscope.architectures.mamba import FullSpec
@@ -30,7 +26,6 @@ from recallscope.train.optimizer import FlatWeights
 TASK, BATCH, SMOOTHING, CLIP = TaskSpec(vocab_size=512, num_facts=16), 32, 0.1, 0.75
 SIZES = ((16, 8), (32, 16), (64, 32))
 WANTED = {(32, 16): 2.0}
-KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "2000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
 
 
 def textbook_gradients(model: RecallModel, batch: Batch) -> torch.Tensor:
@@ -79,17 +74,9 @@ def ways(spec: FullSpec) -> dict[str, Callable[[], None]]:
     }
 
 
-def measure(D: int, N: int, rounds: int) -> dict[str, object]:
+def measure(D: int, N: int, rounds: int) -> dict[str, Any]:
     spec = FullSpec(embed_dim=D, state_dim=N)
-    times: dict[str, list[float]] = {}
-    runs = ways(spec)
-    for round_number in range(rounds + 3):
-        for name, run in runs.items():
-            started = time.perf_counter()
-            run()
-            if round_number >= 3:
-                times.setdefault(name, []).append(1e3 * (time.perf_counter() - started))
-    ms = {name: round(statistics.median(values), 2) for name, values in times.items()}
+    ms = {name: round(value, 2) for name, value in medians(ways(spec), rounds, warm_ups=3).items()}
     loss_gap, grad_gap = difference(spec)
     return {
         "embed_dim": D,
@@ -103,37 +90,15 @@ def measure(D: int, N: int, rounds: int) -> dict[str, object]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--rounds", type=int, default=30, help="turns of each way")
-    parser.add_argument("--inner", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.rounds < 1:
-        parser.error(f"--rounds {options.rounds}: at least one turn is needed")
-    torch.set_num_threads(1)
-    if options.inner:
-        print(json.dumps([measure(D, N, options.rounds) for D, N in SIZES]))
-        return
-    command = [sys.executable, __file__, "--inner", "--rounds", str(options.rounds)]
-    results = {}
-    for label, extra in (("as glibc comes", {}), ("memory kept", KEEP_MEMORY)):
-        done = subprocess.run(command, env=os.environ | extra, capture_output=True, text=True, check=True)
-        results[label] = json.loads(done.stdout)
-    if options.json:
-        print(json.dumps({"benchmark": "full_step", "threads": 1, "load": os.getloadavg()[0], **results}, indent=1))
-        return
-    print(f"batch {BATCH}, V = {TASK.vocab_size}, L = {TASK.length}, one thread, load {os.getloadavg()[0]:.1f}")
-    for label, rows in results.items():
-        for row in rows:
-            ms, wanted = row["ms"], f" (wanted {row['wanted']:g}x)" if row["wanted"] else ""
-            print(
-                f"{label:14} ({row['embed_dim']},{row['state_dim']}): gradients {ms['textbook gradients']:.2f} -> "
-                f"{ms['our gradients']:.2f} ms, {row['gradients_speedup']}x; step {ms['textbook step']:.2f} -> "
-                f"{ms['our step']:.2f} ms, {row['step_speedup']}x{wanted}; "
-                f"loss differs by {row['loss_difference']:.0e}, gradients by {row['gradient_difference']:.0e}"
-            )
+def line(row: dict[str, Any]) -> str:
+    ms, wanted = row["ms"], f" (wanted {row['wanted']:g}x)" if row["wanted"] else ""
+    return (
+        f"({row['embed_dim']},{row['state_dim']}): gradients {ms['textbook gradients']:.2f} -> "
+        f"{ms['our gradients']:.2f} ms, {row['gradients_speedup']}x; step {ms['textbook step']:.2f} -> "
+        f"{ms['our step']:.2f} ms, {row['step_speedup']}x{wanted}; "
+        f"loss differs by {row['loss_difference']:.0e}, gradients by {row['gradient_difference']:.0e}"
+    )
 
 
 if __name__ == "__main__":
-    main()
+    with_memory_given_back_and_kept(__doc__, 30, lambda rounds: [measure(D, N, rounds) for D, N in SIZES], line)

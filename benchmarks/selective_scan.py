@@ -9,16 +9,14 @@ forward and backward pass and nothing else, above what it had before.
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable
-from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
+from shared.turns import added_peak, medians
 
 from recallscope.architectures.blocks import BlockLayer
 from recallscope.architectures.mamba import FullSpec
@@ -90,14 +88,7 @@ PASSES = {"scan": scan_pass, "mixer": mixer_pass}
 def measure(kind: str, names: tuple[str, ...], batch: int, rounds: int) -> list[dict[str, object]]:
     """Medians of the contenders, taking turns."""
     runs = {name: PASSES[kind](name, batch) for name in names}
-    times: dict[str, list[float]] = {name: [] for name in names}
-    for round_number in range(rounds + 1):
-        for name, run in runs.items():
-            started = time.perf_counter()
-            run()
-            if round_number > 0:
-                times[name].append(1e3 * (time.perf_counter() - started))
-    ms = {name: statistics.median(values) for name, values in times.items()}
+    ms = medians(runs, rounds)
     return [
         {
             "kind": kind,
@@ -117,21 +108,6 @@ def peak_memory(kind: str, name: str, batch: int) -> float:
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
-def own_peak(kind: str, name: str, batch: int) -> float:
-    """MB that one pass adds to this process; a pass over a tiny batch comes first, as libraries grow at first use."""
-    PASSES[kind](name, 1, 4)()
-    run = PASSES[kind](name, batch)
-    before = high_water()
-    run()
-    return round((high_water() - before) / 1024, 1)
-
-
-def high_water() -> int:
-    """kB; getrusage would start from what the parent process had."""
-    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-    return int(next(line.split()[1] for line in lines if line.startswith("VmHWM")))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -141,7 +117,8 @@ def main() -> None:
     torch.set_num_threads(1)
     if options.memory_of:
         kind, name, batch = options.memory_of
-        print(own_peak(kind, name, int(batch)))
+        make = PASSES[kind]
+        print(added_peak(lambda: make(name, 1, 4), lambda: make(name, int(batch))))
         return
     if options.rounds < 1:
         parser.error(f"--rounds {options.rounds}: at least one turn is needed")

@@ -16,17 +16,12 @@ The same for a CPU with AVX2 alone, on one that has more:
 ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 RECALLSCOPE_CFLAGS=-mno-avx512f python benchmarks/train_step.py
 """
 
-import argparse
-import json
 import os
-import subprocess
-import sys
-import time
-from statistics import median
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
+from shared.turns import medians, with_memory_given_back_and_kept
 from torch.nn.functional import cross_entropy
 
 from recallscope.architectures.linear import LinearSpec
@@ -39,7 +34,6 @@ SIZES = {
     "large": (TaskSpec(vocab_size=1024, num_facts=16), LinearSpec(embed_dim=64, state_dim=32), 128, 8.0, 2.5),
     "small": (TaskSpec(vocab_size=512, num_facts=16), LinearSpec(embed_dim=32, state_dim=16), 32, 4.0, 3.0),
 }
-KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "2000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
 
 
 def straightforward(model, optimizer, task, batch_size, generator):
@@ -94,14 +88,7 @@ def measure(name, rounds):
         "ours": lambda: ours(fast, weights, task, batch_size, generator),
         "floor": floor,
     }
-    times = {way: [] for way in ways}
-    for round_number in range(rounds + 3):
-        for way, step in ways.items():
-            started = time.process_time()
-            step()
-            if round_number >= 3:
-                times[way].append(1e3 * (time.process_time() - started))
-    ms = {way: median(values) for way, values in times.items()}
+    ms = medians(ways, rounds, warm_ups=3)
     loss_gap, grad_gap = agreement(task, spec, batch_size)
     return {
         "size": name,
@@ -115,35 +102,15 @@ def measure(name, rounds):
     }
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--inner", action="store_true", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    if arguments.inner:
-        print(json.dumps([measure(name, arguments.rounds) for name in SIZES]))
-        return
-    command = [sys.executable, __file__, "--inner", "--rounds", str(arguments.rounds)]
-    results = {}
-    for label, extra in (("as glibc comes", {}), ("memory kept", KEEP_MEMORY)):
-        done = subprocess.run(command, env=os.environ | extra, capture_output=True, text=True, check=True)
-        results[label] = json.loads(done.stdout)
-    if arguments.json:
-        print(json.dumps({"load": os.getloadavg()[0], **results}))
-        return
-    print(f"load of the machine {os.getloadavg()[0]:.1f}")
-    for label, rows in results.items():
-        for row in rows:
-            ms = row["ms"]
-            print(
-                f"{label:15} {row['size']:6} straightforward {ms['straightforward']:.2f} ms, ours {ms['ours']:.2f} ms: "
-                f"{row['speedup']:5.1f}x (wanted {row['wanted']:g}x); {row['over_floor']:.2f} x the floor of "
-                f"{ms['floor']:.2f} ms (aim {row['aim']:g}); loss differs by {row['loss_difference']:.0e}, "
-                f"gradients by {row['gradient_difference']:.0e}"
-            )
+def line(row):
+    ms = row["ms"]
+    return (
+        f"{row['size']:6} straightforward {ms['straightforward']:.2f} ms, ours {ms['ours']:.2f} ms: "
+        f"{row['speedup']:5.1f}x (wanted {row['wanted']:g}x); {row['over_floor']:.2f} x the floor of "
+        f"{ms['floor']:.2f} ms (aim {row['aim']:g}); loss differs by {row['loss_difference']:.0e}, "
+        f"gradients by {row['gradient_difference']:.0e}"
+    )
 
 
 if __name__ == "__main__":
-    main()
+    with_memory_given_back_and_kept(__doc__, 30, lambda rounds: [measure(name, rounds) for name in SIZES], line)
