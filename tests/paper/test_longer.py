@@ -2,13 +2,24 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from made_up import fill
 
+from recallscope.analysis.compare import law_on_cells
+from recallscope.analysis.rows import accuracies
 from recallscope.paper.experiments.fresh_cells import FORMS
+from recallscope.paper.experiments.large_sizes import KINDS, by_cell, law_of
+from recallscope.paper.experiments.large_sizes import label_of as large_label
 from recallscope.paper.experiments.longer import TRIED, chosen_rate, longer, name_of
-from recallscope.paper.experiments.zoo import zoo
+from recallscope.paper.experiments.zoo import CELLS, zoo
+from recallscope.paper.own_laws import zoo_law_errors
+from recallscope.paper.paper_runs import PaperRuns
 from recallscope.paper.zoo_forms import label_of
+from recallscope.runs import RunStore
+from recallscope.theory.law import find_law
+
+STORE = Path(__file__).resolve().parents[2] / "results" / "paper"
 
 
 def test_runs_are_those_of_the_zoo_but_for_steps_rate_and_seeds() -> None:
@@ -43,3 +54,43 @@ def test_the_rate_is_the_one_with_the_better_validation(best: float) -> None:
             return [type("Record", (), {"val_accuracy": value})]
 
     assert chosen_rate(Runs(), FORMS[0]) == best  # type: ignore[arg-type]
+
+
+def test_the_committed_runs_are_as_near_their_laws_as_the_support_lines_say() -> None:
+    runs = PaperRuns(RunStore(STORE), "small")
+    admitted = {"mLSTM": (0.0105, 0.03), "DeltaNet": (0.005, 0.015), "Gated DeltaNet": (0.005, 0.015)}
+    admitted |= {"MesaNet": (0.006, 0.025)}
+    for form in FORMS:
+        rate = chosen_rate(runs, form)
+        assert rate is not None
+        ((errors,),) = (forms.values() for forms in zoo_law_errors(runs, name_of(rate), [form]).values())
+        mean, largest = admitted[form.label]
+        assert len(errors) == len(CELLS)
+        assert np.abs(errors).mean() <= mean
+        assert np.abs(errors).max() <= largest
+
+
+def test_the_page_on_laws_gives_these_errors() -> None:
+    runs = PaperRuns(RunStore(STORE), "small")
+
+    def error(what: str, label: str) -> str:
+        (form,) = (form for form in FORMS if form.label == label)
+        name = name_of(chosen_rate(runs, form) or 0) if what == "longer" else what
+        (forms,) = zoo_law_errors(runs, name, [form]).values()
+        return f"{np.abs(forms[form]).mean():.3f}"
+
+    large = [f"{np.abs(off).mean():.3f}" for off in large_errors(runs)]
+    page = " ".join((STORE.parents[1] / "docs" / "LAWS.md").read_text(encoding="utf-8").split())
+    assert f"Gated DeltaNet is {error('recall', 'Gated DeltaNet')} below its line" in page
+    assert f"after 8000 steps it is {error('longer', 'Gated DeltaNet')} off" in page
+    assert f"mLSTM stays {error('longer', 'mLSTM')} off" in page
+    assert f"{large[0]}, {large[1]} and {large[2]} off" in page
+
+
+def large_errors(runs: PaperRuns) -> list[np.ndarray]:
+    """Of linear Mamba, mLSTM and MesaNet: measured minus predicted."""
+    found = []
+    for kind in KINDS:
+        rows = by_cell(runs.rows(large_label(kind)))
+        found.append(accuracies(rows) - law_on_cells(find_law(law_of(kind)), rows))
+    return found

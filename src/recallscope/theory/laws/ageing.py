@@ -87,7 +87,8 @@ def delta_moments(dim: ArrayLike, rate: ArrayLike, writes: ArrayLike, later: Arr
     "the delta rule at its best rate b, by slot and age",
     "ours",
     models=("delta_net", "gated_delta_net", "kda"),
-    support="bare DeltaNet and KDA are .01 off on average, at most .02, Gated DeltaNet .03 and .05 (docs/ZOO.md)",
+    support="bare DeltaNet and KDA are .01 off on average, at most .02; Gated DeltaNet .03 and .05 after 2000 steps "
+    "(docs/ZOO.md), .005 and .015 after 8000",
 )
 def delta_law(problem: Problem, *, b: ArrayLike | None = None, slot_nodes: int | None = None, **nodes: int) -> Array:
     """Chance that a delta rule answers a query rightly: at rate `b`, or at the best one (see `delta_rate`).
