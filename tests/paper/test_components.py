@@ -247,3 +247,15 @@ def test_the_large_figure_has_a_group_per_law(large_runs: PaperRuns, tmp_path: P
     ]  # fmt: skip
     with pytest.raises(NoRunsError, match="recallscope reproduce large-sizes"):
         paper_figures()["large-sizes"].draw(Held(tmp_path / "none"))
+
+
+def test_the_committed_runs_reach_the_n_d_law_as_its_support_line_says() -> None:
+    store = Path(__file__).resolve().parents[2] / "results" / "paper"
+    found = found_in(PaperRuns(RunStore(store), "small"))
+    off = [
+        abs(np.mean(one.seeds) - references(one.cell)[component_forms.ND])
+        for one in found.values()
+        if one.form.label in ("linear + SiLU", "linear + selective")
+    ]
+    assert len(off) == 2 * len(CELLS)
+    assert round(max(off), 2) == 0.01
