@@ -12,7 +12,7 @@ TARGET = HERE.parents[1] / "src" / "recallscope" / "paper" / "measured_costs.jso
 
 
 def main() -> None:
-    """Records of this store, and of those named: without one of the quick scale, that scale is extrapolated."""
+    """From the records of this store, and of those named."""
     stores = [HERE, *map(Path, sys.argv[1:])]
     records = {record.run: record for store in stores for record in RunStore(store).records()}
     TARGET.write_text(json.dumps(cost_table(records), indent=1) + "\n")

@@ -100,8 +100,10 @@ def test_the_table_of_costs_is_complete() -> None:
     assert {name: set(scales) for name, scales in table.items()} == {one.name: set(SCALES) for one in experiments()}
 
 
-def test_costs_are_sums_where_all_runs_are_there_and_extrapolated_elsewhere() -> None:
-    """Runs of one second each: the quick scale is their sum, the others are more."""
+def test_costs_are_sums_where_all_runs_are_there_and_extrapolated_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of one second each: the quick scale is their sum, the others are more. What was measured before stays."""
+    before = {"layers": {"quick": {"core_seconds": 1.0, "measured": True}}}
+    monkeypatch.setattr("recallscope.paper.costs._kept", lambda: before)
     cells = find_experiment("layers").cells("quick")
     records = {
         run: RunRecord(
@@ -113,3 +115,4 @@ def test_costs_are_sums_where_all_runs_are_there_and_extrapolated_elsewhere() ->
     assert quick == {"core_seconds": len(cells), "measured": True}
     assert not small["measured"]
     assert quick["core_seconds"] < small["core_seconds"] < paper["core_seconds"]
+    assert cost_table({})["layers"]["quick"] == before["layers"]["quick"]

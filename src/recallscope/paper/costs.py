@@ -30,7 +30,7 @@ def measured_cost(experiment: str, scale: Scale) -> Cost:
 
 
 def cost_table(records: Mapping[str, RunRecord]) -> CostTable:
-    """Experiment and scale to core seconds; measured if every run of that scale has a record."""
+    """Experiment and scale to core seconds; measured if every run of that scale has, or once had, a record."""
     return {one.name: {scale: _cost(one, scale, records) for scale in SCALES} for one in experiments()}
 
 
@@ -39,6 +39,8 @@ def _cost(experiment: Experiment, scale: Scale, records: Mapping[str, RunRecord]
     done = [records[run].seconds for run in wanted if run in records]
     if len(done) == len(wanted):
         return {"core_seconds": round(sum(done), 1), "measured": True}
+    if (kept := measured_cost(experiment.name, scale))["measured"]:
+        return kept
     mine = {run for other in SCALES for run in experiment.cells(other)}
     rate = _rate({run: record for run, record in records.items() if run in mine}) or _rate(records)
     rest = sum(estimated_cost(cell.spec) for run, cell in wanted.items() if run not in records)

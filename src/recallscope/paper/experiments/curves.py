@@ -169,7 +169,8 @@ def which_linear(runs: PaperRuns) -> Iterator[Finding]:
         f"{found.unscaled[0]:.3f} and {found.unscaled[1]:.3f}",
         verdict_of(printed, 0.02, 0.06),
         f"{found.cells} cells of regime (iii), mean of seeds ({runs.noise(runs.rows(FULL_EXAMPLE))}), halves as on a "
-        f"chess board; trained-sharing; the verdict is on the printed law with a/2",
+        f"chess board; runs that stayed at chance are left out; trained-sharing; the verdict is on the printed law "
+        "with a/2",
         missing,
     )
 

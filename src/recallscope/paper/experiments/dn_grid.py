@@ -15,7 +15,7 @@ from recallscope import figures
 from recallscope.analysis.accuracy_grid import AccuracyGrid, law_grid, planned_rows
 from recallscope.analysis.collapse import Fit, fit_collapse
 from recallscope.analysis.compare import compare_law, law_points
-from recallscope.analysis.rows import COMPARED, Reduce, compared_cells, seeds_by
+from recallscope.analysis.rows import COMPARED, Reduce, compared_cells, row_of, seeds_by
 from recallscope.analysis.seed_noise import SeedNoise, interval, mean_gap
 from recallscope.paper.claims import Check, Finding, verdict_of
 from recallscope.paper.designed import DesignedPart
@@ -135,19 +135,24 @@ def dn_grid(scale: Scale) -> Iterator[Part | DesignedPart]:
 
 @dataclass(frozen=True)
 class BothModels:
-    """Runs of the full and the linear model in one regime; of (iii), linear ones of the authors' small example."""
+    """Runs of the full and the linear model in one regime; of (iii), linear ones of the authors' small example.
+
+    Full models that stayed at chance are left out and counted: other seeds of their cells recall.
+    """
 
     regime: str
     full: Rows
+    at_chance: int
     linear: Rows
     missing: int
 
     @property
     def said(self) -> str:
         """How the two were trained, and how many runs there are."""
+        left_out = f" ({self.at_chance} that stayed at chance left out)" if self.at_chance else ""
         return "; ".join(
-            f"{len(rows)} {name} runs, batch {rows[0]['batch_size']}"
-            for name, rows in (("full", self.full), ("linear", self.linear))
+            f"{len(rows)} {name}, batch {rows[0]['batch_size']}"
+            for name, rows in ((f"full runs{left_out}", self.full), ("linear runs", self.linear))
         )
 
 
@@ -157,8 +162,9 @@ def full_and_linear(runs: PaperRuns) -> Iterator[BothModels]:
         full = FULL_GRIDS[regime]
         linear = EXAMPLE if regime == "iii" and EXAMPLE in runs.parts else part_label("linear", "mqar", regime)
         if full in runs.parts:
-            rows = [row for row in runs.rows(full) if all(row[name] == value for name, value in letters.items())]
-            yield BothModels(regime, rows, runs.rows(linear), runs.missing(full, linear))
+            mine = [run for run in runs.records(full) if letters.items() <= run.words.items()]
+            rows = [row_of(run) for run in mine if run.flag != "at-chance"]
+            yield BothModels(regime, rows, len(mine) - len(rows), runs.rows(linear), runs.missing(full, linear))
 
 
 def fit_part(rows: Rows, noise: SeedNoise) -> Fit | None:
@@ -326,7 +332,8 @@ def law_of_the_full_model(runs: PaperRuns) -> Iterator[Finding]:
         f"by the best of seeds: {best}. By their mean: {mean}",
         verdict_of(printed.error_checked, 0.02, 0.06),
         f"{sum(entry.cells for entry in printed.regimes.values())} cells ({runs.noise(grids['iii'])}), halves as on a "
-        f"chess board; the verdict is on the printed law with a/2, by the mean of seeds",
+        f"chess board; runs that stayed at chance are left out; the verdict is on the printed law with a/2, by the "
+        "mean of seeds",
         missing,
     )
 
