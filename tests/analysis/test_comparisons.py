@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from recallscope.analysis import AccuracyGrid, compare_laws, convergence_by_best, convergence_grid, group_runs
+from recallscope.analysis.rows import learned
 from recallscope.specs import TaskSpec
 from recallscope.theory.law import LAWS, find_law
 
@@ -63,6 +64,13 @@ def test_seeds_that_converge_are_counted_per_cell_and_by_the_cells_best():
     assert np.isnan(bins[1].rate)
     assert convergence_by_best([row(1.0)], bins=10)[-1].cells == 1
     assert convergence_grid(runs, threshold=0.96).accuracy[1, 0] == pytest.approx(1 / 3)
+
+
+def test_a_seed_at_chance_counts_only_where_no_other_recalls():
+    failed, fine = row(0.1, flag="at-chance"), row(0.9, seed=1, flag="")
+    small = [row(0.1, N=1, seed=seed, flag="at-chance") for seed in range(2)]
+    assert learned([failed, fine, *small]) == [fine, *small]
+    assert learned([failed]) == [failed]
 
 
 def test_runs_are_split_by_task_model_and_training_and_only_so():

@@ -26,7 +26,8 @@ COMPARED: Reduce = "mean"
 def row_of(run: RunRecord | Row) -> dict[str, Any]:
     """A measurement as words and accuracy; words its model does not have are left out."""
     if isinstance(run, RunRecord):
-        return {**in_words(run.spec), "test_accuracy": run.test_accuracy, "test_queries": run.test_queries}
+        results = {"test_accuracy": run.test_accuracy, "test_queries": run.test_queries, "flag": run.flag}
+        return {**in_words(run.spec), **results}
     return {name: value for name, value in run.items() if value is not None}
 
 
@@ -91,6 +92,15 @@ def compared_cells(rows: Sequence[Row], reduce: Reduce = COMPARED) -> list[dict[
         {**members[0], "test_accuracy": one_number(accuracies(members)), "seeds": len(members)}
         for members in group_cells(rows, cell_words(rows)).values()
     ]
+
+
+def learned(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """All rows but those that stayed at chance where another seed of their cell did not."""
+    cells = [frozenset((words_of(row) | {"seed": None}).items()) for row in rows]
+    recalls = [row.get("flag") != "at-chance" for row in rows]
+    recalling = {cell for cell, recall in zip(cells, recalls, strict=True) if recall}
+    kept = zip(rows, cells, recalls, strict=True)
+    return [row for row, cell, recall in kept if recall or cell not in recalling]
 
 
 def accuracies(rows: Sequence[Row]) -> NDArray[np.float64]:

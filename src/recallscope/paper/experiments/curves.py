@@ -14,7 +14,7 @@ import numpy as np
 from recallscope import figures
 from recallscope.analysis.collapse import CollapseCurve, Fit, collapse_curve
 from recallscope.analysis.compare import law_on_cells
-from recallscope.analysis.rows import accuracies, compared_cells
+from recallscope.analysis.rows import accuracies, compared_cells, learned
 from recallscope.analysis.seed_noise import interval
 from recallscope.paper.claims import Check, Finding, Verdict, verdict_of, within
 from recallscope.paper.experiment import Part, Scale, experiment
@@ -189,8 +189,11 @@ def curves_figure(runs: PaperRuns, wanted: Sequence[str], *, grids: bool = False
     """
     regimes = regimes_here(runs, wanted)[: len(wanted)]
     parts = [[regime_part(runs, model, task, regime) for model, task in PRINTED_A] for regime in regimes]
-    text = source_line(runs, curves.name, [part.label for row in parts for part in row if part])
-    note = f"{text}; {NOTE}; points: mean of seeds, coloured by $N${'; grids: best of seeds' if grids else ''}"
+    labels = [part.label for row in parts for part in row if part]
+    lost = sum(len(rows) - len(learned(rows)) for rows in map(runs.rows, labels))
+    note = f"{source_line(runs, curves.name, labels)}; {NOTE}; points: mean of seeds, coloured by $N$"
+    note += f", {lost} left out that stayed at chance" if lost else ""
+    note += "; grids: best of seeds" if grids else ""
     with sheet(1.15 * figures.PAGE, 2.4 * (len(regimes) + grids) + 0.4, note) as figure:
         axes = figure.subplots(len(regimes) + grids, len(PRINTED_A), squeeze=False)
         if grids:
@@ -216,8 +219,8 @@ def curves_figure(runs: PaperRuns, wanted: Sequence[str], *, grids: bool = False
 
 
 def curve_of(runs: PaperRuns, label: str, a: float, **options: Any) -> CollapseCurve | None:
-    """The collapse of a part's runs with this a; None without runs."""
-    rows = runs.rows(label)
+    """The collapse of a part's runs with this a, without seeds that failed; None without runs."""
+    rows = learned(runs.rows(label))
     return collapse_curve(rows, a, np.random.default_rng(0), noise=runs.noise(rows), **options) if rows else None
 
 

@@ -161,7 +161,7 @@ def layers_figure(runs: PaperRuns, shown: dict[str, str]) -> Figure:
         for label, task in shown.items()
     }
     depths: Sequence[float] = [float(depth) for curve in curves.values() if curve for depth in curve.group]
-    with sheet(1.1 * figures.PAGE, 2.5 * len(shown) + 0.4, f"{text}; {NOTE}") as figure:
+    with sheet(1.1 * figures.PAGE, 2.5 * len(shown) + 0.4, f"{text}; {NOTE}; hatched: no run") as figure:
         axes = figure.subplots(len(shown), 2, squeeze=False)
         for (label, task), (left, right) in zip(shown.items(), axes, strict=True):
             found = runs.parts.get(label)
