@@ -33,9 +33,13 @@ reproduce: $(VENV)/.ready-demo  ## all experiments of the paper at the small sca
 	$(BIN)/recallscope reproduce all --scale small --store runs/paper
 	$(BIN)/recallscope report runs/paper --out runs/paper/report.html
 
-report: $(VENV)/.ready-demo  ## figures and report from the committed records, no training
+PAGES := $(addprefix results/paper/,tables zoo_page components_page) results/sweeps/scaling \
+  $(addprefix docs/generate/,law_table law_figures)
+
+report: $(VENV)/.ready-demo  ## figures, report and pages from the committed records, no training
+	$(BIN)/python results/paper/costs.py
 	$(BIN)/recallscope report results/paper --out docs/report.html --markdown docs/REPRODUCTION.md
-	$(BIN)/python docs/generate/law_table.py
+	set -e; for page in $(PAGES); do $(BIN)/python $$page.py; done
 
 docs: $(VENV)/.ready-docs  ## the documentation site, in build/site; offline, any broken link is an error
 	NO_MKDOCS_2_WARNING=1 OMP_NUM_THREADS=1 $(BIN)/mkdocs build --strict
