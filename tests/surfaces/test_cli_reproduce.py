@@ -112,14 +112,25 @@ def test_what_is_done_is_counted_at_every_scale_and_damaged_records_are_not(run,
 
 
 @pytest.mark.parametrize("name", ["dn-grid", "layers", "minimality", "repeated-keys", "mechanism"])
-def test_runs_are_found_among_others_without_making_the_grid(name: str) -> None:
+def test_runs_are_found_among_others_without_making_the_grid(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The twin: all cells of the grids."""
     every = find_experiment("seeds").cells("small") | find_experiment(name).cells("small")
     fields = {run: cell.spec.model_dump(mode="json") for run, cell in every.items()}
     one = find_experiment(name)
-    assert one.done("small", fields) == set(one.cells("small"))
+    exact = one.progress("small", fields)
+    assert exact == (len(one.cells("small")),) * 2
+    monkeypatch.setattr("recallscope.paper.experiment.MANY", 0)
+    assert one.progress("small", fields) == exact
     for part in one.parts("small"):
-        assert part.grid.count() == len(part.grid.cells())
+        assert part.grid.among(fields) == {cell.run for cell in part.cells}
+
+
+def test_a_run_that_two_parts_ask_for_counts_once() -> None:
+    zoo = find_experiment("zoo")
+    asked = [cell.run for part in zoo.parts("small") for cell in part.cells]
+    assert len(set(asked)) < len(asked)
+    assert zoo.progress("small", {}) == (len(set(asked)), 0)
+    assert zoo.progress("small", dict.fromkeys(asked)) == (len(set(asked)),) * 2
 
 
 def test_progress_lines_name_what_differs() -> None:

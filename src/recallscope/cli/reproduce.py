@@ -145,7 +145,7 @@ class Reproduce:
         return [path for paths in answers.values() if not isinstance(paths, str) for path in paths]
 
     def _say_plan(self, chosen: list[Experiment]) -> int:
-        facts = [{"name": row["name"], **row["scales"][self.scale]} for row in self._rows(chosen)]
+        facts = [{"name": row["name"], **row["scales"][self.scale]} for row in self._rows(chosen, self.scale)]
         if self.json:
             print_json({"scale": self.scale, "experiments": facts})
             return 0
@@ -154,7 +154,10 @@ class Reproduce:
         return 0
 
     def _list(self, chosen: list[Experiment]) -> int:
-        rows = self._rows(chosen)
+        rows = self._rows(chosen, *SCALES)
+        for row in rows:
+            small = row["scales"]["small"]
+            row["status"] = "done" if small["done"] == small["runs"] else "to do"
         if self.json:
             print_json({"store": str(self.store), "experiments": rows, "without_runs": _without_runs()})
             return 0
@@ -183,7 +186,7 @@ class Reproduce:
         )
         return 0
 
-    def _rows(self, chosen: list[Experiment]) -> list[dict[str, Any]]:
+    def _rows(self, chosen: list[Experiment], *wanted: Scale) -> list[dict[str, Any]]:
         from recallscope.paper.claims import claim
         from recallscope.paper.costs import measured_cost
         from recallscope.records import RecordError
@@ -198,18 +201,16 @@ class Reproduce:
         rows = []
         for experiment in chosen:
             scales: dict[str, Any] = {}
-            for scale in SCALES:
+            for scale in wanted:
+                runs, done = experiment.progress(scale, there)
                 scales[scale] = {
-                    "runs": sum(part.grid.count() for part in experiment.parts(scale)),
-                    "done": len(experiment.done(scale, there)),
+                    "runs": runs,
+                    "done": done,
                     **measured_cost(experiment.name, scale),
                     "cuts": [part.cut for part in experiment.parts(scale) if part.cut],
                 }
-            status = "done" if scales["small"]["done"] == scales["small"]["runs"] else "to do"
             shows = [claim(key).number for key in experiment.claims]
-            rows.append(
-                {"name": experiment.name, "says": experiment.title, "shows": shows, "status": status, "scales": scales}
-            )
+            rows.append({"name": experiment.name, "says": experiment.title, "shows": shows, "scales": scales})
         return rows
 
     def _say(self, text: str) -> None:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 Scale = Literal["quick", "small", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 LAST = 1000
+MANY = 2000  # runs that are counted without making them
 
 Rows = list[dict[str, Any]]  # measurements: words of a run, and test_accuracy
 Misses = dict[str, dict[str, list[tuple[Any, float]]]]  # group, law: every cell, and measured minus predicted
@@ -139,9 +140,17 @@ class Experiment:
         """Every run of a scale once, by its hash."""
         return {cell.run: cell for one in self.parts(scale) for cell in one.cells}
 
-    def done(self, scale: Scale, runs: Mapping[str, Any]) -> set[str]:
-        """Which runs of a scale are among these, by name with the fields of their specs."""
-        return {run for one in self.parts(scale) for run in one.grid.among(runs)}
+    def progress(self, scale: Scale, runs: Mapping[str, Any]) -> tuple[int, int]:
+        """How many runs a scale asks for, and how many are among these, by name with the fields of their specs.
+
+        Thousands are counted without being made: a run that two of their parts ask for would count twice.
+        """
+        grids = [one.grid for one in self.parts(scale)]
+        asked = sum(grid.count() for grid in grids)
+        if asked > MANY:
+            return asked, len({run for grid in grids for run in grid.among(runs)})
+        cells = self.cells(scale)
+        return len(cells), len(cells.keys() & runs.keys())
 
     # Decorators: each adds the function below it to the experiment, and returns it unchanged.
 
