@@ -145,6 +145,31 @@ def test_quiet_shows_no_progress(run, monkeypatch):
     assert "training" not in run("train", *QUICK, *SHORT, "-q")[2]
 
 
+@pytest.mark.parametrize(
+    ("command", "trains"),
+    [
+        (("measure", "linear", *QUICK, "--out"), "recallscope.measuring.trainings.store_trainer"),
+        (
+            ("capacity", *QUICK, "--target", ".9", "--solve-for", "num_facts", "--store"),
+            "recallscope.measuring.trainings.store_trainer",
+        ),
+        (("reproduce", "layers", "--scale", "quick", "--store"), "recallscope.runs.run_sweep"),
+    ],
+)
+def test_quiet_is_for_every_verb_that_trains(command, trains, run, monkeypatch, tmp_path):
+    views = []
+
+    def stop(*_, view, **__):
+        views.append(view)
+        raise ValueError("enough")
+
+    monkeypatch.setattr(trains, stop)
+    for more in ((), ("-q",)):
+        assert "enough" in run(*command, tmp_path / "out", *more)[2]
+    assert views[0] is not None
+    assert views[1] is None
+
+
 def test_internal_errors_tell_how_to_see_more(run, monkeypatch):
     from recallscope.cli.laws import Laws
 

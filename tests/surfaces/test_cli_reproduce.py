@@ -84,7 +84,7 @@ def test_one_experiment_for_real_then_again_from_what_is_kept(tmp_path: Path) ->
 def test_every_experiment_runs_at_the_quick_scale(name: str, tmp_path: Path) -> None:
     answer = reproduce(name, tmp_path)
     assert answer["findings"][name]  # type: ignore[index]
-    assert answer["figures"]
+    assert bool(answer["figures"]) == bool(find_experiment(name).figures)
 
 
 def test_without_a_name_nothing_is_run(run, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recallscope.cli.flags import OptionalInt, OptionalText, print_json
+from recallscope.cli.flags import OptionalInt, OptionalText, Quiet, print_json
 from recallscope.cli.run_flags import RunFlags, with_run_flags
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ class FindCapacity(RunFlags):
     """Folder of the trainings, made if it does not exist."""
     workers: OptionalInt = None
     """Trainings at once; one per core unless given. Only the short ones for the learning rate are done at once."""
+    quiet: Quiet = False
+    """Show no progress."""
     json: bool = False
     """Print one JSON object on stdout; progress goes to stderr."""
 
@@ -50,7 +52,7 @@ class FindCapacity(RunFlags):
         question = self._question()
         search = question.law is None and not self.starts and "learning_rate" not in self.given("train")
         store = RunStore(self.store, create=True)
-        trainer = store_trainer(store, workers=self.workers, view=progress_lines())
+        trainer = store_trainer(store, workers=self.workers, view=None if self.quiet else progress_lines())
         found = find_capacity(question, trainer, most=self.most, search_rates=search)
         if self.json:
             print_json(asdict(found) | {"seconds": found.seconds, "store": str(self.store)})

@@ -14,7 +14,7 @@ import tyro
 
 from recallscope.atomic import write_atomically
 from recallscope.cli.evaluate import task_of, weights_file
-from recallscope.cli.flags import OptionalInt, OptionalPath, print_json, typed_value
+from recallscope.cli.flags import OptionalInt, OptionalPath, Quiet, print_json, typed_value
 from recallscope.cli.run_flags import RunFlags, with_run_flags
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ class Measure(RunFlags):
     """Folder for the figure, the measurement as JSON, and the store of the trainings, which are used again."""
     figure: OptionalPath = None
     """The figure's file instead, as PNG and SVG."""
+    quiet: Quiet = False
+    """Show no progress."""
     json: bool = False
     """Print one JSON object on stdout; progress goes to stderr."""
 
@@ -76,10 +78,11 @@ class Measure(RunFlags):
             run = self.run_spec(RECIPE)
             task = run.task
             store = RunStore(self.out / "store", create=True)
+            view = None if self.quiet else progress_lines()
             measured = measure(
                 run.model, task, train=run.train, seed=run.seed, seeds=self.seeds, store=store, beside=self.beside,
                 search_rates=not self.starts and "learning_rate" not in self.given("train"),
-                trainer=store_trainer(store, workers=self.workers, weights=True, view=progress_lines()),
+                trainer=store_trainer(store, workers=self.workers, weights=True, view=view),
             )  # fmt: skip
         stem = self.out / self._name(measured)
         facts = asdict(measured) | {"place": measured.place, "place_at_its_state": measured.place_per_entry}

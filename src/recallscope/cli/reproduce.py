@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from recallscope.cli.flags import OptionalInt, OptionalPath, print_json
+from recallscope.cli.flags import OptionalInt, OptionalPath, Quiet, print_json
 from recallscope.paper.experiment import SCALES, Scale
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ class Reproduce:
     """Only list the experiments: figures, runs and cost per scale, and what the store holds."""
     dry_run: bool = False
     """Only say how many runs are missing."""
+    quiet: Quiet = False
+    """Show no progress."""
     json: bool = False
     """Print one JSON object on stdout; progress goes to stderr."""
 
@@ -77,7 +79,8 @@ class Reproduce:
             if code:
                 return code
         for part in experiment.designed(self.scale):
-            self._say(f"{experiment.name}: measuring {part.label}")
+            if not self.quiet:
+                self._say(f"{experiment.name}: measuring {part.label}")
             part.measure(store.root, self.scale)
         experiment.call("after_runs", PaperRuns(store, self.scale))
         return 0
@@ -88,9 +91,11 @@ class Reproduce:
         plan = make_plan(cells, store, weights=keep_weights, look_only=True)
         if not plan.missing and not plan.failed:
             return 0
-        self._say(f"{experiment.name}, {self.scale}: {len(plan.done)} of {plan.total} runs are there")
-        title = f"{experiment.name}: {len(cells)} runs in {self.store}"
-        view = progress_view(cells, title, stream=sys.stderr, live=not self.json)
+        view = None
+        if not self.quiet:
+            self._say(f"{experiment.name}, {self.scale}: {len(plan.done)} of {plan.total} runs are there")
+            title = f"{experiment.name}: {len(cells)} runs in {self.store}"
+            view = progress_view(cells, title, stream=sys.stderr, live=not self.json)
         outcome = run_sweep(cells, store, workers=self.workers, view=view, weights=keep_weights)
         if outcome.interrupted:
             self._say(
