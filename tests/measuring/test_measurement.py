@@ -31,6 +31,13 @@ def test_one_seed_has_an_interval_over_sequences_and_several_over_seeds():
     assert (low < 0.97, high) == (True, 1), "two seeds that agree have been tested on 100 sequences only"
 
 
+@pytest.mark.parametrize("mean", [0.0, 1.0])
+def test_an_interval_has_its_mean_inside_whatever_the_rounding(mean):
+    for sequences in range(1, 3000):
+        low, high = Accuracy.of([mean], [0.0], sequences, sequences).interval
+        assert low <= mean <= high
+
+
 def test_bits_are_those_of_the_information_bound():
     found = Information.of(0.9, TASK, 100)
     assert found.held == pytest.approx(float(information_bits(4, 64, 0.1, values="distinct")))

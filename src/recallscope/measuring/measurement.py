@@ -46,7 +46,7 @@ class Accuracy:
         if count > 1:
             spread = float(np.std(means, ddof=1)) / math.sqrt(count) * float(stdtrit(count - 1, 0.975))
             low, high, over = min(low, mean - spread), max(high, mean + spread), f"{count} seeds"
-        ends = max(low, 0.0), min(high, 1.0)
+        ends = max(min(low, mean), 0.0), min(max(high, mean), 1.0)  # rounding must not leave the mean outside
         return cls(mean, ends, f"{sequences:,} test sequences, {over}", tuple(means), queries)
 
 
