@@ -103,7 +103,7 @@ def test_search_works_from_the_file_system_and_nothing_is_requested(site):
         page.on("request", lambda request: asked.append(request.url))
         page.goto((site / "index.html").as_uri())
         page.click("input[name=query]")
-        page.fill("input[name=query]", "selectivity")
+        page.locator("input[name=query]").press_sequentially("selectivity", delay=50)  # the page listens to keys
         page.wait_for_selector(".md-search-result__item", timeout=60_000)
         assert "electivity" in page.inner_text(".md-search-result__list")
         page.goto((site / "index.html").as_uri())
