@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 
 from recallscope.analysis.collapse import A_BOUNDS, FEWEST_CELLS, curve_misses, fit_curves, without_bounds
 from recallscope.analysis.compare import dimensions
@@ -163,6 +162,8 @@ def scaled_errors(rule: str, factor: float, cells: Sequence[Row]) -> Array:
 
 
 def _fit(rule: str, cells: Sequence[Row]) -> float:
+    from scipy.optimize import minimize_scalar  # .3 s of imports
+
     best = minimize_scalar(
         lambda log_c: float(np.mean(scaled_errors(rule, float(np.exp(log_c)), cells) ** 2)),
         bounds=(-np.log(LARGEST), np.log(LARGEST)),

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 
 from recallscope.analysis.collapse import collapsed, fit_collapse
 from recallscope.analysis.compare import dimensions, law_on_cells
@@ -140,6 +139,8 @@ def _fitted_family(cells: Sequence[Row]) -> Array | None:
 
     if np.isnan(miss(0.5)):
         return None
+    from scipy.optimize import minimize_scalar  # .3 s of imports
+
     best = minimize_scalar(miss, bounds=(0.0, 1.0), method="bounded", options={"xatol": 0.01})
     return predicted(float(best.x))
 
