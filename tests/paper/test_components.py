@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from recallscope.health import examine
 from recallscope.paper import component_forms
 from recallscope.paper.component_forms import FIRST, FORMS, FULL, LINEAR, form_of, measured, references
 from recallscope.paper.components_page import components_page
@@ -36,10 +37,11 @@ def as_expected(words: dict[str, Any]) -> float:
 
 
 def record(spec: RunSpec, accuracy: float, loss: float = 1.0) -> RunRecord:
-    return RunRecord(
+    made = RunRecord(
         run=spec.content_hash(), spec=spec, test_accuracy=accuracy, val_accuracy=accuracy, test_queries=1000,
         best_step=1, steps=1, seconds=1.0, history=[Evaluation(step=1, loss=loss, accuracy=accuracy)],
     )  # fmt: skip
+    return made.model_copy(update={"flag": examine(made.model_dump(mode="json")).flag})
 
 
 class Held(PaperRuns):

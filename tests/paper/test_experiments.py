@@ -102,9 +102,9 @@ def test_the_table_of_costs_is_complete() -> None:
 
 def test_costs_are_sums_where_all_runs_are_there_and_extrapolated_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs of one second each: the quick scale is their sum, the others are more. What was measured before stays."""
-    before = {"layers": {"quick": {"core_seconds": 1.0, "measured": True}}}
-    monkeypatch.setattr("recallscope.paper.costs._kept", lambda: before)
     cells = find_experiment("layers").cells("quick")
+    before = {"layers": {"quick": {"core_seconds": 1.0, "measured": True, "runs": len(cells)}}}
+    monkeypatch.setattr("recallscope.paper.costs._kept", lambda: before)
     records = {
         run: RunRecord(
             run=run, spec=cell.spec, test_accuracy=1, val_accuracy=1, test_queries=1, best_step=1, steps=1, seconds=1
@@ -112,7 +112,9 @@ def test_costs_are_sums_where_all_runs_are_there_and_extrapolated_elsewhere(monk
         for run, cell in cells.items()
     }
     quick, small, paper = cost_table(records)["layers"].values()
-    assert quick == {"core_seconds": len(cells), "measured": True}
+    assert quick == {"core_seconds": len(cells), "measured": True, "runs": len(cells)}
     assert not small["measured"]
     assert quick["core_seconds"] < small["core_seconds"] < paper["core_seconds"]
     assert cost_table({})["layers"]["quick"] == before["layers"]["quick"]
+    before["layers"]["quick"]["runs"] += 1  # the experiment has changed since
+    assert not cost_table({})["layers"]["quick"]["measured"]

@@ -174,7 +174,7 @@ def timed_index(store, count):
 
 
 def test_two_thousand_records_are_indexed_and_asked_in_no_time(store):
-    """A fiftieth of the promise, with a tenth of its time: a busy machine may be slow."""
+    """Times that a busy machine keeps, too."""
     rebuilt, asked, rows = timed_index(store, 2000)
     assert rebuilt < 6
     assert asked < 0.5
@@ -190,6 +190,6 @@ def test_a_hundred_thousand_records_are_asked_in_a_few_looks_at_each(store):
     for path in store.runs.iterdir():
         os.stat(f"{path}/record.json")
     floor = time.perf_counter() - began
-    assert rebuilt < 120 * floor
-    assert asked < 6 * floor
+    assert rebuilt < 60 * floor
+    assert asked < 4 * floor
     assert len(rows) == 50

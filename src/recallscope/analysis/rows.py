@@ -94,13 +94,16 @@ def compared_cells(rows: Sequence[Row], reduce: Reduce = COMPARED) -> list[dict[
     ]
 
 
+def recalls(row: Row) -> bool:
+    """Whether a run did more than guess; one that was never judged counts as such."""
+    return row.get("flag") != "at-chance"
+
+
 def learned(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """All rows but those that stayed at chance where another seed of their cell did not."""
     cells = [frozenset((words_of(row) | {"seed": None}).items()) for row in rows]
-    recalls = [row.get("flag") != "at-chance" for row in rows]
-    recalling = {cell for cell, recall in zip(cells, recalls, strict=True) if recall}
-    kept = zip(rows, cells, recalls, strict=True)
-    return [row for row, cell, recall in kept if recall or cell not in recalling]
+    recalled = {cell for cell, row in zip(cells, rows, strict=True) if recalls(row)}
+    return [row for cell, row in zip(cells, rows, strict=True) if recalls(row) or cell not in recalled]
 
 
 def accuracies(rows: Sequence[Row]) -> NDArray[np.float64]:

@@ -209,9 +209,9 @@ class Reproduce:
             for scale in wanted:
                 runs, done = experiment.progress(scale, there)
                 scales[scale] = {
+                    **measured_cost(experiment.name, scale),
                     "runs": runs,
                     "done": done,
-                    **measured_cost(experiment.name, scale),
                     "cuts": [part.cut for part in experiment.parts(scale) if part.cut],
                 }
             shows = [claim(key).number for key in experiment.claims]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
+from recallscope.analysis.rows import recalls
 from recallscope.analysis.seed_noise import Ends, MeanGap, mean_gap, seed_noise
 from recallscope.paper.experiment import Rows
 from recallscope.paper.paper_runs import PaperRuns
@@ -146,8 +147,8 @@ class Measured:
 
     @property
     def learned(self) -> Rows:
-        """The runs that do more than guess among the facts."""
-        return [row for row in self.rows if row["test_accuracy"] > 1 / self.cell[1]]
+        """The runs that do more than guess."""
+        return [row for row in self.rows if recalls(row)]
 
 
 Found = dict[tuple[Cell, str], Measured]  # by cell and label of the form

@@ -6,15 +6,15 @@ in view, and has not been changed since.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from recallscope import figures
 from recallscope.analysis.compare import LawPoints, law_on_cells
-from recallscope.analysis.rows import cell_words, group_cells
+from recallscope.analysis.rows import accuracies, compared_cells, learned
 from recallscope.paper.claims import Check, Finding, verdict_of
 from recallscope.paper.experiment import Part, Rows, Scale, experiment, part
 from recallscope.paper.experiments.dn_grid import LINEAR
@@ -72,21 +72,10 @@ def corner(scale: Scale) -> Iterator[Part]:
         yield part(label, LINEAR, task=task, model=model, train=train, axes={"seed": repeats}, zipped=zipped, cut=cut)
 
 
-Learned = list[tuple[Mapping[str, Any], float]]  # a cell, and its mean accuracy over the seeds that learned
-
-
-def learned_cells(rows: Rows) -> tuple[Learned, Rows]:
-    """The mean of every cell's seeds, and the runs left out of it, which do no better than guess among the facts."""
-    guessing = [row for row in rows if row["test_accuracy"] <= 1 / row["num_facts"]]
-    kept = [row for row in rows if row["test_accuracy"] > 1 / row["num_facts"]]
-    groups = group_cells(kept, cell_words(kept)).values() if kept else ()
-    return [(members[0], float(np.mean([row["test_accuracy"] for row in members]))) for members in groups], guessing
-
-
-def errors(cells: Learned) -> NDArray[np.float64]:
+def errors(cells: Rows) -> NDArray[np.float64]:
     """Measured less predicted, by the law of the model."""
-    law = find_law("trained-sharing").for_pattern(cells[0][0].get("head_pattern"))
-    return np.array([accuracy for _, accuracy in cells]) - law_on_cells(law, [cell for cell, _ in cells])
+    law = find_law("trained-sharing").for_pattern(cells[0].get("head_pattern"))
+    return accuracies(cells) - law_on_cells(law, cells)
 
 
 def _size(found: NDArray[np.float64]) -> str:
@@ -103,25 +92,26 @@ def law_in_the_corner(runs: PaperRuns) -> Iterator[Finding]:
         (SIZED_INSIDE, "And within the stated domain of the law?"),
     ):
         check = Check("thm-3.1", question, "with room for orthogonal codes recall can be perfect", "corner")
-        cells, guessing = learned_cells(runs.rows(label))
-        missing = len(runs.parts[label].cells) - len(runs.rows(label)) if label in runs.parts else 0
-        if not cells:
+        rows, missing = runs.rows(label), runs.missing(label)
+        kept = learned(rows)
+        if not rows:
             yield check.untested("no runs yet", missing)
             continue
+        cells = compared_cells(kept)
         found = errors(cells)
-        few = np.array([cell["state_dim"] == 2 for cell, _ in cells])
-        wide = np.array([cell["vocab_size"] <= 2 * cell["embed_dim"] for cell, _ in cells])
-        beyond = find_law("trained-sharing").for_pattern(cells[0][0].get("head_pattern")).extrapolated
-        outside = np.array([bool(beyond(Problem.from_words(cell))) for cell, _ in cells])
+        few = np.array([cell["state_dim"] == 2 for cell in cells])
+        wide = np.array([cell["vocab_size"] <= 2 * cell["embed_dim"] for cell in cells])
+        beyond = find_law("trained-sharing").for_pattern(cells[0].get("head_pattern")).extrapolated
+        outside = np.array([bool(beyond(Problem.from_words(cell))) for cell in cells])
         groups = {"N = 2": few, "N >= 3": ~few, "V <= 2 D": wide, "V > 2 D": ~wide, "extrapolated": outside}
         by_group = ", ".join(f"{name} {_size(found[here])}" for name, here in groups.items() if here.any())
-        worst = cells[int(np.argmax(np.abs(found)))][0]
+        worst = cells[int(np.argmax(np.abs(found)))]
         place = ", ".join(str(worst[name]) for name in SIZES)
         yield check.answer(
             f"law off by {_size(found)}, bias {found.mean():+.3f}; by group: {by_group}",
             verdict_of(float(np.abs(found).max()), 0.05, 0.1),
             f"{len(cells)} cells, mean of seeds; measured less predicted; worst at (V, N_f, D, N) = ({place}); "
-            f"{len(guessing)} of {len(runs.rows(label))} runs left out, which only guess among the facts",
+            f"{len(rows) - len(kept)} of {len(rows)} runs left out, which stayed at chance",
             missing,
         )
 
@@ -131,9 +121,9 @@ def corner_figure(runs: PaperRuns) -> Figure:
     """Predicted against measured accuracy, a dot per cell, by list."""
     labels = (CORNER, CORNER_HEADS, SIZED, SIZED_INSIDE)
     text = source_line(runs, corner.name, labels)
-    measured = {label: cells for label in labels if (cells := learned_cells(runs.rows(label))[0])}
+    measured = {label: compared_cells(learned(rows)) for label in labels if (rows := runs.rows(label))}
     off = {label: errors(cells) for label, cells in measured.items()}
-    accuracy = {label: np.array([value for _, value in cells]) for label, cells in measured.items()}
+    accuracy = {label: accuracies(cells) for label, cells in measured.items()}
     mean = float(np.mean(np.abs(np.concatenate(list(off.values())))))
     points = LawPoints("trained-sharing", {label: accuracy[label] - off[label] for label in off}, accuracy, mean)
     colours = dict(zip(labels, (figures.BLUE, figures.VERMILION, figures.GREEN, figures.PURPLE), strict=True))
