@@ -7,15 +7,15 @@ import signal
 import time
 from pathlib import Path
 
-from tiny_sweeps import children, finish_sweep, records, start_sweep
+from tiny_sweeps import children, finish_sweep, records, start_sweep, workers_of
 
 from recallscope.runs import RunStore, read_attempts, verify
 
 
 def chaos(grid: Path, store: Path, *, rounds: int, seed: int) -> dict:
-    """Start the sweep, kill driver, worker or both at a random moment, start it again; at last let it finish."""
+    """Start the sweep, kill the driver, a worker, the fork server or all at a random moment, start it again; at last let it finish."""
     luck = random.Random(seed)
-    kills = {"driver": 0, "worker": 0, "all": 0}
+    kills = {"driver": 0, "worker": 0, "server": 0, "all": 0}
     early = unfinished = 0
     began = time.monotonic()
     for _ in range(rounds):
@@ -30,13 +30,14 @@ def chaos(grid: Path, store: Path, *, rounds: int, seed: int) -> dict:
         unfinished += process.poll() is None
         victim = luck.choice(list(kills))
         kills[victim] += 1
-        workers = children(process.pid)
-        if victim == "worker" and workers:
-            _kill(luck.choice(workers))
+        workers, servers = workers_of(process.pid), children(process.pid)
+        targets = {"worker": workers, "server": servers}.get(victim)
+        if targets:
+            _kill(luck.choice(targets))
             time.sleep(luck.uniform(0, 0.5))
         if victim == "all":
-            for worker in workers:
-                _kill(worker)
+            for pid in workers + servers:
+                _kill(pid)
         _kill(process.pid)
         process.communicate()
     last = finish_sweep(start_sweep(grid, store))
@@ -63,7 +64,7 @@ def _wait_for_work(process, store: Path) -> None:
     """Until the workers of this sweep have begun a run, or there is nothing left to do."""
     deadline = time.monotonic() + 30
     while process.poll() is None and time.monotonic() < deadline:
-        mine = set(children(process.pid))
+        mine = set(workers_of(process.pid))
         logs = [read_attempts(folder) for folder in (store / "runs").glob("*")]
         if any(entry["pid"] in mine for log in logs for entry in log):
             return

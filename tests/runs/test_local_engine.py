@@ -8,7 +8,8 @@ import sys
 import time
 
 import pytest
-from tiny_sweeps import children, finish_sweep, grid_file, records, start_sweep, tiny_grid, tiny_run
+import torch
+from tiny_sweeps import children, finish_sweep, grid_file, records, start_sweep, tiny_grid, tiny_run, workers_of
 
 from recallscope.runs import (
     Driver,
@@ -23,6 +24,8 @@ from recallscope.runs import (
     run_sweep,
     verify,
 )
+from recallscope.runs.forkserver import ForkServer
+from recallscope.runs.inline import InlineEngine
 from recallscope.runs.local import Slot, how_it_ended
 from recallscope.train.loop import train_run
 
@@ -119,9 +122,10 @@ def test_a_run_that_fails_three_times_is_given_up_with_its_stderr_and_the_others
 
 
 def test_workers_that_cannot_start_stop_the_sweep_instead_of_failing_every_run(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONHOME", "/nowhere")
     store = RunStore(tmp_path / "store", create=True)
-    engine = LocalEngine(store, [Slot("cpu", {"PYTHONHOME": "/nowhere"})])
-    with pytest.raises(EngineError, match="died before they began"):
+    engine = LocalEngine(store, [Slot("cpu")])
+    with pytest.raises(EngineError, match="no worker can start"):
         Driver(store=store, engine=engine, plan=make_plan(tiny_grid(1).cells(), store), view=View()).run()
     assert not [cell for cell in tiny_grid(1).cells() if store.failure(cell.run)]
 
@@ -146,7 +150,7 @@ def test_ctrl_c_stops_within_seconds_saves_and_prints_the_command_that_resumes(t
     grid = grid_file(tmp_path, flat_steps=600)
     process = start_sweep(grid, tmp_path / "store")
     wait_for(lambda: len(list(tmp_path.glob("store/runs/*/checkpoint.safetensors"))) >= 2)
-    workers = children(process.pid)
+    workers = workers_of(process.pid)
     began = time.monotonic()
     process.send_signal(number)
     out, err = process.communicate(timeout=30)
@@ -164,7 +168,7 @@ def test_ctrl_c_stops_within_seconds_saves_and_prints_the_command_that_resumes(t
 def test_workers_go_when_their_driver_is_killed(tmp_path):
     process = start_sweep(grid_file(tmp_path, flat_steps=3000), tmp_path / "store")
     wait_for(lambda: list(tmp_path.glob("store/runs/*/checkpoint.safetensors")))
-    workers = children(process.pid)
+    workers = workers_of(process.pid)
     assert len(workers) == 2
     process.kill()
     process.communicate()
@@ -240,3 +244,106 @@ def test_a_full_disk_is_not_blamed_on_the_runs(tmp_path, monkeypatch):
     flag.unlink()
     outcome = run_sweep(cells, store, workers=1)
     assert (outcome.done, outcome.failed) == (len(cells), 0)
+
+
+FORKS = """
+import os, signal, torch
+
+
+class Model(torch.nn.Module):
+    def __init__(self, vocab_size, dies):
+        super().__init__()
+        self.dies, self.table = dies, torch.nn.Embedding(vocab_size, vocab_size)
+
+    def forward(self, tokens):
+        if len(tokens) > 2 and not os.path.exists("child"):
+            child = os.fork()
+            if child == 0:
+                signal.pause()
+            with open("child", "w") as file:
+                file.write(str(child))
+            os.write(1, b"not a message\\n{}\\n[1]\\n")
+            if self.dies:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return self.table(tokens)
+"""
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_worker_that_forks_is_watched_and_ended_with_its_child(tmp_path, monkeypatch, dies):
+    """The child holds the worker's pipe open, so its end is not seen there."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nets.py").write_text(FORKS)
+    base = tiny_run().model_dump()
+    base["model"] = {"kind": f"{tmp_path / 'nets.py'}:Model"}
+    outcome = run_sweep(Grid(base=base, axes={"dies": [dies]}), tmp_path / "store", workers=1)
+    assert (outcome.done, outcome.failed) == (1, 0)
+    wait_for(lambda: gone(int((tmp_path / "child").read_text())), seconds=5)
+
+
+def test_the_loss_of_the_fork_server_costs_no_run(tmp_path):
+    class KillsTheServer(KillingView):
+        def moved(self, cell, step, total_steps):
+            if self.times:
+                self.times -= 1
+                os.kill(next(iter(self.engine._workers.values())).server._process.pid, signal.SIGKILL)
+
+    store = RunStore(tmp_path / "store", create=True)
+    cells = Grid.around(tiny_run(flat_steps=1500), axes={"seed": [0, 1]}).cells()
+    engine = LocalEngine(store, local_slots(2))
+    view = KillsTheServer(engine, times=1)
+    outcome = Driver(store=store, engine=engine, plan=make_plan(cells, store), view=view).run()
+    assert (outcome.done, outcome.failed) == (2, 0)
+    assert set(view.retries) == {"was lost with the process that starts workers"}
+
+
+def test_where_forking_is_not_safe_workers_are_new_interpreters(tmp_path):
+    server = ForkServer(dict(os.environ), forks=False)
+    read, write = os.pipe()
+    os.close(write)
+    with open(tmp_path / "said", "wb") as said:
+        pid = server.start([str(tmp_path), "cpu"], {"COLUMNS": "90"}, (read, said.fileno(), said.fileno()))
+    os.close(read)
+    wait_for(lambda: server.collect() or server.exit_code(pid) is not None)
+    assert server.exit_code(pid) == 0  # its stdin had ended
+    server.close()
+
+
+def test_inline_runs_are_those_of_workers(tmp_path):
+    """No process is started, records are equal bit for bit, and torch keeps its number of threads."""
+    threads, before = torch.get_num_threads(), children(os.getpid())
+    outcome = run_sweep(tiny_grid(seeds=1), tmp_path / "store", workers=0)
+    assert (outcome.done, outcome.failed) == (5, 0)
+    assert children(os.getpid()) == before
+    assert torch.get_num_threads() == threads
+    for cell in tiny_grid(seeds=1).cells():
+        fields = train_run(cell.spec).record.model_dump(mode="json")
+        found = records(tmp_path / "store")[cell.run]
+        assert found == {name: v for name, v in fields.items() if name not in ("seconds", "environment")}
+
+
+def test_inline_failures_are_noted_like_those_of_workers(tmp_path):
+    (tmp_path / "nets.py").write_text(BREAKS)
+    base = tiny_run().model_dump()
+    base["model"] = {"kind": f"{tmp_path / 'nets.py'}:Model"}
+    grid = Grid(base=base, axes={"breaks": [False, True]})
+    outcome = run_sweep(grid, tmp_path / "store", workers=0)
+    assert (outcome.done, outcome.failed) == (1, 1)
+    (failure,) = [found for cell in grid.cells() if (found := RunStore(tmp_path / "store").failure(cell.run))]
+    assert failure.reason.endswith("RuntimeError: broken on purpose")
+    assert "Traceback" in failure.stderr
+
+
+def test_an_inline_sweep_stops_when_asked_and_resumes(tmp_path):
+    class StopsEarly(View):
+        def moved(self, cell, step, total_steps):
+            driver.stop.set()
+
+    store = RunStore(tmp_path / "store", create=True)
+    cells = Grid.around(tiny_run(flat_steps=1500, eval_every=50), axes={"seed": [0]}).cells()
+    driver = Driver(store=store, engine=InlineEngine(store), plan=make_plan(cells, store), view=StopsEarly())
+    assert driver.run().interrupted
+    assert list(store.runs.glob("*/checkpoint.safetensors"))
+    assert run_sweep(cells, store, workers=0).done == 1
+    fields = train_run(cells[0].spec).record.model_dump(mode="json")
+    assert records(store.root)[cells[0].run] == {n: v for n, v in fields.items() if n not in ("seconds", "environment")}

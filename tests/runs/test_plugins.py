@@ -123,8 +123,8 @@ def test_workers_find_what_a_script_imports_from_its_own_folder(folder, tmp_path
 
 
 BROKEN = """
-import sys
-if sys.argv[0].endswith("worker.py"):
+import os
+if os.getpid() != {pid}:
     raise RuntimeError("no licence on this machine")
 from recallscope import LinearSpec, architecture
 
@@ -135,7 +135,7 @@ class BrokenSpec(LinearSpec):
 
 
 def broken_grid(folder, name, seeds):
-    (folder / f"{name}.py").write_text(BROKEN.format(name=name))
+    (folder / f"{name}.py").write_text(BROKEN.format(name=name, pid=os.getpid()))
     import_from(str(folder / f"{name}.py"))
     model = {"kind": name, "embed_dim": 4, "state_dim": 2}
     return grid_from_fields(BASE | {"model": model, "axes": {"seed": list(range(seeds))}})

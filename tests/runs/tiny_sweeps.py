@@ -80,6 +80,11 @@ def records(store: Path) -> dict[str, dict]:
     return found
 
 
+def workers_of(driver: int) -> list[int]:
+    """The workers of a sweep: the processes that its fork server has started."""
+    return [worker for server in children(driver) for worker in children(server)]
+
+
 def children(pid: int) -> list[int]:
     """Processes started by one process."""
     found = []

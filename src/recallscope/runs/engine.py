@@ -1,9 +1,10 @@
-"""What a driver asks of the machinery that runs jobs. Local processes and Ray are two of them."""
+"""What a driver asks of the machinery that runs jobs. Engines: local processes, this process (inline), Ray."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -87,6 +88,21 @@ class Halted:
 
 
 Event = Moved | Finished | Died | Refused | Halted
+
+
+def event_of(message: Mapping[str, Any]) -> Event | None:
+    """The event that a worker's message is about, if any."""
+    run = message["run"]
+    match message["event"]:
+        case "moved":
+            return Moved(run, message["step"], message["total_steps"])
+        case "finished":
+            return Finished(run)
+        case "refused":
+            return Refused(run, message["reason"])
+        case "halted":
+            return Halted(run, message["reason"])
+    return None
 
 
 class EngineError(ValueError):

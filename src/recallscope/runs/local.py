@@ -1,21 +1,25 @@
-"""The local engine: one worker process per slot, with one torch thread each. They exchange JSON lines."""
+"""The local engine: one worker process per slot, with one torch thread each. They exchange JSON lines.
+
+Workers are forked from a process that has torch loaded. A worker's own exit is watched, not only its pipe, and it is
+ended with everything it started.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import select
 import selectors
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-from recallscope.runs.engine import WORKER_ENVIRONMENT, Died, EngineError, Event, Finished, Halted, Job, Moved, Refused
+from recallscope.runs.engine import WORKER_ENVIRONMENT, Died, EngineError, Event, Job, Moved, event_of
+from recallscope.runs.forkserver import ForkServer, ForkServerError, fork_server
 from recallscope.runs.store import RunStore
 
 STDERR_READ = 8_000  # bytes from the end
@@ -67,12 +71,31 @@ def _gpus() -> list[str]:
 class _Worker:
     """A process and the job it has."""
 
-    process: subprocess.Popen[bytes]
+    pid: int
+    server: ForkServer
+    stdin: int
+    stdout: int
     stderr: IO[bytes]
     job: Job | None = None
     begun: bool = False  # with the job
     unread: bytes = b""
     stderr_from: int = 0  # where the job's part begins
+
+    def kill(self) -> None:
+        """End the process and whatever it has started; its group has its pid."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def exit_code(self, seconds: float) -> int | None:
+        """Its exit code, as soon as it is known; None if the time is up."""
+        deadline = time.monotonic() + seconds
+        while (code := self.server.exit_code(self.pid)) is None and self.server.alive:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return None
+            select.select([self.server], [], [], min(left, 0.05))  # another engine may read what we wait for
+            self.server.collect()
+        return code
 
 
 @dataclass
@@ -83,6 +106,7 @@ class LocalEngine:
     places: list[Slot]
     _workers: dict[int, _Worker] = field(default_factory=dict)
     _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
+    _watched: set[ForkServer] = field(default_factory=set)
     _dead_starts: int = 0
 
     @property
@@ -97,10 +121,8 @@ class LocalEngine:
         worker = self._workers.get(index) or self._spawn(index)
         worker.job, worker.begun = job, False
         worker.stderr_from = os.fstat(worker.stderr.fileno()).st_size
-        assert worker.process.stdin is not None
-        with contextlib.suppress(OSError):  # it died while idle; the next wait notices, and the job is started anew
-            worker.process.stdin.write(json.dumps(job.message()).encode() + b"\n")
-            worker.process.stdin.flush()
+        with contextlib.suppress(OSError):  # it died while idle; the next wait notices, and the job is started again
+            _write_all(worker.stdin, json.dumps(job.message()).encode() + b"\n")
 
     def wait(self, seconds: float) -> list[Event]:
         """Read the workers' messages, and notice those that died."""
@@ -109,15 +131,21 @@ class LocalEngine:
             time.sleep(min(seconds, 0.05))
             return events
         for key, _ in self._selector.select(seconds):
-            index: int = key.data
-            worker = self._workers[index]
-            data = os.read(key.fd, 2**16)
-            if not data:
-                events += self._reap(index)
+            if isinstance(key.fileobj, ForkServer):
+                key.fileobj.collect()
+                if not key.fileobj.alive:
+                    self._selector.unregister(key.fileobj)
+                    self._watched.discard(key.fileobj)
                 continue
-            *lines, worker.unread = (worker.unread + data).split(b"\n")
-            for line in lines:
-                events += self._on_message(worker, json.loads(line))
+            worker = self._workers[key.data]
+            data = os.read(worker.stdout, 2**16)
+            if not data:
+                events += self._reap(key.data)
+                continue
+            events += self._read(worker, data)
+        for index, worker in list(self._workers.items()):  # ended, though a process it started may hold its stdout
+            if not worker.server.alive or worker.server.exit_code(worker.pid) is not None:
+                events += self._reap(index)
         return events
 
     def cancel(self, run: str) -> None:
@@ -125,88 +153,102 @@ class LocalEngine:
         for index, worker in list(self._workers.items()):
             if worker.job and worker.job.run == run:
                 worker.job = None
-                worker.process.kill()
+                worker.kill()
                 self._reap(index)
 
     def close(self) -> None:
         """End all workers: they exit when their stdin closes, and are killed if they do not."""
         for worker in self._workers.values():
             worker.job = None
-            assert worker.process.stdin is not None
-            with contextlib.suppress(OSError):
-                worker.process.stdin.close()
+            os.close(worker.stdin)
+            worker.stdin = -1
         deadline = time.monotonic() + PATIENCE
         for index, worker in list(self._workers.items()):
-            try:
-                worker.process.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                worker.process.kill()
-            self._reap(index)
+            self._reap(index, max(0.0, deadline - time.monotonic()))
         self._selector.close()
 
     def pids(self) -> list[int]:
         """The workers' process ids."""
-        return [worker.process.pid for worker in self._workers.values()]
+        return [worker.pid for worker in self._workers.values()]
 
     def _spawn(self, index: int) -> _Worker:
         place = self.places[index]
         stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed when the worker is reaped)
-        process = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-m", "recallscope.runs.worker", str(self.store.root.absolute()), place.device],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            env=os.environ | WORKER_ENVIRONMENT | place.environment,
-            start_new_session=True,  # Ctrl-C is the driver's to handle
-        )
-        worker = self._workers[index] = _Worker(process, stderr)
-        assert process.stdout is not None
-        self._selector.register(process.stdout, selectors.EVENT_READ, index)
+        stdin, ours_in = os.pipe()
+        ours_out, stdout = os.pipe()
+        try:
+            server = fork_server(os.environ | WORKER_ENVIRONMENT)
+            pid = server.start(
+                [str(self.store.root.absolute()), place.device], place.environment, (stdin, stdout, stderr.fileno())
+            )
+        except ForkServerError as error:
+            os.close(ours_in)
+            os.close(ours_out)
+            stderr.close()
+            raise EngineError(f"no worker can start: loading torch failed.\n{error}") from error
+        finally:
+            os.close(stdin)
+            os.close(stdout)
+        worker = self._workers[index] = _Worker(pid, server, ours_in, ours_out, stderr)
+        self._selector.register(ours_out, selectors.EVENT_READ, index)
+        if server not in self._watched:
+            self._selector.register(server, selectors.EVENT_READ)
+            self._watched.add(server)
         return worker
 
-    def _on_message(self, worker: _Worker, message: dict[str, Any]) -> list[Event]:
-        self._dead_starts = 0
-        if worker.job is None or message["run"] != worker.job.run:
-            return []
-        worker.begun = True
-        if message["event"] == "finished":
-            worker.job = None
-            return [Finished(message["run"])]
-        if message["event"] == "refused":
-            worker.job = None
-            return [Refused(message["run"], message["reason"])]
-        if message["event"] == "halted":
-            worker.job = None
-            return [Halted(message["run"], message["reason"])]
-        if message["event"] == "moved":
-            return [Moved(message["run"], message["step"], message["total_steps"])]
-        return []
+    def _read(self, worker: _Worker, data: bytes) -> list[Event]:
+        """The events in what a worker wrote; lines that are not messages about its job are ignored."""
+        *lines, worker.unread = (worker.unread + data).split(b"\n")
+        events = []
+        for line in lines:
+            try:
+                message = json.loads(line)
+                event = event_of(message)
+                run = message["run"]
+            except (ValueError, KeyError, TypeError):
+                continue
+            self._dead_starts = 0
+            if worker.job is None or run != worker.job.run:
+                continue
+            worker.begun = True
+            if event is not None:
+                events.append(event)
+                if not isinstance(event, Moved):
+                    worker.job = None
+        return events
 
-    def _reap(self, index: int) -> list[Event]:
-        """Remove a dead worker; its job, if it had one, is reported with how it ended."""
+    def _reap(self, index: int, patience: float = PATIENCE) -> list[Event]:
+        """Remove a worker that has ended, or is of no use; its job, if it had one, is reported with how it ended."""
         worker = self._workers.pop(index)
-        assert worker.process.stdout is not None
-        assert worker.process.stdin is not None
-        self._selector.unregister(worker.process.stdout)
-        try:
-            code = worker.process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:  # it closed its stdout and lives: of no use
-            worker.process.kill()
-            code = worker.process.wait()
-        worker.process.stdout.close()
-        with contextlib.suppress(OSError):
-            worker.process.stdin.close()
+        self._selector.unregister(worker.stdout)
+        code = worker.exit_code(patience)
+        worker.kill()  # its children may live on, or it itself without stdout
+        if code is None:
+            code = worker.exit_code(PATIENCE)
+        os.set_blocking(worker.stdout, False)
+        events = []
+        with contextlib.suppress(OSError):  # nothing left to read
+            while data := os.read(worker.stdout, 2**16):
+                events += self._read(worker, data)
+        worker.server.forget(worker.pid)
+        for descriptor in (worker.stdout, worker.stdin):
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
         stderr = _tail(worker.stderr, worker.stderr_from)
         worker.stderr.close()
         if worker.job is None:
-            return []
+            return events
+        ended = "was lost with the process that starts workers" if code is None else how_it_ended(code)
         if not worker.begun:
             self._dead_starts += 1
             if self._dead_starts >= max(DEAD_STARTS, 2 * self.slots):
-                raise EngineError(
-                    f"{self._dead_starts} workers died before they began; the last {how_it_ended(code)}:\n{stderr}"
-                )
-        return [Died(worker.job.run, how_it_ended(code), stderr, worker.begun)]
+                raise EngineError(f"{self._dead_starts} workers died before they began; the last {ended}:\n{stderr}")
+        return [*events, Died(worker.job.run, ended, stderr, worker.begun)]
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
 
 
 def how_it_ended(code: int) -> str:

@@ -10,6 +10,7 @@ from typing import Literal
 from recallscope.runs.driver import Driver, Outcome
 from recallscope.runs.engine import Engine
 from recallscope.runs.grid import Cell, Grid
+from recallscope.runs.inline import InlineEngine
 from recallscope.runs.leases import LEASE_SECONDS
 from recallscope.runs.local import LocalEngine, local_slots
 from recallscope.runs.plan import Plan, make_plan
@@ -38,7 +39,8 @@ def run_sweep(
     """Do every run of the grid that the store lacks, and return when none is missing.
 
     Doing it twice does nothing the second time; a wider grid runs only its new cells. Runs go to processes of this
-    machine, one per core or `workers` of them (on GPUs `slots_per_gpu` each), or to the Ray cluster at `address`.
+    machine, one per core or `workers` of them (on GPUs `slots_per_gpu` each), or to the Ray cluster at `address`. With
+    `workers=0` they are done here, one after another, without another process.
     `weights` keeps each run's weights beside its record. A plan that was made already is used as it is.
     """
     if not 1 <= lease_seconds <= 1e6:
@@ -70,6 +72,8 @@ def run_sweep(
 def _engine(
     name: str, store: RunStore, workers: int | None, device: str, slots_per_gpu: int | None, address: str
 ) -> Engine:
+    if name == "local" and workers == 0:
+        return InlineEngine(store, local_slots(1, None, device)[0].device)
     if name == "local":
         return LocalEngine(store, local_slots(workers, slots_per_gpu, device))
     from recallscope.runs.ray_cluster import RayEngine

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,7 +108,40 @@ def do_run(
         return trained.record, path.read_bytes()
 
 
-def main() -> None:
+Report = Callable[[dict[str, Any]], None]
+
+
+def do_job(
+    run: str, read_spec: Callable[[], RunSpec], *, store: RunStore, device: str, weights: bool, report: Report
+) -> None:
+    """Do one run of a sweep, store its record, and report how it goes as messages for `event_of`.
+
+    An error that is neither the disk's nor a refusal is raised: it ends a worker process, and with it the try.
+    """
+    last = 0.0
+
+    def on_progress(tick: "Tick") -> None:
+        nonlocal last
+        if tick.seconds - last >= REPORT_EVERY:
+            last = tick.seconds
+            report({"event": "moved", "run": run, "step": tick.step, "total_steps": tick.total_steps})
+
+    try:
+        note_attempt(store.home(run), "started")
+        report({"event": "started", "run": run})
+        record, tensors = do_run(read_spec(), store=store, device=device, weights=weights, on_progress=on_progress)
+        first = store.put(record, tensors)
+        note_attempt(store.home(run), "finished" if first else "finished again")
+        report({"event": "finished", "run": run})
+    except CannotBeginError as error:
+        report({"event": "refused", "run": run, "reason": str(error)})
+    except OSError as error:
+        if not is_storage_fault(error):
+            raise
+        report({"event": "halted", "run": run, "reason": f"{error.filename or store.root}: {error.strerror}"})
+
+
+def main(arguments: list[str]) -> None:
     """Work until stdin ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the driver decides
     reports = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
@@ -115,7 +149,7 @@ def main() -> None:
     jobs: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     threading.Thread(target=_read_jobs, args=(jobs,), daemon=True).start()
 
-    def report(**message: Any) -> None:
+    def report(message: dict[str, Any]) -> None:
         try:
             reports.write(json.dumps(message) + "\n")
         except OSError:  # the driver is gone
@@ -123,31 +157,11 @@ def main() -> None:
 
     import recallscope.train.loop  # noqa: F401 (a worker without torch dies here, before it begins a run)
 
-    store, device = RunStore(Path(sys.argv[1])), sys.argv[2]
+    store, device = RunStore(Path(arguments[0])), arguments[1]
     while True:
         job = jobs.get()
-        run, last = job["run"], [0.0]
-
-        def on_progress(tick: "Tick", run: str = run, last: list[float] = last) -> None:
-            if tick.seconds - last[0] >= REPORT_EVERY:
-                last[0] = tick.seconds
-                report(event="moved", run=run, step=tick.step, total_steps=tick.total_steps)
-
-        try:
-            note_attempt(store.home(run), "started")
-            report(event="started", run=run)
-            record, weights = do_run(
-                spec_of(job), store=store, device=device, weights=job["weights"], on_progress=on_progress
-            )
-            first = store.put(record, weights)
-            note_attempt(store.home(run), "finished" if first else "finished again")
-            report(event="finished", run=run)
-        except CannotBeginError as error:
-            report(event="refused", run=run, reason=str(error))
-        except OSError as error:
-            if not is_storage_fault(error):
-                raise
-            report(event="halted", run=run, reason=f"{error.filename or store.root}: {error.strerror}")
+        read_spec = partial(spec_of, job)
+        do_job(job["run"], read_spec, store=store, device=device, weights=job["weights"], report=report)
 
 
 def _read_jobs(jobs: queue.SimpleQueue[dict[str, Any]]) -> None:
@@ -159,4 +173,4 @@ def _read_jobs(jobs: queue.SimpleQueue[dict[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
