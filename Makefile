@@ -54,9 +54,10 @@ test: $(VENV)/.ready-all  ## the fast suite
 test-slow: $(VENV)/.ready-all  ## the checks that take minutes
 	$(BIN)/python -m pytest -n 2 -m slow --timeout=3600
 
-lint: $(VENV)/.ready-all  ## ruff and mypy
+lint: $(VENV)/.ready-all  ## ruff, import-linter and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 	$(BIN)/mypy
 
 format: $(VENV)/.ready-all  ## let ruff lay the code out
@@ -67,4 +68,4 @@ bench: $(VENV)/.ready-all  ## all speed measurements (ratios, one thread)
 	@for f in benchmarks/*.py; do echo "== $$f"; $(BIN)/python $$f || exit 1; done
 
 clean:  ## remove the virtual environment and caches
-	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis

@@ -11,10 +11,9 @@ from typing import Any, get_args
 
 import pytest
 
-from recallscope.paper import CLAIMS, Claim, Kind, Status, all_labels, all_numbers, claim
+from recallscope.paper import CLAIMS, Kind, Status, all_labels, all_numbers, claim
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCES = sorted((ROOT / "src").rglob("*.py"))
 
 NUMBER = re.compile(
     r"\b(?P<kind>Thm|Lem|Rem|Eq|Alg|Tab|Fig|App|Sec)s?\.?\s+"
@@ -122,28 +121,25 @@ def test_every_theorem_lemma_and_remark_has_a_row() -> None:
     assert sorted(n for _, n in printed) == [f"{s}.{n}" for s, most in counts.items() for n in range(1, most + 1)]
 
 
-@pytest.mark.parametrize("row", CLAIMS, ids=lambda row: row.key)
-def test_a_row_is_well_formed(row: Claim) -> None:
-    assert claim(row.key) is row
-    assert row.kind in get_args(Kind)
-    assert row.status in get_args(Status)
-    assert row.sentence.endswith("."), "a sentence, with its full stop"
-    assert row.note == "" or row.note.endswith(".")
-    assert (row.status == "todo") == (not row.functions), "todo means: no code yet"
-    assert bool(row.functions) == bool(row.tests), "what is computed is tested, and nothing else is"
-    assert row.note or row.status != "departs", "say what is wrong in print, and what is right"
+def test_every_row_is_well_formed() -> None:
+    for row in CLAIMS:
+        assert claim(row.key) is row
+        assert row.kind in get_args(Kind), row
+        assert row.status in get_args(Status), row
+        assert row.sentence.endswith("."), row
+        assert row.note == "" or row.note.endswith("."), row
+        assert (row.status == "todo") == (not row.functions), f"todo means that there is no code yet: {row}"
+        assert bool(row.functions) == bool(row.tests), f"what is computed is tested, and nothing else is: {row}"
+        assert row.note or row.status != "departs", f"say what is wrong in print, and what is right: {row}"
 
 
-@pytest.mark.parametrize("name", sorted({name for row in CLAIMS for name in row.functions}))
-def test_the_code_a_row_names_exists(name: str) -> None:
-    assert name.startswith("recallscope.")
-    assert find(name) is not None
-
-
-@pytest.mark.parametrize("path", sorted({path for row in CLAIMS for path in row.tests}))
-def test_the_test_a_row_names_exists(path: str) -> None:
-    assert path.startswith("tests/")
-    assert (ROOT / path).is_file()
+def test_the_code_and_tests_that_rows_name_exist() -> None:
+    for name in {name for row in CLAIMS for name in row.functions}:
+        assert name.startswith("recallscope."), name
+        assert find(name) is not None, name
+    for path in {path for row in CLAIMS for path in row.tests}:
+        assert path.startswith("tests/"), path
+        assert (ROOT / path).is_file(), path
 
 
 def test_an_unknown_key_says_which_are_near() -> None:
@@ -151,10 +147,12 @@ def test_an_unknown_key_says_which_are_near() -> None:
         claim("thm-4.22")
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_src_cites_only_what_the_table_has(path: Path) -> None:
+def test_src_cites_only_what_the_table_has() -> None:
     found = [
-        f"line {line}: {fault}" for line, text in texts(path.read_text(encoding="utf-8")) for fault in faults(text)
+        f"{path}:{line}: {fault}"
+        for path in sorted((ROOT / "src").rglob("*.py"))
+        for line, text in texts(path.read_text(encoding="utf-8"))
+        for fault in faults(text)
     ]
     assert found == []
 

@@ -6,8 +6,6 @@ import re
 from pathlib import Path
 from typing import Annotated, get_args, get_origin, get_type_hints
 
-import pytest
-
 from recallscope.cli import completion
 from recallscope.cli.main import VERBS
 from recallscope.cli.store import Store
@@ -51,9 +49,8 @@ FLAGS = {verb: flags(completion.completed(verb)) for verb in VERBS} | {
 EVERY = set().union(*FLAGS.values(), *OTHERS.values(), {"--version", "--tyro-print-completion", "--list"})
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_commands_and_flags_in_texts_exist(path):
-    for text in texts(path):
+def test_commands_and_flags_in_texts_exist():
+    for text in (text for path in sorted(PACKAGE.rglob("*.py")) for text in texts(path)):
         for verb, rest in COMMAND.findall(" ".join(text.split())):
             if verb in VERBS:
                 words = rest.split()

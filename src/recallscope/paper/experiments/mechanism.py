@@ -83,7 +83,7 @@ def inspected_models(runs: PaperRuns) -> list[Inspected]:
     for record in runs.records(MODELS):
         arrays, scores = inspection_paths(runs.store, record.run)
         if arrays.exists() and scores.exists():
-            with np.load(arrays) as kept:
+            with np.load(arrays) as kept:  # noqa: TID251 (no allow_pickle)
                 found.append(Inspected(record, dict(kept), json.loads(scores.read_text())))
     return found
 
