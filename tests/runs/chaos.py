@@ -13,7 +13,7 @@ from recallscope.runs import RunStore, read_attempts, verify
 
 
 def chaos(grid: Path, store: Path, *, rounds: int, seed: int) -> dict:
-    """Start the sweep, kill the driver, a worker, the fork server or all at a random moment, start it again; at last let it finish."""
+    """Start the sweep, kill driver, worker, fork server or all at a random moment, repeat; at last let it finish."""
     luck = random.Random(seed)
     kills = {"driver": 0, "worker": 0, "server": 0, "all": 0}
     early = unfinished = 0

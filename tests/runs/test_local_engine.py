@@ -302,7 +302,7 @@ def test_where_forking_is_not_safe_workers_are_new_interpreters(tmp_path):
     read, write = os.pipe()
     os.close(write)
     with open(tmp_path / "said", "wb") as said:
-        pid = server.start([str(tmp_path), "cpu"], {"COLUMNS": "90"}, (read, said.fileno(), said.fileno()))
+        pid = server.start([str(tmp_path), "cpu"], os.environ | {"COLUMNS": "90"}, (read, said.fileno(), said.fileno()))
     os.close(read)
     wait_for(lambda: server.collect() or server.exit_code(pid) is not None)
     assert server.exit_code(pid) == 0  # its stdin had ended

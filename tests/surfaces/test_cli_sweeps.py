@@ -197,7 +197,7 @@ def test_a_newer_record_stops_the_sweep_with_a_clear_word(run, home):
 def test_mistakes_are_answered_in_one_paragraph(run, tmp_path):
     refused(run("sweep", "nowhere.toml", "--store", "runs/x"), "nowhere.toml")
     refused(run("sweep", "examples/tiny_grid.toml", "--store", "examples"), "not a store")
-    refused(run("sweep", "examples/tiny_grid.toml", "--store", "runs/x", "--workers", 0), "workers=0")
+    refused(run("sweep", "examples/tiny_grid.toml", "--store", "runs/x", "--workers", -1), "workers=-1")
     refused(run("sweep", "examples/tiny_grid.toml", "--store", "runs/x", "--lease-seconds", 0), "lease_seconds=0")
     refused(
         run("sweep", "examples/tiny_grid.toml", "--store", "runs/x", "--engine", "ray", "--address", "127.0.0.1:1"),

@@ -37,7 +37,7 @@ class FindCapacity(RunFlags):
     store: Path = Path("runs/capacity")
     """Folder of the trainings, made if it does not exist."""
     workers: OptionalInt = None
-    """Trainings at once; one per core unless given. Only the short ones for the learning rate are done at once."""
+    """Training runs in parallel (default: one per core), used by the learning-rate search; 0: in this process."""
     quiet: Quiet = False
     """Show no progress."""
     json: bool = False

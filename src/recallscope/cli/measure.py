@@ -50,7 +50,7 @@ class Measure(RunFlags):
     num_examples: int = 2000
     """Test sequences (with --weights; after training it is --eval-size)."""
     workers: OptionalInt = None
-    """Trainings at once; one per core unless given."""
+    """Training runs in parallel (default: one per core); 0 runs them in this process, which a debugger can follow."""
     out: Path = Path("runs/measured")
     """Folder for the figure, the measurement as JSON, and the store of the trainings, which are used again."""
     figure: OptionalPath = None

@@ -39,7 +39,7 @@ class Reproduce:
     out: OptionalPath = None
     """Folder of the figures; STORE/figures unless given."""
     workers: OptionalInt = None
-    """Runs at once; one per core unless given."""
+    """Runs in parallel (default: one per core); 0 runs them in this process."""
     show: Annotated[bool, tyro.conf.arg(name="list")] = False
     """Only list the experiments: figures, runs and cost per scale, and what the store holds."""
     dry_run: bool = False

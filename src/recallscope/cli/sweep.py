@@ -38,7 +38,7 @@ class Sweep:
     engine: Literal["local", "ray"] = "local"
     """local: processes of this machine; ray: an existing Ray cluster."""
     workers: OptionalInt = None
-    """Runs at once; one per core (local) or as many as the cluster has CPUs (ray) unless given."""
+    """Runs in parallel (default: one per core, with Ray one per CPU of the cluster); 0 runs them in this process."""
     slots_per_gpu: OptionalInt = None
     """Runs at once on each GPU; fractions of a GPU with ray."""
     device: Literal["auto", "cpu", "cuda"] = "auto"

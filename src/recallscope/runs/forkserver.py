@@ -1,9 +1,9 @@
 """A process that has torch loaded and forks workers from it, in milliseconds instead of seconds.
 
 `fork_server(environment)` gives the one server of this process for that environment; it serves any number of sweeps and
-ends with this process. The server is single-threaded and never computes, so forking it is safe; where forking a process
-with loaded frameworks is not (macOS), it starts a new interpreter per worker. Requests and answers are JSON lines over a
-socket: a request carries the worker's stdin, stdout and stderr as descriptors and is answered with its pid; when a
+ends with this process. The server has one thread and never computes, so it can be forked safely; on macOS, where a
+process with loaded frameworks cannot, it starts a new interpreter per worker. Requests and replies are JSON lines over
+a socket: a request carries the worker's stdin, stdout and stderr as descriptors, and the reply is its pid; when a
 worker ends, the server sends its exit code.
 """
 
@@ -25,6 +25,8 @@ from typing import Any
 
 FORKS = sys.platform == "linux"
 START_SECONDS = 120.0  # for the server to load torch, on a busy machine
+# what a worker may have otherwise than its server: nothing that is loaded before the fork reads it
+CHANGING = frozenset(("COLUMNS", "LINES", "PWD", "OLDPWD", "SHLVL", "_", "PYTEST_CURRENT_TEST"))
 
 
 class ForkServerError(RuntimeError):
@@ -58,7 +60,7 @@ class ForkServer:
         return self._socket.fileno()
 
     def start(self, arguments: list[str], environment: Mapping[str, str], stdio: tuple[int, int, int]) -> int:
-        """Start a worker, in this process's folder, in a process group of its own; returns its pid."""
+        """Start a worker with this environment, in this process's folder, as its own process group; returns its pid."""
         request = {"arguments": arguments, "environment": dict(environment), "folder": os.getcwd()}
         with self._lock:
             try:
@@ -121,7 +123,7 @@ _servers: dict[frozenset[tuple[str, str]], ForkServer] = {}
 
 def fork_server(environment: Mapping[str, str]) -> ForkServer:
     """This process's server for an environment; another environment replaces it, as torch reads it once."""
-    key = frozenset(environment.items())
+    key = frozenset((name, value) for name, value in environment.items() if name not in CHANGING)
     server = _servers.get(key)
     if server is not None:
         server.collect()
@@ -140,7 +142,7 @@ def _close_all() -> None:
 def serve(connection: socket.socket, *, forks: bool) -> None:
     """Answer requests until the caller is gone."""
     if forks:
-        import recallscope.train.loop
+        import recallscope.train.loop  # noqa: F401 (what workers need, loaded once for all of them)
     from recallscope.runs import worker
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -155,14 +157,14 @@ def serve(connection: socket.socket, *, forks: bool) -> None:
         connection.sendall(json.dumps(message).encode() + b"\n")
 
     while True:
-        ready, _, _ = select.select([connection, wake_read], [], [])
+        ready, _, _ = select.select([connection.fileno(), wake_read], [], [])
         if wake_read in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(wake_read, 2**12)
             for pid, code in _ended():
                 spawned.pop(pid, None)
                 send(ended=pid, code=code)
-        if connection not in ready:
+        if connection.fileno() not in ready:
             continue
         data, descriptors, _, _ = socket.recv_fds(connection, 2**20, 3)
         if not data:
@@ -204,6 +206,7 @@ def _become(worker: Any, request: dict[str, Any], descriptors: list[int]) -> Non
         os.closerange(3, max(descriptors) + 1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 (the old object may have read ahead)
+        os.environ.clear()
         os.environ.update(request["environment"])
         os.chdir(request["folder"])
         worker.main(request["arguments"])
@@ -225,7 +228,7 @@ def _spawn(request: dict[str, Any], descriptors: list[int]) -> subprocess.Popen[
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
-        env=os.environ | request["environment"],
+        env=request["environment"],
         cwd=request["folder"],
         start_new_session=True,
     )

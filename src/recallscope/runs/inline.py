@@ -63,8 +63,6 @@ class InlineEngine:
         self.cancel("")
 
     def _work(self, job: Job) -> None:
-        import torch
-
         from recallscope.runs.worker import do_job
 
         def report(message: dict[str, Any]) -> None:
@@ -74,7 +72,6 @@ class InlineEngine:
             if event is not None:
                 self._events.put(event)
 
-        threads = torch.get_num_threads()
         try:
             do_job(job.run, lambda: job.spec, store=self.store, device=self.device, weights=job.weights, report=report)
         except _Stopped:
@@ -82,5 +79,3 @@ class InlineEngine:
         except Exception as error:
             reason = f"raised {type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"
             self._events.put(Died(job.run, reason, traceback.format_exc()))
-        finally:
-            torch.set_num_threads(threads)  # a run sets one, which holds for the whole process

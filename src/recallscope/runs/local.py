@@ -163,7 +163,7 @@ class LocalEngine:
             os.close(worker.stdin)
             worker.stdin = -1
         deadline = time.monotonic() + PATIENCE
-        for index, worker in list(self._workers.items()):
+        for index in list(self._workers):
             self._reap(index, max(0.0, deadline - time.monotonic()))
         self._selector.close()
 
@@ -177,10 +177,10 @@ class LocalEngine:
         stdin, ours_in = os.pipe()
         ours_out, stdout = os.pipe()
         try:
-            server = fork_server(os.environ | WORKER_ENVIRONMENT)
-            pid = server.start(
-                [str(self.store.root.absolute()), place.device], place.environment, (stdin, stdout, stderr.fileno())
-            )
+            environment = os.environ | WORKER_ENVIRONMENT
+            server = fork_server(environment)
+            arguments = [str(self.store.root.absolute()), place.device]
+            pid = server.start(arguments, environment | place.environment, (stdin, stdout, stderr.fileno()))
         except ForkServerError as error:
             os.close(ours_in)
             os.close(ours_out)

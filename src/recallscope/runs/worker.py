@@ -74,6 +74,7 @@ def do_run(
     from recallscope.train.loop import train_run
     from recallscope.train.weights import write_weights
 
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)
     checkpoint = store.home(spec.content_hash()) / CHECKPOINT if store else None
     begun = False
@@ -100,6 +101,8 @@ def do_run(
         if begun or isinstance(error.__cause__, RuntimeError):  # such as a full GPU: it may go better next time
             raise
         raise CannotBeginError(_first_line(error)) from error
+    finally:
+        torch.set_num_threads(threads)  # the process may be the user's own
     if not weights:
         return trained.record, None
     with tempfile.TemporaryDirectory() as folder:
