@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONNOUSERSITE := 1
 
-.PHONY: help demo browser docs test test-slow lint format bench reproduce report clean
+.PHONY: help demo browser docs test test-surfaces test-slow lint format bench reproduce report clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -49,7 +49,10 @@ browser:  ## Chromium for the browser tests, by apt where there is none; without
 	  { apt-get update -qq && apt-get install -y -qq chromium; } || echo "no Chromium: install it to run tests/web/test_browser.py"
 
 test: $(VENV)/.ready-all  ## the fast suite
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest -n 2 -m "not slow and not surfaces"
+
+test-surfaces: $(VENV)/.ready-all  ## browser, documentation site, packages, licences, Ray
+	$(BIN)/python -m pytest -n 2 -m "surfaces and not slow"
 
 test-slow: $(VENV)/.ready-all  ## the checks that take minutes
 	$(BIN)/python -m pytest -n 2 -m slow --timeout=3600

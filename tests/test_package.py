@@ -17,6 +17,8 @@ import yaml
 
 from recallscope import __version__
 
+pytestmark = pytest.mark.surfaces
+
 ROOT = Path(__file__).resolve().parents[1]
 SRC = ROOT / "src"
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "RECALLSCOPE"))}

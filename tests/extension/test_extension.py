@@ -6,13 +6,12 @@ Every step is a command line in a folder of the user's own, as they would type i
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+
+import commands
 
 HERE = Path(__file__).parent
 TASK = ["--vocab-size", "32", "--num-facts", "3"]
@@ -74,27 +73,14 @@ def fast_for(fast):
     return pytest.mark.parametrize("subject", every, indirect=True)
 
 
-def recallscope(subject, *arguments, code=0):
+def recallscope(subject, *arguments):
     """Run a command in the user's folder; what it prints, as JSON if it was asked for."""
-    done = subprocess.run(
-        command(*arguments),
-        cwd=subject["folder"],
-        env=environment(subject),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == code, done.stderr
-    assert "Traceback" not in done.stderr
-    return json.loads(done.stdout) if "--json" in arguments else done.stdout
+    return commands.recallscope(*arguments, **place(subject))
 
 
-def command(*arguments):
-    return [sys.executable, "-m", "recallscope.cli.main", *map(str, arguments)]
-
-
-def environment(subject):
-    return os.environ | {"RECALLSCOPE_PLUGINS": os.pathsep.join(subject["plugins"]), "OMP_NUM_THREADS": "1"}
+def place(subject):
+    """Where and how a command of the user's runs."""
+    return {"cwd": subject["folder"], "env": {"RECALLSCOPE_PLUGINS": os.pathsep.join(subject["plugins"])}}
 
 
 def grid_file(subject, steps):
@@ -139,11 +125,11 @@ def test_sweep_killed_and_resumed_then_listed_fitted_and_drawn(subject):
     folder = subject["folder"]
     grid_file(subject, steps=400)
     sweep = ("sweep", "grid.toml", "--store", "store", "--workers", "2", "--json")
-    begun = subprocess.Popen(command(*sweep), cwd=folder, env=environment(subject), stderr=subprocess.DEVNULL)
+    begun = commands.Command(*sweep, **place(subject))
     deadline = time.monotonic() + 90
     while not list((folder / "store").glob("runs/*/checkpoint.safetensors")) and time.monotonic() < deadline:
         time.sleep(0.05)
-    os.kill(begun.pid, signal.SIGKILL)
+    begun.kill()
     begun.wait()
     outcome = recallscope(subject, *sweep)
     assert outcome["done"] + outcome["skipped"] == 4
@@ -157,14 +143,7 @@ def test_sweep_killed_and_resumed_then_listed_fitted_and_drawn(subject):
 
     fitted = recallscope(subject, "fit", "store", "--json")["experiments"]
     assert sum(sum(sum(row) if isinstance(row, list) else row for row in one["counts"]) for one in fitted) == 4
-    code = (
-        "from recallscope.runs import RunStore, find_runs; from recallscope.analysis import AccuracyGrid; "
-        "from recallscope.figures import draw_curve, save_figure; from matplotlib.figure import Figure; from pathlib "
-        f"import Path; grid = AccuracyGrid.from_runs(find_runs(RunStore('store')), ['{subject['axis']}']); "
-        f"figure = Figure(); draw_curve(grid.axes['{subject['axis']}'], grid.accuracy, figure.subplots(), "
-        "predicted=None, xlabel='size', ylabel='recall', title=''); save_figure(figure, Path('drawn'))"
-    )
-    subprocess.run([sys.executable, "-c", code], cwd=folder, check=True)
+    recallscope(subject, "plot", "store", "--x", subject["axis"], "--y", "test_accuracy", "--out", "drawn.png")
     assert (folder / "drawn.png").stat().st_size > 1000
     is_read_where_the_code_is_not(subject)
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from recallscope.paper.report import direct_dependencies, licence_rows
+
+pytestmark = pytest.mark.surfaces
 
 PERMISSIVE = re.compile(r"MIT|BSD|ISC|Apache|PSF|Python Software Foundation|MPL")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from commands import Command
 from recallscope.registry import import_from
 from recallscope.runs import EngineError, Grid, RunStore, find_runs, grid_from_fields, parse_conditions, run_sweep
 
@@ -29,10 +30,9 @@ def folder(tmp_path, monkeypatch):
 
 def sweep_file(folder, tables, *flags, **environment):
     (folder / "grid.toml").write_text(tables)
-    command = [sys.executable, "-m", "recallscope.cli.main", "sweep", "grid.toml", "--store", "store", "--json", *flags]
-    return subprocess.run(
-        command, cwd=folder, env=os.environ | environment, capture_output=True, text=True, timeout=240, check=False
-    )
+    sweep = Command("sweep", "grid.toml", "--store", "store", "--json", *flags, cwd=folder, env=environment)
+    sweep.wait()
+    return sweep
 
 
 TOML = """

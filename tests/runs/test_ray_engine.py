@@ -18,6 +18,8 @@ from recallscope.runs import RunStore, View, grid_from_fields, run_sweep, verify
 pytest.importorskip("ray")
 from recallscope.runs.ray_cluster import RayEngine
 
+pytestmark = pytest.mark.surfaces
+
 
 @pytest.fixture
 def cluster(monkeypatch):

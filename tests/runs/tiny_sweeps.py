@@ -2,10 +2,9 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
+from commands import Command
 from recallscope.architectures.linear import LinearSpec
 from recallscope.runs import Grid, RunStore
 from recallscope.specs import RunSpec, TaskSpec, TrainSpec
@@ -56,14 +55,11 @@ def grid_file(folder: Path, flat_steps: int) -> Path:
     return path
 
 
-def start_sweep(grid: Path, store: Path, *more: str, workers: int = 2) -> subprocess.Popen:
-    command = [sys.executable, "-m", "recallscope.cli.main", "sweep", str(grid), "--store", str(store), "--json"]
-    return subprocess.Popen(
-        [*command, "--workers", str(workers), *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+def start_sweep(grid: Path, store: Path, *more: str, workers: int = 2) -> Command:
+    return Command("sweep", grid, "--store", store, "--json", "--workers", workers, *more)
 
 
-def finish_sweep(process: subprocess.Popen, timeout: float = 240) -> dict:
+def finish_sweep(process: Command, timeout: float = 240) -> dict:
     """The JSON of the last line."""
     out, err = process.communicate(timeout=timeout)
     assert process.returncode == 0, err

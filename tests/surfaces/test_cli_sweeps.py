@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from commands import Command
 from recallscope.runs import make_plan, read_grid
 from recallscope.runs.live import LiveView
 from recallscope.runs.trackers import tracked
@@ -22,10 +23,9 @@ GRID = ROOT / "examples" / "tiny_grid.toml"
 
 
 def command(folder, *arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "recallscope.cli.main", *map(str, arguments)], cwd=folder,
-        capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
+    done = Command(*arguments, cwd=folder)
+    done.wait()
+    return done
 
 
 @pytest.fixture(scope="module")

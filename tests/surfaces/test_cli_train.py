@@ -3,8 +3,6 @@
 import json
 import re
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.torch import save
 
+from commands import Command
 from recallscope.circuits.circuit import CIRCUITS
 from recallscope.records import parse_record
 from recallscope.runs import RunStore
@@ -146,8 +145,7 @@ def test_the_checkpoint_of_another_run_is_refused_and_only_set_aside_if_asked(ru
 @pytest.mark.parametrize(("number", "out"), [(signal.SIGINT, True), (signal.SIGTERM, True), (signal.SIGINT, False)])
 def test_a_stopped_run_says_that_the_same_command_resumes(tmp_path, number, out):
     words = [*QUICK, "--flat-steps", "1000000", "--eval-every", "10", "--eval-size", "10", "--batch-size", "8"]
-    command = [sys.executable, "-m", "recallscope.cli.main", "train", *words, *(["--out", str(tmp_path)] * out)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    process = Command("train", *words, *(["--out", tmp_path] * out))
     path, deadline = tmp_path / "checkpoint.safetensors", time.monotonic() + 60
     while time.monotonic() < deadline and not (path.exists() if out else _catches(process.pid)):
         time.sleep(0.05)

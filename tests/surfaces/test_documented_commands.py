@@ -7,6 +7,7 @@ run with the slow tests only. Blocks of other languages (bash, text, toml) are f
 of their own.
 """
 
+import contextlib
 import os
 import re
 import shlex
@@ -66,12 +67,20 @@ def to_run(page: Path) -> list[Block]:
 RUN = [page for page in PAGES if to_run(page)]
 
 
+def link_or_copy(source, target):
+    """A hard link: files of a store are replaced, never changed. Logs, which are appended to, are copied."""
+    if not source.endswith(".jsonl"):
+        with contextlib.suppress(OSError):  # another file system
+            return os.link(source, target)
+    return shutil.copy2(source, target)
+
+
 @pytest.fixture
 def folder(page, tmp_path, monkeypatch):
     """A reader's folder: a checkout without its sources."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     if "results/" in page.read_text(encoding="utf-8"):
-        shutil.copytree(ROOT / "results", tmp_path / "results")
+        shutil.copytree(ROOT / "results", tmp_path / "results", copy_function=link_or_copy)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
     return tmp_path

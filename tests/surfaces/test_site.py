@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.surfaces
+
 ROOT = Path(__file__).resolve().parents[2]
 GENERATE = ROOT / "docs" / "generate"
 AT_THE_ROOT = ("README.md", "CONTRIBUTING.md", "NOTATION.md", "CHANGELOG.md")

@@ -24,6 +24,8 @@ from recallscope.web.fit import FitQuestion
 from recallscope.web.server import listen, make_app
 from recallscope.web.shelf import Shelf
 
+pytestmark = pytest.mark.surfaces
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 QUIET = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
          "--disable-default-apps", "--disable-sync", "--no-first-run")  # fmt: skip

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import importlib
 import json
 import os
 import select
@@ -59,9 +60,18 @@ class ForkServer:
         """Readable when a worker has ended, or the server has: call `collect` then."""
         return self._socket.fileno()
 
-    def start(self, arguments: list[str], environment: Mapping[str, str], stdio: tuple[int, int, int]) -> int:
-        """Start a worker with this environment, in this process's folder, as its own process group; returns its pid."""
-        request = {"arguments": arguments, "environment": dict(environment), "folder": os.getcwd()}
+    def start(
+        self,
+        arguments: list[str],
+        environment: Mapping[str, str],
+        stdio: tuple[int, int, int],
+        module: str = "recallscope.runs.worker",
+    ) -> int:
+        """Start `main(arguments)` of a module, by default a worker, as its own process group; returns its pid.
+
+        It runs in this process's folder, with stdin, stdout and stderr as given.
+        """
+        request = {"module": module, "arguments": arguments, "environment": dict(environment), "folder": os.getcwd()}
         with self._lock:
             try:
                 socket.send_fds(self._socket, [json.dumps(request).encode() + b"\n"], list(stdio))
@@ -142,9 +152,8 @@ def _close_all() -> None:
 def serve(connection: socket.socket, *, forks: bool) -> None:
     """Answer requests until the caller is gone."""
     if forks:
+        import recallscope.runs.worker
         import recallscope.train.loop  # noqa: F401 (what workers need, loaded once for all of them)
-    from recallscope.runs import worker
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     wake_read, wake_write = os.pipe()
@@ -181,7 +190,7 @@ def serve(connection: socket.socket, *, forks: bool) -> None:
             signal.set_wakeup_fd(-1)
             os.close(wake_read)
             os.close(wake_write)
-            _become(worker, request, descriptors)
+            _become(request, descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
         send(pid=pid)
@@ -196,8 +205,8 @@ def _ended() -> list[tuple[int, int]]:
     return found
 
 
-def _become(worker: Any, request: dict[str, Any], descriptors: list[int]) -> None:
-    """Turn this fork into a worker; never returns."""
+def _become(request: dict[str, Any], descriptors: list[int]) -> None:
+    """Turn this fork into the process that was asked for; never returns."""
     code = 1
     try:
         os.setsid()
@@ -205,18 +214,19 @@ def _become(worker: Any, request: dict[str, Any], descriptors: list[int]) -> Non
             os.dup2(descriptor, target)
         os.closerange(3, max(descriptors) + 1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 (the old object may have read ahead)
         os.environ.clear()
         os.environ.update(request["environment"])
         os.chdir(request["folder"])
-        worker.main(request["arguments"])
-        code = 0
+        code = importlib.import_module(request["module"]).main(request["arguments"]) or 0
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else 1
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
         with contextlib.suppress(Exception):
+            sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code)
 
@@ -224,7 +234,7 @@ def _become(worker: Any, request: dict[str, Any], descriptors: list[int]) -> Non
 def _spawn(request: dict[str, Any], descriptors: list[int]) -> subprocess.Popen[bytes]:
     stdin, stdout, stderr = descriptors
     return subprocess.Popen(  # noqa: S603
-        [sys.executable, "-m", "recallscope.runs.worker", *request["arguments"]],
+        [sys.executable, "-m", request["module"], *request["arguments"]],
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
