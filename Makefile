@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONNOUSERSITE := 1
+unexport PYTHONDONTWRITEBYTECODE  # .venv is installed without bytecode; the first import of each module writes it
 
 .PHONY: help demo browser docs test test-surfaces test-slow lint format bench reproduce report clean
 
@@ -15,7 +16,8 @@ $(VENV)/bin/python:
 
 # `demo` needs the core, torch and matplotlib; `test` and `lint` need everything.
 $(VENV)/.ready-demo: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[torch,figures]'
+	@echo "Installing recallscope with torch and matplotlib in $(VENV), once: a minute or more, by your connection"
+	@$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e '.[torch,figures]'
 	@touch $@
 
 $(VENV)/.ready-all: $(VENV)/bin/python pyproject.toml constraints.txt
@@ -26,7 +28,7 @@ $(VENV)/.ready-docs: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'
 	@touch $@
 
-demo: $(VENV)/.ready-demo  ## the paper's first figure in small: predicted, designed and really trained, side by side
+demo: $(VENV)/.ready-demo  ## accuracy over (D, N), side by side: predicted by two laws, hand-constructed, trained
 	@$(BIN)/python examples/demo.py
 
 reproduce: $(VENV)/.ready-demo  ## all experiments of the paper at the small scale: an evening of two cores; stops and resumes

@@ -1,39 +1,48 @@
-"""`make demo`: the task, then the paper's first figure in small: what the laws predict, what a circuit written down
-as weights does, and what models learn that are trained here and now. Each step is a command you can run yourself."""
+"""`make demo`: what the task looks like, how large a model it needs, and accuracy over the dimensions D and N, predicted,
+hand-constructed and trained here and now. Each step is a command you can run yourself."""
 
 import shlex
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 OUT = Path("demo-output")
-STEPS = [
+STEPS = [  # what it shows, about how long it takes on two cores, the command
     (
-        "What does the task look like? Facts, then questions.",
-        "recallscope sample --task mqar --vocab-size 64 --num-facts 4 --num-examples 1 --seed 0",
+        "The task: facts (key-value pairs), then queries",
+        "3 s",
+        "recallscope sample --vocab-size 64 --num-facts 4 --num-examples 1 --seed 0",
     ),
     (
-        "Recall over the dimensions D and N: predicted, designed, and trained (14 models, about a minute on two cores).",
-        f"recallscope reproduce dn-grid --scale quick --store {OUT}/store --out {OUT}",
-    ),
-    (
-        "What do I need for 99 %?",
+        "The state size you need for 99% accuracy, by our law",
+        "2 s",
         "recallscope size --target 0.99 --vocab-size 512 --num-facts 16 --embed-dim 48",
+    ),
+    (
+        "Accuracy over D and N: predicted by laws, hand-constructed, trained",
+        "1 min",
+        f"recallscope reproduce dn-grid --scale quick --store {OUT}",
     ),
 ]
 
 
 def main() -> int:
-    """Show each command, then run it; what an earlier demo trained is trained anew."""
+    """Print and run each command. Results of an earlier demo are deleted first."""
     shutil.rmtree(OUT, ignore_errors=True)
-    for says, command in STEPS:
-        print(f"\n# {says}\n$ {command}\n", flush=True)
-        words = shlex.split(command)
-        done = subprocess.run([sys.executable, "-m", "recallscope.cli.main", *words[1:]], check=False)
+    print("Three steps, with their durations on two quiet cores:")
+    for number, (title, duration, _) in enumerate(STEPS, 1):
+        print(f"{number}  {duration:>5}  {title}")
+    began = time.monotonic()
+    for number, (title, _, command) in enumerate(STEPS, 1):
+        print(f"\n[{number}/{len(STEPS)}] {title}\n$ {command}\n", flush=True)
+        arguments = shlex.split(command)[1:]
+        done = subprocess.run([sys.executable, "-m", "recallscope.cli.main", *arguments], check=False)
         if done.returncode:
             return done.returncode
-    print(f"\nThe figure: {OUT / 'fig-7.png'}. What else the paper shows: recallscope reproduce --list")
+    print(f"\nDone in {time.monotonic() - began:.0f} s. The four grids as a picture: {OUT / 'figures' / 'fig-7.png'}")
+    print("Other experiments: recallscope reproduce --list")
     return 0
 
 

@@ -97,6 +97,20 @@ def test_a_finished_quick_scale_is_read_without_a_fault(tmp_path: Path) -> None:
     assert "not tested" not in {finding.verdict for finding in found["seeds"]}
 
 
+def test_both_laws_are_held_against_the_quick_runs_and_the_sentence_says_so(tmp_path: Path) -> None:
+    """The numbers of the sentence are those of the runs: exact runs of a law have no error by it."""
+    for law, errors in (("trained-sharing", "and by 0.000 with ours"), ("trained", "differ by 0.000 on average")):
+        runs = AsIf(tmp_path / law, by_law(law), "quick")
+        found = found_by("dn-grid", runs)
+        for question in ("Theory against trained", "Accuracy at equal N D"):
+            assert "not tested" not in verdicts(found, question)
+        (sentence,) = find_experiment("dn-grid").summaries(runs)
+        assert errors in sentence
+        assert sentence.startswith("What the grids show: over 14 trained model sizes")
+    empty = PaperRuns(RunStore(tmp_path / "empty", create=True), "quick")
+    assert find_experiment("dn-grid").summaries(empty) == []
+
+
 def test_every_experiment_has_findings_and_every_finding_a_claim(tmp_path: Path) -> None:
     figures = {*paper_figures(), ""}
     assert len(experiments()) == len({*Path(curves.__file__).parent.glob("[a-z]*.py")})  # one file each

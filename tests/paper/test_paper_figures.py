@@ -65,21 +65,24 @@ def test_a_figure_is_drawn_with_a_line_that_names_its_runs(name, quick):
         assert re.search(r"\d+ runs,(?: \d+ circuits,)? scale quick, from", figure.get_supxlabel().replace("\n", " "))
 
 
-def test_fig_1_has_designed_theory_linear_and_full_for_two_regimes(small):
+def test_fig_1_has_hand_constructed_two_laws_linear_and_full_for_two_regimes(small):
     axes = panels(FIGURES["fig-1"].draw(small))
-    assert len(axes) == 8
-    assert [ax.get_title() for ax in axes[:4]] == [
-        "(a) designed",
-        "(b) theory, Thm 4.2",
+    assert len(axes) == 10
+    assert [ax.get_title().split("\n")[0] for ax in axes[:5]] == [
+        "(a) hand-constructed",
+        "(b) paper's law, Thm 4.2",
+        "our law, trained-sharing",
         "(c) trained, linear",
         "(d) trained, full",
     ]
+    errors = [float(ax.get_title().split("MAE ")[1]) for row in (axes[1:3], axes[6:8]) for ax in row]
+    assert min(errors) > 0  # the made-up runs follow neither of the two laws
     assert "V=1024" in axes[0].get_ylabel()
-    assert "V=512" in axes[4].get_ylabel()
+    assert "V=512" in axes[5].get_ylabel()
     best = AccuracyGrid.from_runs(small.rows("linear MQAR (i)"))
-    assert np.array_equal(tiles(axes[2]), best.accuracy.T, equal_nan=True)
+    assert np.array_equal(tiles(axes[3]), best.accuracy.T, equal_nan=True)
     assert np.isnan(tiles(axes[1])[4, 0])  # N = 32, D = 8: the law is not drawn where nothing is trained
-    assert len(panels(FIGURES["fig-7"].draw(small))) == 12
+    assert len(panels(FIGURES["fig-7"].draw(small))) == 15
 
 
 def test_fig_4_prints_both_levels_and_the_free_fit(small):
@@ -194,10 +197,18 @@ def test_a_panel_without_runs_says_so(tmp_path):
     assert words(FIGURES["fig-9"].draw(runs)).count("no runs yet") == 8
 
 
-def test_a_panel_its_scale_does_not_have_says_that(quick):
+@pytest.mark.parametrize("name", [name for name, figure in FIGURES.items() if figure.experiment])
+def test_a_finished_quick_scale_has_no_empty_panel(name, quick):
+    """Panels of what this scale does not train are left out."""
+    figure = FIGURES[name].draw(quick)
+    assert not re.search("no runs?|not (at|measured)", words(figure).removesuffix(figure.get_supxlabel()))
+    assert all(ax.axison for ax in panels(figure))
+
+
+def test_columns_of_what_the_scale_does_not_train_are_left_out(quick):
     """The tiny grid of the full model at this scale is another task, and is not passed off as regime (iii)."""
-    assert words(FIGURES["fig-7"].draw(quick)).count("not at scale quick") == 1
-    assert words(FIGURES["fig-4"].draw(quick)).count("not at scale quick") == 2
+    assert [ax.get_title()[:3] for ax in panels(FIGURES["fig-7"].draw(quick))] == ["(a)", "(b)", "our", "(c)"]
+    assert [ax.get_title() for ax in panels(FIGURES["fig-4"].draw(quick))] == ["(b) MQAR, linear"]
 
 
 @pytest.mark.parametrize("name", [name for name, figure in FIGURES.items() if figure.experiment])

@@ -116,6 +116,15 @@ def test_list_shows_the_columns_that_differ_and_says_what_is_alike(run, store):
     assert "vocab_size" in head  # one run differs from none
 
 
+def test_list_stops_at_a_table_that_can_be_read_and_json_has_all(run, store, monkeypatch):
+    monkeypatch.setattr("recallscope.cli.store.MOST_PRINTED", 10)
+    assert "10 runs, and more: --limit 0 shows all" in run("store", "list", store)[1]
+    assert run("store", "list", store, "--limit", 0)[1].splitlines()[-1] == "48 runs"
+    for words, runs, more in (((), 48, False), (("--limit", 0), 48, False), (("--limit", 5), 5, True)):
+        answer = json.loads(run("store", "list", store, *words, "--json")[1])
+        assert (len(answer["runs"]), answer["more"]) == (runs, more)
+
+
 def test_to_pandas_has_a_row_per_run_or_says_what_is_missing(store, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=list))
     rows = RunStore(store).to_pandas("state_dim<=4", "model=linear")

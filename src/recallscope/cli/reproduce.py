@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
@@ -15,9 +17,10 @@ from recallscope.cli.flags import OptionalInt, OptionalPath, Quiet, print_json
 from recallscope.paper.experiment import SCALES, Scale
 
 if TYPE_CHECKING:
+    from recallscope.paper.claims import Finding
     from recallscope.paper.experiment import Experiment
     from recallscope.paper.paper_runs import PaperRuns
-    from recallscope.runs import Cell, RunStore
+    from recallscope.runs import Cell, Plan, RunStore
 
 
 @dataclass(kw_only=True)
@@ -80,7 +83,7 @@ class Reproduce:
                 return code
         for part in experiment.designed(self.scale):
             if not self.quiet:
-                self._say(f"{experiment.name}: measuring {part.label}")
+                self._say(f"{experiment.name}: measuring hand-constructed weights, {part.label}")
             part.measure(store.root, self.scale)
         experiment.call("after_runs", PaperRuns(store, self.scale))
         return 0
@@ -93,7 +96,7 @@ class Reproduce:
             return 0
         view = None
         if not self.quiet:
-            self._say(f"{experiment.name}, {self.scale}: {len(plan.done)} of {plan.total} runs are there")
+            self._say(f"{experiment.name}, {self.scale}: {self._work(experiment, plan)}")
             title = f"{experiment.name}: {len(cells)} runs in {self.store}"
             view = progress_view(cells, title, stream=sys.stderr, live=not self.json)
         outcome = run_sweep(cells, store, workers=self.workers, view=view, weights=keep_weights)
@@ -108,29 +111,57 @@ class Reproduce:
             return 1
         return 0
 
+    def _work(self, experiment: Experiment, plan: Plan) -> str:
+        """How many runs are to be trained, and how long that took where it was measured."""
+        from recallscope.paper.costs import measured_cost
+        from recallscope.runs.plan import estimated_cost
+
+        every = experiment.cells(self.scale).values()
+        missing, total = (sum(estimated_cost(cell.spec) for cell in cells) for cells in (plan.missing, every))
+        workers = min(self.workers or os.cpu_count() or 1, len(plan.missing) or 1)
+        seconds = measured_cost(experiment.name, self.scale)["core_seconds"] * missing / total / workers
+        there = f", {len(plan.done)} are there" if plan.done else ""
+        return f"{len(plan.missing)} runs to train{there}; about {_time(seconds, True)} with {workers} processes"
+
     def _report(self, chosen: list[Experiment], store: RunStore) -> int:
         from recallscope.paper.paper_runs import PaperRuns
 
         runs = PaperRuns(store, self.scale)
         found = {experiment.name: experiment.find(runs) for experiment in chosen}
+        summaries = {experiment.name: experiment.summaries(runs) for experiment in chosen}
         figures = self._draw(chosen, runs)
         if self.json:
             rows = {name: [asdict(finding) for finding in findings] for name, findings in found.items()}
-            print_json({"scale": self.scale, "findings": rows, "figures": [str(path) for path in figures]})
+            paths = [str(path) for path in figures]
+            print_json({"scale": self.scale, "findings": rows, "summaries": summaries, "figures": paths})
             return 0
         from rich.console import Console
 
         console = Console()
         for experiment in chosen:
             experiment.call("tables", runs, console)
-        for name, findings in found.items():
-            console.print(f"\n[bold]{name}[/bold]", highlight=False)
-            for one in findings:
-                text = f"  {one.question}\n    paper: {one.paper}\n    here:  {one.ours}\n    -> {one.verdict}"
-                console.print(text, highlight=False, markup=False, soft_wrap=True)
-        for path in figures:
-            print(path)
+            console.print(f"\n[bold]{experiment.name}[/bold]", highlight=False)
+            for line in self._lines(found[experiment.name], console.width):
+                print(line)
+            for sentence in summaries[experiment.name]:
+                print("\n" + fill(sentence, console.width))
+        if figures:
+            names = ", ".join(dict.fromkeys(path.stem for path in figures))
+            print(f"\nFigures in {figures[0].parent}, as PNG and SVG: {names}")
         return 0
+
+    def _lines(self, findings: list[Finding], width: int) -> Iterator[str]:
+        """Findings that were tested, wrapped to the terminal; the others are only counted."""
+        for one in findings:
+            if one.tested:
+                yield fill(one.question, width, initial_indent="  ", subsequent_indent="  ")
+                for name, text in (("paper: ", one.paper), ("here:  ", one.ours)):
+                    yield fill(text, width, initial_indent=f"    {name}", subsequent_indent=" " * 11)
+                yield f"    -> {one.verdict}"
+        if left := sum(not one.tested for one in findings):
+            larger = SCALES[SCALES.index(self.scale) + 1 :]
+            need = f"--scale {larger[0]}" if larger else "more runs"
+            yield f"  {left} more finding{'s need' if left > 1 else ' needs'} {need}"
 
     def _draw(self, chosen: list[Experiment], runs: PaperRuns) -> list[Path]:
         """The experiments' figures that can be drawn; without matplotlib, none."""

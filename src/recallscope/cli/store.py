@@ -10,12 +10,13 @@ from typing import Annotated, Any
 
 import tyro
 
-from recallscope.cli.flags import Unset, print_json
+from recallscope.cli.flags import OptionalInt, Unset, print_json
 from recallscope.cli.store_upkeep import Gc, Migrate, Rebuild, Restore, Verify
 
 Folder = Annotated[Path, tyro.conf.Positional]
 SHOWN = ("run", "task", "vocab_size", "num_facts", "length", "model", "embed_dim", "state_dim", "num_layers", "seed")
 MOST_VARYING = 12  # columns that are shown because the runs differ in them
+MOST_PRINTED = 50  # rows of a table for people
 
 
 @dataclass(kw_only=True)
@@ -33,8 +34,8 @@ class List:
     """Columns to sort by; a leading - reverses the order: --sort=-test_accuracy."""
     columns: Annotated[tuple[str, ...], Unset] = ()
     """Columns to print; unless given, those in which the runs differ."""
-    limit: int = 50
-    """Rows to print; 0 for all."""
+    limit: OptionalInt = None
+    """Maximum number of runs, 0 for all. Default: 50 in the table, all with --json."""
     json: bool = False
     """Print one JSON object."""
 
@@ -42,17 +43,18 @@ class List:
         """Query the index, print."""
         from recallscope.runs import RunStore, find_runs, parse_conditions
 
-        if self.limit < 0:
-            raise ValueError(f"limit={self.limit}: a number of rows, or 0 for all.")
+        limit = (0 if self.json else MOST_PRINTED) if self.limit is None else self.limit
+        if limit < 0:
+            raise ValueError(f"limit={limit} must be a number of runs, or 0 for all.")
         rows = find_runs(
             RunStore(self.store),
             parse_conditions(self.where),
             columns=self.columns or None,
             order_by=self.sort or None,
-            limit=self.limit + 1 if self.limit else None,
+            limit=limit + 1 if limit else None,
         )
-        more = bool(self.limit) and len(rows) > self.limit
-        rows = rows[: self.limit] if self.limit else rows
+        more = bool(limit) and len(rows) > limit
+        rows = rows[:limit] if limit else rows
         if self.json:
             print_json({"runs": rows, "more": more})
             return 0

@@ -76,6 +76,7 @@ _BY_KEY = {row.key: row for row in CLAIMS}
 # Findings: a question put to one claim, the paper's number, ours, and the verdict, with the evidence as text
 
 Verdict = Literal["holds", "holds approximately", "does not hold", "not tested"]
+NOTHING = "-"  # what was measured for a finding that could not be tested
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,11 @@ class Finding:
     evidence: str  # runs, cells, how the number and its error were made
     figure: str = ""  # of `recallscope draw`, if one shows it
     missing: int = 0  # runs this scale asks for that the store lacks
+
+    @property
+    def tested(self) -> bool:
+        """Whether it was measured at all. A measurement that decides nothing has the verdict "not tested" as well."""
+        return self.ours != NOTHING
 
 
 @dataclass(frozen=True)
@@ -107,7 +113,7 @@ class Check:
 
     def untested(self, why: str, missing: int = 0) -> Finding:
         """A finding that cannot be made, and why."""
-        return self.answer("-", "not tested", why, missing)
+        return self.answer(NOTHING, "not tested", why, missing)
 
 
 def verdict_of(distance: float, holds: float, roughly: float) -> Verdict:

@@ -159,6 +159,7 @@ class Experiment:
     law_notes = _decorator("law_notes")  # (runs, misses): sentences under the law table, from the errors of every law
     after_runs = _decorator("after_runs")  # (runs): work that `reproduce` does once the trainings are there
     tables = _decorator("tables")  # (runs, console): tables that `reproduce` prints above the findings
+    summary = _decorator("summary")  # (runs): what the figures show, one sentence that `reproduce` prints at the end
 
     def figure(self, name: str, title: str, **options: Any) -> Callable[[Function], Function]:
         """A figure drawn from the runs, by a function that takes them and these options."""
@@ -176,6 +177,10 @@ class Experiment:
     def find(self, runs: PaperRuns) -> list[Finding]:
         """All findings."""
         return [finding for found in self.call("findings", runs) for finding in found]
+
+    def summaries(self, runs: PaperRuns) -> list[str]:
+        """Sentences that say what the figures show, with measured numbers; none without runs."""
+        return [sentence for sentence in self.call("summary", runs) if sentence]
 
     def cells_for_laws(self, runs: PaperRuns) -> dict[str, Rows]:
         """Rows of the law table, by group."""

@@ -118,16 +118,14 @@ def sheet(width: float, height: float, source: str) -> Iterator[Figure]:
         figure.supxlabel(fill(source, letters), fontsize=7, color="#555555")
 
 
-def why_empty(runs: PaperRuns, part: Part | None) -> str:
-    """What an empty panel says: its runs are still to come, or this scale has none."""
-    return "no runs yet" if part else f"not at scale {runs.scale}"
-
-
 def draw_part(
     runs: PaperRuns, part: Part | None, ax: Axes, axes: Sequence[str] = ("embed_dim", "state_dim"), title: str = ""
 ) -> Axes:
-    """The best of seeds of a part, or why there is nothing to see."""
-    rows = runs.rows(part.label) if part else []
-    if part is None or not rows:
-        return figures.draw_missing(ax, title=title, why=why_empty(runs, part))
+    """The best of seeds of a part; without runs a panel that says so, and nothing if this scale has no such part."""
+    if part is None:
+        ax.set_axis_off()
+        return ax
+    rows = runs.rows(part.label)
+    if not rows:
+        return figures.draw_missing(ax, title=title)
     return figures.draw_grid(planned_grid(part.grid, rows, axes), ax, title=title)

@@ -34,7 +34,7 @@ from recallscope.paper.experiments.dn_grid import (
     regimes_here,
 )
 from recallscope.paper.full_as_linear import coefficient_ratio, effective_dimensions, scaled_errors
-from recallscope.paper.paper_runs import PaperRuns, draw_part, sheet, source_line, why_empty
+from recallscope.paper.paper_runs import PaperRuns, draw_part, sheet, source_line
 from recallscope.theory.law import find_law
 
 if TYPE_CHECKING:
@@ -188,33 +188,35 @@ def curves_figure(runs: PaperRuns, wanted: Sequence[str], *, grids: bool = False
     (`app-fig:scaling-curves-regimes`).
     """
     regimes = regimes_here(runs, wanted)[: len(wanted)]
-    parts = [[regime_part(runs, model, task, regime) for model, task in PRINTED_A] for regime in regimes]
+    every = {key: [regime_part(runs, *key, regime) for regime in regimes] for key in PRINTED_A}
+    columns = {key: found for key, found in every.items() if any(found)}  # what this scale trains
+    parts = list(zip(*columns.values(), strict=True))
     labels = [part.label for row in parts for part in row if part]
     lost = sum(len(rows) - len(learned(rows)) for rows in map(runs.rows, labels))
     note = f"{source_line(runs, curves.name, labels)}; {NOTE}; points: mean of seeds, coloured by $N$"
     note += f", {lost} left out that stayed at chance" if lost else ""
     note += "; grids: best of seeds" if grids else ""
     with sheet(1.15 * figures.PAGE, 2.4 * (len(regimes) + grids) + 0.4, note) as figure:
-        axes = figure.subplots(len(regimes) + grids, len(PRINTED_A), squeeze=False)
+        axes = figure.subplots(len(regimes) + grids, len(columns), squeeze=False)
         if grids:
             for part, ax in zip(parts[0], axes[0], strict=True):
                 draw_part(runs, part, ax)
             figures.draw_bar(figure, axes[0])
         found = [
             [
-                curve_of(runs, part.label, a) if part else None
-                for part, (a, _) in zip(row, PRINTED_A.values(), strict=True)
+                curve_of(runs, part.label, PRINTED_A[key][0]) if part else None
+                for part, key in zip(row, columns, strict=True)
             ]
             for row in parts
         ]
         sizes = [float(N) for row in found for curve in row if curve for N in curve.group]
         for regime, row, of_row, panels in zip(regimes, found, parts, axes[int(grids) :], strict=True):
-            for curve, part, (_, name_a), ax in zip(row, of_row, PRINTED_A.values(), panels, strict=True):
-                draw_curve_or_why(curve, ax, name_a, sizes, why_empty(runs, part))
+            for curve, part, key, ax in zip(row, of_row, columns, panels, strict=True):
+                draw_curve(runs, part, curve, ax, PRINTED_A[key][1], sizes)
             panels[0].set_ylabel(f"{regime_name(regime)}\naccuracy")
         figures.draw_size_bar(figure, axes[int(grids) :].flat, sizes, "$N$")
-        for ax, letter, (model, task) in zip(axes[0], "abc", PRINTED_A, strict=True):
-            ax.set_title(f"({letter}) {task.upper()}, {model}")
+        for ax, (model, task) in zip(axes[0], columns, strict=True):
+            ax.set_title(f"({'abc'[list(PRINTED_A).index((model, task))]}) {task.upper()}, {model}")
     return figure
 
 
@@ -224,9 +226,11 @@ def curve_of(runs: PaperRuns, label: str, a: float, **options: Any) -> CollapseC
     return collapse_curve(rows, a, np.random.default_rng(0), noise=runs.noise(rows), **options) if rows else None
 
 
-def draw_curve_or_why(curve: CollapseCurve | None, ax: Axes, name_a: str, sizes: Sequence[float], why: str) -> None:
-    """A collapse with colours for the sizes of all panels, or why there is none."""
+def draw_curve(
+    runs: PaperRuns, part: Part | None, curve: CollapseCurve | None, ax: Axes, name_a: str, sizes: Sequence[float]
+) -> None:
+    """A collapse with colours for the sizes of all panels; without runs as `draw_part` does."""
     if curve:
         figures.draw_collapse(curve, ax, name_a=name_a, group_range=(min(sizes), max(sizes)))
     else:
-        figures.draw_missing(ax, why=why, box_aspect=None)
+        draw_part(runs, part, ax).set_box_aspect(None)

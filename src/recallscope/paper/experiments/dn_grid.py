@@ -29,6 +29,7 @@ from recallscope.tasks.mqar import MQARSpec
 from recallscope.theory.law import find_law, laws_for
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from rich.console import Console
 
@@ -175,6 +176,11 @@ def fit_part(rows: Rows, noise: SeedNoise) -> Fit | None:
         return None
 
 
+def linear_grids(runs: PaperRuns) -> list[str]:
+    """The linear grids of this scale; the authors' small example only where it is the only one."""
+    return [label for label in LINEAR_GRIDS if label in runs.parts] or [EXAMPLE]
+
+
 # Findings
 
 
@@ -200,9 +206,7 @@ def example_cell_by_cell(runs: PaperRuns) -> Iterator[Finding]:
 @dn_grid.findings
 def theory_against_trained(runs: PaperRuns) -> Iterator[Finding]:
     """Column (b) against column (c): the printed law, and the law we hold to be right."""
-    for label in LINEAR_GRIDS:
-        if label not in runs.parts:
-            continue
+    for label in linear_grids(runs):
         check = Check("fig-7", f"Theory against trained, {label}", "the grids agree (by eye)", "fig-7")
         rows = runs.rows(label)
         missing = runs.missing(label)
@@ -215,9 +219,9 @@ def theory_against_trained(runs: PaperRuns) -> Iterator[Finding]:
             compare_law(grid, find_law(name)) for name in ("unified", "unified-mv", "trained-sharing")
         )
         yield check.answer(
-            f"printed law off by {printed.mean_error:.3f} on average (max {printed.max_error:.2f}); with m_V "
-            f"{typical.mean_error:.3f} ({typical.max_error:.2f}); trained-sharing {sharing.mean_error:.3f} "
-            f"({sharing.max_error:.2f})",
+            f"unified law (Rem 4.3) as printed off by {printed.mean_error:.3f} on average (max "
+            f"{printed.max_error:.2f}); with m_V {typical.mean_error:.3f} ({typical.max_error:.2f}); trained-sharing "
+            f"{sharing.mean_error:.3f} ({sharing.max_error:.2f})",
             verdict_of(printed.mean_error, 0.02, 0.06),
             f"{len(rows)} runs, {len(printed.cells)} cells, mean of seeds; mean and largest |measured - predicted|",
             missing,
@@ -256,14 +260,15 @@ def equal_products(cells: Iterable[tuple[int, int]]) -> list[tuple[tuple[int, in
 def trade_off(runs: PaperRuns) -> Iterator[Finding]:
     """Whether D and N count alike."""
     question, paper = "Accuracy at equal N D: can D and N be traded?", "recall needs N D of order N_f log V (Rem 4.4)"
-    grids = {label: seeds_by(runs.rows(label), *AXES) for label in LINEAR_GRIDS}
+    labels = linear_grids(runs)
+    grids = {label: seeds_by(runs.rows(label), *AXES) for label in labels}
     pairs = [((label, *w), (label, *n)) for label, cells in grids.items() for w, n in equal_products(cells)]
-    missing = runs.missing(*LINEAR_GRIDS)
+    missing = runs.missing(*labels)
     if len(pairs) < 4:
         why = "fewer than four pairs of cells with equal N D are done"
         yield Check("rem-4.4", question, paper).untested(why, missing)
         return
-    noise = runs.noise([row for label in LINEAR_GRIDS for row in runs.rows(label)])
+    noise = runs.noise([row for label in labels for row in runs.rows(label)])
     every = {(label, *cell): seeds for label, cells in grids.items() for cell, seeds in cells.items()}
     gap = mean_gap(pairs, every, noise)
     sizes = np.abs(gap.gaps)
@@ -400,36 +405,83 @@ def regime_name(regime: str) -> str:
 @dn_grid.figure("fig-1", "recall over D and N, regimes (i) and (ii)", wanted=("i", "ii"))
 @dn_grid.figure("fig-7", "recall over D and N, three regimes", wanted=tuple(REGIMES))
 def dims_figure(runs: PaperRuns, wanted: Sequence[str]) -> Figure:
-    """Designed, predicted, trained linear, trained full over D and N, a row for every regime.
+    """Hand-constructed, predicted and trained accuracy over D and N: a row per regime, a column for all this scale has.
+
+    Our law is beside the paper's; above each is its mean absolute error (MAE) against the trained linear models.
 
     Paper: Fig. 1 (`fig:scaling-laws-2d-dims`), Fig. 7 (`app-fig:scaling-laws-2d-dims`).
     """
     regimes = regimes_here(runs, wanted)
-    parts = {regime: [regime_part(runs, model, "mqar", regime) for model in ("linear", "full")] for regime in regimes}
-    labels = [found.label for pair in parts.values() for found in pair if found]
-    text = source_line(runs, dn_grid.name, labels, [DESIGNED[regime] for regime in regimes])
-    note = f"{text}; best of seeds; hatched: no run yet; white: $N>D$"
-    with sheet(1.2 * figures.PAGE, 2.1 * len(regimes) + 0.5, note) as figure:
-        rows = figure.subplots(len(regimes), 4, squeeze=False)
-        for regime, row in zip(regimes, rows, strict=True):
-            linear, full = parts[regime]
-            if circuits := runs.designed(DESIGNED[regime]):
-                figures.draw_grid(AccuracyGrid.from_circuits(circuits), row[0])
-            else:
-                figures.draw_missing(row[0], why="not measured yet")
-            if linear:
-                figures.draw_grid(law_grid(find_law("trained"), linear.grid), row[1])
-            draw_part(runs, linear, row[2])
-            draw_part(runs, full, row[3])
-            if regime != regimes[-1]:
-                for ax in row:
-                    ax.set_xlabel("")
-            row[0].set_ylabel(f"{regime_name(regime)}\n$N$")
-        titles = ("(a) designed", "(b) theory, Thm 4.2", "(c) trained, linear", "(d) trained, full")
-        for ax, title in zip(rows[0], titles, strict=True):
-            ax.set_title(title)
+    linear, full = ([regime_part(runs, model, "mqar", regime) for regime in regimes] for model in ("linear", "full"))
+    designed = [DESIGNED[regime] for regime in regimes]
+    labels = [part.label for part in (*linear, *full) if part]
+    text = source_line(runs, dn_grid.name, labels, designed)
+    titles = {
+        "designed": "(a) hand-constructed",
+        "trained": "(b) paper's law, Thm 4.2",
+        "trained-sharing": "our law, trained-sharing",
+        "linear": "(c) trained, linear",
+        "full": "(d) trained, full",
+    }
+    absent = {"full"} if not any(full) else set()
+    absent |= {"designed"} if not runs.designed_parts.keys() & set(designed) else set()
+    columns = [name for name in titles if name not in absent]
+    note = f"{text}; grids: best of seeds; MAE: mean absolute error against (c), mean of seeds; white: $N>D$"
+    note += "; hatched: no run yet" if runs.missing(*labels) else ""
+    with sheet(min(0.3 * len(columns), 1.2) * figures.PAGE, 2.1 * len(regimes) + 0.6, note) as figure:
+        rows = figure.subplots(len(regimes), len(columns), squeeze=False)
+        for place, regime in enumerate(regimes):
+            for name, ax in zip(columns, rows[place], strict=True):
+                title = [titles[name]] if place == 0 else []
+                if name == "designed":
+                    draw_circuits(runs.designed(DESIGNED[regime]), ax)
+                elif name in ("linear", "full"):
+                    draw_part(runs, (linear if name == "linear" else full)[place], ax)
+                elif part := linear[place]:
+                    figures.draw_grid(law_grid(find_law(name), part.grid), ax)
+                    error = compare_law(AccuracyGrid.from_runs(runs.rows(part.label), reduce=COMPARED), find_law(name))
+                    title += [f"MAE {error.mean_error:.3f}"] if error.cells else []
+                ax.set(title="\n".join(title), xlabel="$D$" if regime == regimes[-1] else "", ylabel="")
+            rows[place, 0].set_ylabel(f"{regime_name(regime)}\n$N$")
         figures.draw_bar(figure, rows.flat)
     return figure
+
+
+def draw_circuits(circuits: Rows, ax: Axes) -> Axes:
+    """Accuracy of hand-constructed weights, mean over their draws."""
+    if circuits:
+        return figures.draw_grid(AccuracyGrid.from_circuits(circuits), ax)
+    return figures.draw_missing(ax, why="not measured yet")
+
+
+@dn_grid.summary
+def what_the_grids_show(runs: PaperRuns) -> str:
+    """How far both laws are from the trained linear models of Fig. 7, and how well hand-constructed weights do."""
+    trained, circuits = {}, {}
+    for regime in regimes_here(runs, tuple(REGIMES)):
+        part = regime_part(runs, "linear", "mqar", regime)
+        if part and (rows := runs.rows(part.label)):
+            trained[regime] = AccuracyGrid.from_runs(rows, reduce=COMPARED)
+            circuits[regime] = seeds_by(runs.designed(DESIGNED[regime]), *AXES)
+    if not trained:
+        return ""
+    paper, ours = (law_points(find_law(name), trained) for name in ("trained", "trained-sharing"))
+    both = [
+        (float(circuits[regime][cell].mean()), accuracy)
+        for regime, grid in trained.items()
+        for place, accuracy in grid.cells()
+        if (cell := tuple(grid.words(place)[name] for name in AXES)) in circuits[regime]
+    ]
+    constructed = (
+        "; hand-constructed weights reach {:.2f} and trained ones {:.2f} on average".format(*np.mean(both, 0))
+        if both
+        else ""
+    )
+    return (
+        f"What the grids show: over {paper.cells} trained model sizes, predicted and trained accuracy differ by "
+        f"{paper.mean_error:.3f} on average with the paper's law (Thm 4.2) and by {ours.mean_error:.3f} with ours "
+        f"({ours.law}){constructed}."
+    )
 
 
 @dn_grid.figure("laws", "ours: three laws against every trained linear cell")
@@ -466,7 +518,7 @@ def laws_figure(runs: PaperRuns) -> Figure:
 
 @dn_grid.tables
 def print_grids(runs: PaperRuns, console: Console) -> None:
-    """Print the authors' small example: what the printed law says, ours says, circuits do, and trained models do."""
+    """Print the authors' small example: predicted by the paper's law and ours, hand-constructed, and trained."""
     from rich.table import Table
 
     rows = runs.rows(EXAMPLE)
@@ -475,10 +527,10 @@ def print_grids(runs: PaperRuns, console: Console) -> None:
     trained = AccuracyGrid.from_runs(rows)
     circuits = runs.designed(DESIGNED["iii"])
     grids = {
-        "printed law": AccuracyGrid.from_law(find_law("unified"), trained),
-        "trained-sharing law": AccuracyGrid.from_law(find_law("trained-sharing"), trained),
-        **({"designed circuit": AccuracyGrid.from_circuits(circuits)} if circuits else {}),
-        "trained linear": trained,
+        "paper's law, Thm 4.2": AccuracyGrid.from_law(find_law("trained"), trained),
+        "our law, trained-sharing": AccuracyGrid.from_law(find_law("trained-sharing"), trained),
+        **({"hand-constructed weights": AccuracyGrid.from_circuits(circuits)} if circuits else {}),
+        "trained, linear": trained,
     }
     columns = []
     for title, grid in grids.items():  # rows D, columns N; only cells that the trained grid has
@@ -496,10 +548,3 @@ def print_grids(runs: PaperRuns, console: Console) -> None:
     beside.add_row()
     beside.add_row(*columns[2:])
     console.print(beside, highlight=False)
-    if fit := fit_part(rows, runs.noise(rows)):
-        console.print(
-            f"\nfitted Phi(x - b), x = sqrt(N D / (a N_f + N)):  a = {fit.a:.2f} {interval(*fit.a_interval)} (paper "
-            f"1.25), b = {fit.b:.2f} {interval(*fit.b_interval)} (paper {fit.b_printed:.2f}), "
-            f"spread {fit.mean_error:.3f}",
-            highlight=False, markup=False, soft_wrap=True,
-        )  # fmt: skip

@@ -17,8 +17,8 @@ from recallscope.analysis.rows import cell_words, seeds_by
 from recallscope.analysis.seed_noise import interval, mean_gap
 from recallscope.paper.claims import Check, Finding, verdict_of
 from recallscope.paper.experiment import Part, Rows, Scale, experiment, part
-from recallscope.paper.experiments.curves import NOTE, PRINTED_A, curve_of, draw_curve_or_why
-from recallscope.paper.paper_runs import PaperRuns, draw_part, sheet, source_line, why_empty
+from recallscope.paper.experiments.curves import NOTE, PRINTED_A, curve_of, draw_curve
+from recallscope.paper.paper_runs import PaperRuns, draw_part, sheet, source_line
 from recallscope.presets import Preset
 
 if TYPE_CHECKING:
@@ -155,6 +155,7 @@ def layers_figure(runs: PaperRuns, shown: dict[str, str]) -> Figure:
 
     Paper: Fig. 5 (`fig:multi-layer-scaling-laws`), Fig. 10 (`app-fig:multi-layer-scaling-laws`).
     """
+    shown = {label: task for label, task in shown.items() if label in runs.parts}
     text = source_line(runs, layers.name, list(shown))
     curves = {
         label: curve_of(runs, label, PRINTED_A["linear", task][0], axes=AXES, group_word="num_layers")
@@ -167,7 +168,7 @@ def layers_figure(runs: PaperRuns, shown: dict[str, str]) -> Figure:
             found = runs.parts.get(label)
             draw_part(runs, found, left, AXES, f"{task.upper()}, linear").set_box_aspect(None)
             name_a = PRINTED_A["linear", task][1]
-            draw_curve_or_why(curves[label], right, name_a, depths, why_empty(runs, found))
+            draw_curve(runs, found, curves[label], right, name_a, depths)
             right.set_title(r"against $1/\sigma$, $N$ counted over all $\Lambda$ layers")
         figures.draw_bar(figure, axes[:, 0])
         figures.draw_size_bar(figure, axes[:, 1], depths, r"$\Lambda$")

@@ -345,17 +345,20 @@ def age_figure(runs: PaperRuns) -> Figure:
     if not found:
         raise no_runs(runs, zoo.name, "no recall by age")
     looks = _looks()
-    groups = ("adds",), ("fades",), ("replaces",), ("solves", "keeps all")
+    here = {form.rule for form in BARE if label_of("by age", form) in runs.parts}
+    every = ("adds",), ("fades",), ("replaces",), ("solves", "keeps all")
+    groups = [rules for rules in every if here.intersection(rules)]
     lines = [{f.label: found[f.label] for f in BARE if f.rule in rules and f.label in found} for rules in groups]
     words = next(record.words for form in BARE for record in runs.records(label_of("by age", form)))
     where = ", ".join(f"{letter} = {words[name]}" for letter, name in zip(("V", "N_f", "D", "N"), SIZES, strict=True))
     with sheet(figures.PAGE, 3.3, f"{where}; one model each, {AGE_SEQUENCES} sequences; {text}") as figure:
-        for ax, rules, here in zip(figure.subplots(1, 4, sharey=True), groups, lines, strict=True):
+        panels = figure.subplots(1, len(groups), sharey=True, squeeze=False)[0]
+        for ax, rules, shown in zip(panels, groups, lines, strict=True):
             title = (
                 f"the state {', '.join(rules)}" if rules[0] in ("adds", "fades", "replaces") else "solves; keeps all"
             )
-            if here:
-                figures.draw_ages(here, ax, looks=looks, title=title)
+            if shown:
+                figures.draw_ages(shown, ax, looks=looks, title=title)
             else:
                 figures.draw_missing(ax, title=title, box_aspect=None)
         figure.axes[0].set_ylabel("recall")
