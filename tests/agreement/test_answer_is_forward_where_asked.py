@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from closeness import assert_near
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.mamba import FullSpec
 from recallscope.architectures.model import RecallModel, build_model
@@ -46,11 +47,11 @@ def test_answer_is_forward_where_asked(name: str, vocab_size: int) -> None:
     positions = torch.randint(0, L, (BATCH, Q), generator=g)
     asked, all_logits = model.answer(tokens, positions), model(tokens)
     expected = at_positions(all_logits, positions)
-    torch.testing.assert_close(asked, expected)
+    assert_near(asked, expected)
     ours, theirs = gradients(model, asked), gradients(model, expected)
     for weight, gradient in theirs.items():
         assert gradient is not None, f"{weight} has no part in the output"
-        torch.testing.assert_close(ours[weight], gradient, msg=lambda m, w=weight: f"{w}: {m}")
+        assert_near(ours[weight], gradient, weight)
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -58,4 +59,4 @@ def test_answer_is_forward_where_asked(name: str, vocab_size: int) -> None:
 def test_one_token_can_be_asked(name: str) -> None:
     model = build_model(SPECS[name], 5, torch.Generator().manual_seed(0), dtype=torch.float64)
     tokens = torch.tensor([[3]])
-    torch.testing.assert_close(model.answer(tokens, torch.tensor([[0]])), model(tokens))
+    assert_near(model.answer(tokens, torch.tensor([[0]])), model(tokens))

@@ -298,7 +298,7 @@ ELSEWHERE = {
     "full2": "transformers `models/mamba2` (`tests/architectures/test_full2_oracle.py`); fla-core "
     "`fla/ops/simple_gla/naive.py`",
     "linear": "none of its own: it is `full` with parts off (`tests/agreement/test_linear_is_full_with_parts_off.py`)",
-    "multihead": "none of its own: its heads are `linear` models (`tests/agreement/test_multi_head_forms.py`)",
+    "multihead": "none of its own: its heads are `linear` models (`tests/ops/test_head_patterns.py`)",
 }
 
 

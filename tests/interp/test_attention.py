@@ -7,6 +7,7 @@ import torch
 from subjects import FULL_TASK, SMALL, seeded
 from transformers import Mamba2Config, Mamba2ForCausalLM, MambaConfig, MambaForCausalLM
 
+from closeness import assert_near
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.mamba import FullSpec
 from recallscope.architectures.mamba2 import Full2Spec
@@ -47,7 +48,7 @@ def assert_explained(model: Full2Mamba, tokens: torch.Tensor, layer: int) -> Non
     assert skip is not None
     x_heads = trace.x_heads.expand(-1, -1, len(skip), -1)
     heard = torch.einsum("bmst,bsmp->btmp", attention_map(model, tokens, layer=layer), x_heads)
-    torch.testing.assert_close(trace.y_heads, heard + skip[:, None] * x_heads)
+    assert_near(trace.y_heads, heard + skip[:, None] * x_heads)
 
 
 @pytest.mark.parametrize("layer", [0, -1])
@@ -69,7 +70,7 @@ def test_what_all_sources_add_is_what_the_answer_gets(pattern: HeadPattern) -> N
     towards = (model.E.T[batch.answers] * model.norm_f.weight) @ mixer.out_proj.weight
     rows = torch.arange(2)[:, None]
     expected = (said[rows, batch.query_positions] * towards).sum(dim=-1)
-    torch.testing.assert_close(answer_attribution(model, batch).sum(dim=-1), expected)
+    assert_near(answer_attribution(model, batch).sum(dim=-1), expected)
 
 
 def test_strength_is_the_length_of_what_a_source_adds() -> None:
@@ -87,7 +88,7 @@ def test_states_have_faded() -> None:
     for t in (0, 7):
         for found, layer in zip(states_at(model, tokens, t), everything.layers, strict=True):
             assert layer.h is not None
-            torch.testing.assert_close(found, layer.h[:, t])
+            assert_near(found, layer.h[:, t])
 
 
 def test_attributions_add_up_to_the_logit():
@@ -102,7 +103,7 @@ def test_attributions_add_up_to_the_logit():
     logit = logits.gather(2, batch.answers[..., None])[..., 0] * length
     asked = batch.tokens.gather(1, batch.query_positions)
     residual = torch.einsum("dbq,dbq->bq", model.E[:, batch.answers], model.E[:, asked])
-    torch.testing.assert_close(parts + residual, logit)
+    assert_near(parts + residual, logit)
 
 
 def test_the_right_place_is_attended_to(trained_full):
@@ -127,7 +128,7 @@ def test_attributions_of_a_linear_model_add_up_to_the_logit(spec):
     batch = draw_batch(SMALL, 3, seeded(1))
     logits = at_positions(model(batch.tokens), batch.query_positions)
     wanted = logits.gather(2, batch.answers[..., None])[..., 0].detach()
-    torch.testing.assert_close(answer_attribution(model, batch).sum(dim=-1), wanted)
+    assert_near(answer_attribution(model, batch).sum(dim=-1), wanted)
 
 
 def test_a_head_of_its_own_weights_is_where_the_answer_is_read(tmp_path):
@@ -138,7 +139,7 @@ def test_a_head_of_its_own_weights_is_where_the_answer_is_read(tmp_path):
     Mamba2ForCausalLM(config).save_pretrained(tmp_path)
     model = from_pretrained(tmp_path, dtype=torch.float64)
     assert model.W_head is not None
-    torch.testing.assert_close(model.logit_directions(), (model.W_head * model.norm_f.weight[:, None]).detach())
+    assert_near(model.logit_directions(), (model.W_head * model.norm_f.weight[:, None]).detach())
 
 
 def test_a_mamba_from_elsewhere_has_maps_and_states(tmp_path: Path) -> None:
@@ -148,7 +149,7 @@ def test_a_mamba_from_elsewhere_has_maps_and_states(tmp_path: Path) -> None:
     assert isinstance(model, FullMamba)
     trace, skip = model.trace(draw_tokens()).layers[0], model.layers[0].mixer.D
     heard = torch.einsum("bdst,bsd->btd", attention_map(model, draw_tokens(), layer=0), trace.x_hat)
-    torch.testing.assert_close(trace.y_hat, heard + skip * trace.x_hat)
+    assert_near(trace.y_hat, heard + skip * trace.x_hat)
     assert [h.shape for h in states_at(model, draw_tokens(), 5)] == [(2, 1, 24, 3)] * 2
 
 
