@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONNOUSERSITE := 1
 
-.PHONY: help demo browser docs test test-slow lint format bench reproduce report clean
+.PHONY: help demo browser docs test test-portable test-slow lint format bench reproduce report clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -50,6 +50,16 @@ browser:  ## Chromium for the browser tests, by apt where there is none; without
 
 test: $(VENV)/.ready-all  ## the fast suite
 	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+# What another CPU or build would compute with: MKL's and torch's instruction sets, that of our C kernels, threads.
+CPU_SETTINGS := DEFAULTS=1 MKL_CBWR=COMPATIBLE MKL_CBWR=AVX2 ATEN_CPU_CAPABILITY=default ATEN_CPU_CAPABILITY=avx2 \
+  RECALLSCOPE_CFLAGS=-march=x86-64 RECALLSCOPE_TEST_THREADS=2
+
+test-portable: $(VENV)/.ready-all  ## the fast suite as other CPUs would run it, one setting after another
+	@for setting in $(CPU_SETTINGS); do \
+	  echo "== $$setting"; \
+	  env $$setting $(BIN)/python -m pytest -n 2 -m "not slow" || { echo "fails with $$setting"; exit 1; }; \
+	done
 
 test-slow: $(VENV)/.ready-all  ## the checks that take minutes
 	$(BIN)/python -m pytest -n 2 -m slow --timeout=3600

@@ -8,11 +8,12 @@ error is counted in roundings, each as large as the larger of two things:
 - how far the plain form itself moves when each of its inputs is rounded once. This is looked at only where the first
   does not suffice: where terms cancel, or states grow.
 
-Under no setting of `make test-portable` is a comparison off by more than 8 roundings. 200 leave room for other CPUs; in
-float64 they are still 4e-14 of the largest entry, and the mistakes of `tests/mutations.py` (a sign, an index, a factor, a
-missing term) are all found.
+Under no setting of `make test-portable` is a comparison off by more than 8 roundings. 200 leave room for other CPUs;
+in float64 they are still 4e-14 of the largest entry, and the mistakes of `tests/mutations.py` (a sign, an index, a
+factor, a missing term) are all found.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import contextmanager
 
@@ -22,6 +23,7 @@ from torch import Tensor
 Form = Callable[..., Tensor]
 Results = Mapping[str, Tensor]
 
+DECIMAL = re.compile(r"\d+\.\d+")
 ROUNDINGS = 200
 SUSPECT = 8  # beyond this the second kind of rounding is looked at
 
@@ -44,9 +46,10 @@ def roundings_apart(ours: Tensor, theirs: Tensor, *, rounding: float = 0.0) -> f
     return error / max(epsilon(ours, theirs) * float(theirs.detach().abs().max()), rounding) if error else 0.0
 
 
-def assert_near(ours: Tensor, theirs: Tensor, what: str = "", *, scale: float = 0.0) -> None:
-    """Equal up to rounding, relative to the largest entry, or to `scale` if what was added up is larger than that."""
-    apart = roundings_apart(ours, theirs, rounding=scale * epsilon(ours, theirs))
+def assert_near(ours: Tensor, theirs: Tensor, what: str = "", *, terms: Tensor | float = 0.0) -> None:
+    """Equal up to rounding, relative to the largest entry; or to the largest of the `terms` that were added up."""
+    largest = float(torch.as_tensor(terms).detach().abs().max())
+    apart = roundings_apart(ours, theirs, rounding=largest * epsilon(ours, theirs))
     assert apart <= ROUNDINGS, f"{what}: {apart:.3g} roundings apart, {ROUNDINGS} are allowed"
 
 
@@ -92,10 +95,12 @@ def weighting(output: Tensor) -> Tensor:
     return draw(torch.Generator().manual_seed(7), *output.shape).to(output.dtype)
 
 
-def output_and_gradients(output: Tensor, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def output_and_gradients(
+    output: Tensor, inputs: Mapping[str, Tensor], *, may_be_unused: bool = False
+) -> dict[str, Tensor]:
     """The output, and the gradient of <output, weighting> by every input."""
     leaves, weight = list(inputs.values()), weighting(output)
-    found = torch.autograd.grad(output, leaves, weight, allow_unused=True, materialize_grads=True)
+    found = torch.autograd.grad(output, leaves, weight, materialize_grads=may_be_unused)
     return {"output": output.detach(), **dict(zip(inputs, found, strict=True))}
 
 
@@ -122,3 +127,11 @@ def assert_threads_change_no_bit(compute: Callable[[], Iterable[Tensor]], *count
         torch.set_num_threads(before)
     for other in found[1:]:
         assert all(torch.equal(one, two) for one, two in zip(found[0], other, strict=True))
+
+
+def assert_same_text(ours: str, committed: str, remedy: str = "") -> None:
+    """Equal but for the last digit of decimals, which another CPU may round the other way."""
+    assert DECIMAL.split(ours) == DECIMAL.split(committed), remedy
+    for one, other in zip(DECIMAL.findall(ours), DECIMAL.findall(committed), strict=True):
+        last_digit = 10.0 ** -len(other.partition(".")[2])
+        assert abs(float(one) - float(other)) < 1.5 * last_digit, f"{one} is not {other}. {remedy}"

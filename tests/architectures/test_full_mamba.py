@@ -112,7 +112,8 @@ def test_norms_make_the_scale_of_the_embedding_immaterial() -> None:
     tokens = torch.randint(0, 12, (2, 9), generator=torch.Generator().manual_seed(1))
     before = model(tokens)
     model.E *= 100
-    assert_near(model(tokens), before * 100)
+    # the norm adds 1e-5 to a mean square of about 1, and to one of 1e4: that is the difference, more than rounding
+    assert (model(tokens) - before * 100).abs().max() <= 1e-4 * (before * 100).abs().max()
 
 
 @torch.no_grad()

@@ -35,7 +35,8 @@ def test_shared_values_equal_single_head_with_d_over_m(pattern, M, expand, kept)
     E, hashes = codes()
     squeezed = E.clone()
     squeezed[kept:] = 0
-    assert_near(logits(head_circuit(pattern, E, [hashes[0]] * M, expand=expand)), logits(compressive_circuit(squeezed, hashes[0])))  # fmt: skip
+    shared = logits(head_circuit(pattern, E, [hashes[0]] * M, expand=expand))
+    assert_near(shared, logits(compressive_circuit(squeezed, hashes[0])))
 
 
 @pytest.mark.parametrize("expand", [1, 2])
