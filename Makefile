@@ -6,7 +6,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONNOUSERSITE := 1
 unexport PYTHONDONTWRITEBYTECODE  # .venv is installed without bytecode; the first import of each module writes it
 
-.PHONY: help demo browser docs test test-surfaces test-slow lint format bench reproduce report clean
+.PHONY: help demo browser docs test test-surfaces test-portable test-slow lint format bench reproduce report clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -50,11 +50,23 @@ browser:  ## Chromium for the browser tests, by apt where there is none; without
 	@command -v chromium chromium-browser google-chrome chrome >/dev/null || \
 	  { apt-get update -qq && apt-get install -y -qq chromium; } || echo "no Chromium: install it to run tests/web/test_browser.py"
 
+FAST := -n 2 -m "not slow and not surfaces"
+
 test: $(VENV)/.ready-all  ## the fast suite
-	$(BIN)/python -m pytest -n 2 -m "not slow and not surfaces"
+	$(BIN)/python -m pytest $(FAST)
 
 test-surfaces: $(VENV)/.ready-all  ## browser, documentation site, packages, licences, Ray
 	$(BIN)/python -m pytest -n 2 -m "surfaces and not slow"
+
+# What another CPU or build would compute with: MKL's and torch's instruction sets, that of our C kernels, threads.
+CPU_SETTINGS := DEFAULTS=1 MKL_CBWR=COMPATIBLE MKL_CBWR=AVX2 ATEN_CPU_CAPABILITY=default ATEN_CPU_CAPABILITY=avx2 \
+  RECALLSCOPE_CFLAGS=-march=x86-64 RECALLSCOPE_TEST_THREADS=2
+
+test-portable: $(VENV)/.ready-all  ## the fast suite as other CPUs would run it, one setting after another
+	@for setting in $(CPU_SETTINGS); do \
+	  echo "== $$setting"; \
+	  env $$setting $(BIN)/python -m pytest $(FAST) || { echo "fails with $$setting"; exit 1; }; \
+	done
 
 test-slow: $(VENV)/.ready-all  ## the checks that take minutes
 	$(BIN)/python -m pytest -n 2 -m slow --timeout=3600

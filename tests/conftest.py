@@ -8,18 +8,21 @@ CHECKED = (
 )  # fmt: skip
 install_import_hook([f"recallscope.{name}" for name in CHECKED], "beartype.beartype")
 
+import os  # noqa: E402
+
 import pytest  # noqa: E402
 import torch  # noqa: E402
-from hypothesis import settings  # noqa: E402
+from hypothesis import Phase, settings  # noqa: E402
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.register_profile("unshrunk", settings.get_profile("repeatable"), phases=[Phase.explicit, Phase.generate])
 settings.load_profile("repeatable")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _one_thread() -> None:
-    """Results and times that do not depend on how many cores the machine has."""
-    torch.set_num_threads(1)
+def _threads() -> None:
+    """One, unless RECALLSCOPE_TEST_THREADS says otherwise: times that do not depend on how many cores there are."""
+    torch.set_num_threads(int(os.environ.get("RECALLSCOPE_TEST_THREADS", "1")))
 
 
 @pytest.fixture

@@ -4,9 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from closeness import assert_agree, assert_near, output_and_gradients
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.mamba import FullSpec
-from recallscope.architectures.model import RecallModel, build_model
+from recallscope.architectures.model import build_model
 from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.ops import at_positions
 
@@ -30,12 +31,6 @@ SPECS = {
 BATCH, L, Q = 3, 9, 4
 
 
-def gradients(model: RecallModel, logits: Tensor) -> dict[str, Tensor]:
-    weight = torch.randn(logits.shape, generator=torch.Generator().manual_seed(5), dtype=logits.dtype)
-    names, weights = zip(*model.named_parameters(), strict=True)
-    return dict(zip(names, torch.autograd.grad(logits, weights, weight, allow_unused=True), strict=True))
-
-
 @pytest.mark.parametrize("vocab_size", [2, BATCH * L - 1, BATCH * L, 60])
 @pytest.mark.parametrize("name", SPECS)
 def test_answer_is_forward_where_asked(name: str, vocab_size: int) -> None:
@@ -44,13 +39,12 @@ def test_answer_is_forward_where_asked(name: str, vocab_size: int) -> None:
     model = build_model(SPECS[name], vocab_size, g, dtype=torch.float64)
     tokens = torch.randint(0, vocab_size, (BATCH, L), generator=g)
     positions = torch.randint(0, L, (BATCH, Q), generator=g)
-    asked, all_logits = model.answer(tokens, positions), model(tokens)
-    expected = at_positions(all_logits, positions)
-    torch.testing.assert_close(asked, expected)
-    ours, theirs = gradients(model, asked), gradients(model, expected)
-    for weight, gradient in theirs.items():
-        assert gradient is not None, f"{weight} has no part in the output"
-        torch.testing.assert_close(ours[weight], gradient, msg=lambda m, w=weight: f"{w}: {m}")
+    weights = dict(model.named_parameters())
+
+    def gathered() -> dict[str, Tensor]:
+        return output_and_gradients(at_positions(model(tokens), positions), weights)
+
+    assert_agree(output_and_gradients(model.answer(tokens, positions), weights), gathered, weights.values())
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -58,4 +52,4 @@ def test_answer_is_forward_where_asked(name: str, vocab_size: int) -> None:
 def test_one_token_can_be_asked(name: str) -> None:
     model = build_model(SPECS[name], 5, torch.Generator().manual_seed(0), dtype=torch.float64)
     tokens = torch.tensor([[3]])
-    torch.testing.assert_close(model.answer(tokens, torch.tensor([[0]])), model(tokens))
+    assert_near(model.answer(tokens, torch.tensor([[0]])), model(tokens))

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from closeness import assert_near
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.linear_model import LinearMamba
 from recallscope.architectures.mamba import FullSpec
@@ -50,7 +51,7 @@ def test_linear_is_full_with_parts_off(layers: int, residual: bool, conv_width: 
     assert isinstance(linear, LinearMamba)
     same_weights(full, linear)
     tokens = torch.randint(0, V, (2, 8), generator=torch.Generator().manual_seed(1))
-    torch.testing.assert_close(full(tokens), linear(tokens))
+    assert_near(full(tokens), linear(tokens))
     assert sum(p.numel() for p in full.parameters()) == sum(p.numel() for p in linear.parameters())
 
 
@@ -68,7 +69,7 @@ def test_traces_tell_the_same_story() -> None:
         assert b.gate is None
         assert b.delta is None
         for name in ("x", "x_hat", "B", "C", "y_hat", "y", "h"):
-            torch.testing.assert_close(getattr(a, name), getattr(b, name))
+            assert_near(getattr(a, name), getattr(b, name))
 
 
 @pytest.mark.parametrize(
@@ -93,9 +94,9 @@ def test_a_trace_holds_together(spec: LinearSpec | FullSpec) -> None:
         assert layer.h is not None
         read = (layer.h * layer.C[:, :, None, :]).sum(dim=-1)
         skip = layer.x_hat if isinstance(spec, FullSpec) else 0.0
-        torch.testing.assert_close(layer.y_hat, read + skip)
+        assert_near(layer.y_hat, read + skip)
         x = layer.y
     assert torch.equal(trace.logits, model(tokens))
     assert model.trace(tokens).layers[0].h is None
     positions = torch.tensor([[7], [0]])
-    torch.testing.assert_close(model.answer(tokens, positions), at_positions(trace.logits, positions))
+    assert_near(model.answer(tokens, positions), at_positions(trace.logits, positions))

@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import Mamba2Config, Mamba2ForCausalLM, MambaConfig, MambaForCausalLM, MambaModel, PreTrainedModel
 
+from closeness import assert_near
 from recallscope.architectures.mamba2_model import Full2Mamba
 from recallscope.architectures.mamba_model import FullMamba
 from recallscope.architectures.pretrained import from_pretrained
@@ -16,7 +17,7 @@ from recallscope.ops import selective_scan_loop
 from recallscope.specs import TaskSpec
 from recallscope.train.weights import write_weights
 
-V, TOLERANCE = 17, 1e-4
+V = 17
 MAMBA = {"vocab_size": V, "hidden_size": 20, "state_size": 3, "num_hidden_layers": 2, "use_associative_scan": False}
 MAMBA_2 = {
     "vocab_size": V,
@@ -64,7 +65,7 @@ def mamba_2(**changes: object) -> Mamba2ForCausalLM:
 def assert_same_logits(folder: Path, theirs: PreTrainedModel) -> None:
     with torch.no_grad():
         ours, expected = from_pretrained(folder)(draw_tokens()), theirs(draw_tokens()).logits
-    assert (ours - expected).abs().max() <= TOLERANCE
+    assert_near(ours, expected)
     assert expected.std() > 0.1, "the logits must be worth comparing"
 
 
@@ -107,7 +108,7 @@ def test_half_precision_weights_are_read_in_the_precision_asked_for(tmp_path: Pa
     assert {p.dtype for p in ours.parameters()} == {torch.float64}
     with torch.no_grad():
         expected = theirs.double()(draw_tokens()).logits
-        torch.testing.assert_close(ours(draw_tokens()).float(), expected.float(), rtol=1e-5, atol=1e-5)
+        assert_near(ours(draw_tokens()).float(), expected.float())
 
 
 def test_a_tied_head_stored_twice_is_read_once(tmp_path: Path) -> None:
@@ -130,9 +131,9 @@ def test_a_loaded_mamba_can_be_taken_apart(tmp_path: Path) -> None:
     assert layer.delta is not None
     assert layer.h is not None
     y_hat = selective_scan_loop(layer.x_hat, layer.delta, mixer.transition(), layer.B, layer.C)
-    torch.testing.assert_close(layer.y_hat, y_hat + mixer.D * layer.x_hat)
+    assert_near(layer.y_hat, y_hat + mixer.D * layer.x_hat)
     cache = theirs(draw_tokens(), use_cache=True).cache_params
-    torch.testing.assert_close(layer.h[:, -1], cache.layers[1].recurrent_states[0])
+    assert_near(layer.h[:, -1], cache.layers[1].recurrent_states[0])
 
 
 @torch.no_grad()
@@ -143,14 +144,14 @@ def test_a_loaded_mamba_2_can_be_taken_apart(tmp_path: Path) -> None:
     layer = model.trace(draw_tokens(), states=True).layers[1]
     assert layer.h is not None
     cache = theirs(draw_tokens(), use_cache=True).cache_params
-    torch.testing.assert_close(layer.h[:, -1], cache.layers[1].recurrent_states[0])
+    assert_near(layer.h[:, -1], cache.layers[1].recurrent_states[0])
 
 
 def test_it_answers_where_asked(tmp_path: Path) -> None:
     write(mamba(tie_word_embeddings=False, use_bias=True), tmp_path)
     model, positions = from_pretrained(tmp_path), torch.tensor([[20, 3], [0, 0], [7, 19]])
     expected = model(draw_tokens()).gather(1, positions[..., None].expand(-1, -1, V))
-    torch.testing.assert_close(model.answer(draw_tokens(), positions), expected)
+    assert_near(model.answer(draw_tokens(), positions), expected)
 
 
 def test_it_is_not_written_in_a_format_that_would_lose_half_of_it(tmp_path: Path) -> None:

@@ -1,9 +1,12 @@
 """Full Mamba-2: what its weights are called and how they start, and what the four head patterns share."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch.nn.functional import softplus
 
+from closeness import assert_agree, assert_near, output_and_gradients
 from recallscope.architectures.mamba2 import Full2Spec
 from recallscope.architectures.mamba2_model import Full2Mamba
 from recallscope.architectures.model import build_model
@@ -82,22 +85,22 @@ def test_a_pattern_is_mha_with_equal_heads(pattern: HeadPattern) -> None:
     wide = drive._replace(
         x_heads=drive.x_heads.expand(-1, -1, M, -1), B=drive.B.expand(-1, -1, M, -1), C=drive.C.expand(-1, -1, M, -1)
     )
-    torch.testing.assert_close(ours.scan(drive), theirs.scan(wide))
-    torch.testing.assert_close(ours.states(drive), theirs.states(wide))
+    assert_near(ours.scan(drive), theirs.scan(wide))
+    assert_near(ours.states(drive), theirs.states(wide))
 
 
 @PATTERNS
 def test_answer_is_forward_where_asked(pattern: HeadPattern) -> None:
     """Logits and every gradient; vocabularies smaller and larger than the batch."""
     model, positions = build(pattern, num_layers=2), torch.tensor([[8, 0, 3], [5, 5, 1]])
+    weights = dict(model.named_parameters())
+
+    def gathered(tokens: torch.Tensor) -> dict[str, torch.Tensor]:
+        return output_and_gradients(at_positions(model(tokens), positions), weights)
+
     for tokens in (draw_tokens(), draw_tokens(2, 30)):
-        asked, everywhere = model.answer(tokens, positions), at_positions(model(tokens), positions)
-        torch.testing.assert_close(asked, everywhere)
-        weights = list(model.parameters())
-        ours = torch.autograd.grad(asked.square().sum(), weights)
-        theirs = torch.autograd.grad(everywhere.square().sum(), weights)
-        for mine, expected in zip(ours, theirs, strict=True):
-            torch.testing.assert_close(mine, expected)
+        asked = output_and_gradients(model.answer(tokens, positions), weights)
+        assert_agree(asked, partial(gathered, tokens), weights.values())
 
 
 @PATTERNS
@@ -112,9 +115,9 @@ def test_a_trace_shows_how_the_answer_came_about(pattern: HeadPattern) -> None:
     assert trace.delta is not None
     assert trace.delta.shape == trace.x_hat.shape
     read = torch.einsum("blmpn,blmn->blmp", trace.h, trace.C.expand(-1, -1, M, -1))
-    torch.testing.assert_close(trace.y_heads, read + layer.mixer.D[:, None] * trace.x_heads)
-    torch.testing.assert_close(trace.y_hat, trace.y_heads.flatten(-2))
-    torch.testing.assert_close(trace.y, trace.x + layer.mixer.project_out(trace.y_hat, trace.gate))
+    assert_near(trace.y_heads, read + layer.mixer.D[:, None] * trace.x_heads)
+    assert_near(trace.y_hat, trace.y_heads.flatten(-2))
+    assert_near(trace.y, trace.x + layer.mixer.project_out(trace.y_hat, trace.gate))
 
 
 @torch.no_grad()
@@ -122,7 +125,7 @@ def test_the_future_does_not_reach_the_past() -> None:
     model, tokens = build("MQA", num_layers=2, conv_width=4), draw_tokens(1, 12)
     changed = tokens.clone()
     changed[0, 7:] = (changed[0, 7:] + 1) % V
-    torch.testing.assert_close(model(tokens)[0, :7], model(changed)[0, :7])
+    assert_near(model(tokens)[0, :7], model(changed)[0, :7])
 
 
 def test_heads_must_divide_the_channels() -> None:

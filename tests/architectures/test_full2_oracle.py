@@ -6,15 +6,13 @@ is our MVA, as many groups as heads our MHA.
 
 import pytest
 import torch
-from torch import Tensor
 from transformers import Mamba2Config
 from transformers.models.mamba2.modeling_mamba2 import Mamba2Mixer
 
+from closeness import assert_agree, output_and_gradients
 from recallscope.architectures.blocks import BlockLayer
 from recallscope.architectures.mamba2 import Full2Spec
 from recallscope.architectures.mamba2_model import Full2Mixer
-
-TOLERANCE = 1e-5  # float32 against float32, relative to the largest entry
 
 
 def hugging_face_mixer(spec: Full2Spec, chunk_size: int) -> Mamba2Mixer:
@@ -34,11 +32,6 @@ def hugging_face_mixer(spec: Full2Spec, chunk_size: int) -> Mamba2Mixer:
         chunk_size=chunk_size,
     )
     return Mamba2Mixer(config, 0).eval()
-
-
-def assert_near(ours: Tensor, theirs: Tensor, what: str) -> None:
-    error = (ours - theirs).abs().max().item()
-    assert error <= TOLERANCE * max(1.0, theirs.abs().max().item()), f"{what}: {error}"
 
 
 @pytest.mark.parametrize("pattern", ["MVA", "MHA"])
@@ -71,16 +64,6 @@ def test_the_mixer_is_theirs_in_output_and_every_gradient(seed: int, pattern: st
     twin = hugging_face_mixer(spec, chunk_size=pick(1, 16))
     twin.load_state_dict(layer.mixer.state_dict(), strict=True)
     x = torch.randn(pick(1, 3), pick(1, 24), spec.embed_dim, generator=g)
-    weight = torch.randn(x.shape, generator=g) / x.numel() ** 0.5
-    x_ours, x_theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
-    y_ours, y_theirs = layer.trace(x_ours).y, twin(x_theirs)
-    assert_near(y_ours, y_theirs, "output")
-    (y_ours * weight).sum().backward()
-    (y_theirs * weight).sum().backward()
-    assert x_ours.grad is not None
-    assert x_theirs.grad is not None
-    assert_near(x_ours.grad, x_theirs.grad, "input gradient")
-    theirs = dict(twin.named_parameters())
-    for name, parameter in layer.mixer.named_parameters():
-        assert parameter.grad is not None, name
-        assert_near(parameter.grad, theirs[name].grad, name)
+    ours, theirs = ({"x": x.requires_grad_(), **dict(m.named_parameters())} for m in (layer.mixer, twin))
+    mine = output_and_gradients(layer.trace(x).y, ours)
+    assert_agree(mine, lambda: output_and_gradients(twin(x), theirs), theirs.values())

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import softplus
 
+from closeness import assert_near
 from recallscope.architectures.mamba import FullSpec
 from recallscope.architectures.mamba_model import FullMamba
 from recallscope.architectures.model import build_model
@@ -77,7 +78,7 @@ def test_the_scan_starts_as_in_mamba_ssm() -> None:
     assert mixer.A_log is not None
     assert mixer.dt_proj is not None
     assert mixer.D is not None
-    torch.testing.assert_close(-mixer.A_log.exp(), -torch.arange(1.0, 5.0).expand(80, 4))
+    assert_near(-mixer.A_log.exp(), -torch.arange(1.0, 5.0).expand(80, 4))
     assert (mixer.D == 1).all()
     delta = softplus(mixer.dt_proj.bias)
     assert 0.001 * 0.999 <= delta.min() < 0.002
@@ -96,7 +97,7 @@ def test_a_full_rank_delta_starts_as_a_plain_linear() -> None:
 def test_the_last_projection_shrinks_with_depth() -> None:
     """Four layers: half the weights, from the same draw."""
     shallow, deep = (build(num_layers=n).layers[0].mixer.out_proj.weight for n in (1, 4))
-    torch.testing.assert_close(deep, shallow / 2)
+    assert_near(deep, shallow / 2)
 
 
 def test_weight_decay_leaves_the_transition_and_the_skip_alone() -> None:
@@ -111,7 +112,8 @@ def test_norms_make_the_scale_of_the_embedding_immaterial() -> None:
     tokens = torch.randint(0, 12, (2, 9), generator=torch.Generator().manual_seed(1))
     before = model(tokens)
     model.E *= 100
-    torch.testing.assert_close(model(tokens), before * 100, rtol=1e-3, atol=1e-3)
+    # the norm adds 1e-5 to a mean square of about 1, and to one of 1e4: that is the difference, more than rounding
+    assert (model(tokens) - before * 100).abs().max() <= 1e-4 * (before * 100).abs().max()
 
 
 @torch.no_grad()
@@ -122,7 +124,7 @@ def test_without_convolution_and_residual_the_model_cannot_tell_the_order_of_the
     shuffled = past[torch.tensor([4, 1, 0, 2, 3])]
     query = torch.tensor([3])
     one, other = (model(torch.cat([p, query])[None])[0, -1] for p in (past, shuffled))
-    torch.testing.assert_close(one, other)
+    assert_near(one, other)
 
 
 def test_without_decay_the_state_is_the_sum_of_its_writes() -> None:
@@ -133,4 +135,4 @@ def test_without_decay_the_state_is_the_sum_of_its_writes() -> None:
     assert layer.delta is not None
     assert layer.h is not None
     writes = (layer.delta * layer.x_hat)[..., None] * layer.B[:, :, None]
-    torch.testing.assert_close(layer.h, writes.cumsum(dim=1))
+    assert_near(layer.h, writes.cumsum(dim=1))

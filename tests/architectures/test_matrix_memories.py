@@ -1,12 +1,14 @@
 """Matrix memories: what crosses a cut is as large as declared, what they show is what they compute, and they learn."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
+from closeness import assert_agree, assert_near, output_and_gradients
 from recallscope.architectures.capabilities import HasAttention, HasKeys, HasOperators, HasState, WritesFacts
 from recallscope.architectures.matrix_memory_model import Drive, MemoryLayer, MemoryModel
 from recallscope.architectures.model import build_model
@@ -106,16 +108,15 @@ def test_state_sizes_are_these() -> None:
 def test_answer_is_forward_where_asked(kind: str, published: bool) -> None:
     """Logits and every gradient; vocabularies smaller and larger than the batch."""
     model = build(spec_of(kind, published=published, num_layers=2))
-    positions = torch.tensor([[8, 0, 3], [5, 5, 1]])
+    positions, weights = torch.tensor([[8, 0, 3], [5, 5, 1]]), dict(model.named_parameters())
+
+    def gathered(tokens: Tensor) -> dict[str, Tensor]:
+        return output_and_gradients(at_positions(model(tokens), positions), weights)
+
     for length in (L, 4 * V):
         tokens = draw_tokens(2, length)
-        asked, everywhere = model.answer(tokens, positions), at_positions(model(tokens), positions)
-        torch.testing.assert_close(asked, everywhere)
-        names, weights = zip(*model.named_parameters(), strict=True)
-        ours = torch.autograd.grad(asked.square().sum(), weights)
-        theirs = torch.autograd.grad(everywhere.square().sum(), weights)
-        for name, mine, expected in zip(names, ours, theirs, strict=True):
-            torch.testing.assert_close(mine, expected, rtol=1e-6, atol=1e-8, msg=lambda m, n=name: f"{n}: {m}")
+        asked = output_and_gradients(model.answer(tokens, positions), weights)
+        assert_agree(asked, partial(gathered, tokens), weights.values())
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -126,8 +127,8 @@ def test_it_is_attention_with_the_weights_it_shows(name: str) -> None:
     model, tokens = build(spec_of(kind, **fields)), draw_tokens()
     shown, trace = model.attention(tokens), model.trace(tokens).layers[0]
     read = torch.einsum("bmptl,btmp->blmp", shown.maps.expand(-1, -1, shown.values.shape[-1], -1, -1), shown.values)
-    torch.testing.assert_close(read, trace.y_heads)
-    torch.testing.assert_close(torch.einsum("blmp,dmp->bld", read, shown.out), trace.y)
+    assert_near(read, trace.y_heads)
+    assert_near(torch.einsum("blmp,dmp->bld", read, shown.out), trace.y)
     assert (shown.maps.tril(-1) == 0).all()
 
 
@@ -137,8 +138,8 @@ def test_what_is_read_is_the_state_times_the_query(kind: str) -> None:
     model, tokens = build(spec_of(kind)), draw_tokens()
     trace = model.trace(tokens, states=True).layers[0]
     assert trace.h is not None
-    torch.testing.assert_close(torch.einsum("blmpn,blmn->blmp", trace.h, trace.C), trace.y_heads)
-    torch.testing.assert_close(model.state_after(tokens)[0], trace.h[:, -1])
+    assert_near(torch.einsum("blmpn,blmn->blmp", trace.h, trace.C), trace.y_heads)
+    assert_near(model.state_after(tokens)[0], trace.h[:, -1])
 
 
 @EVERY
@@ -159,7 +160,7 @@ def test_the_future_does_not_reach_the_past(conv: str) -> None:
     model, tokens = build(spec_of("kda", published=True, conv=conv, conv_width=width, num_layers=2)), draw_tokens(1, 12)
     changed = tokens.clone()
     changed[0, 7:] = (changed[0, 7:] + 1) % V
-    torch.testing.assert_close(model(tokens)[0, :7], model(changed)[0, :7])
+    assert_near(model(tokens)[0, :7], model(changed)[0, :7])
 
 
 @torch.no_grad()
@@ -171,7 +172,7 @@ def test_a_shift_is_a_full_convolution_of_two_taps() -> None:
     mix = torch.cat([row.expand(rows, -1) for row, rows in zip(mine.shift, mine.rows, strict=True)])
     theirs.W_in.copy_(torch.cat((mine.W_in * mix, mine.W_in * (1 - mix))))
     full.E.copy_(shifted.E)
-    torch.testing.assert_close(full(draw_tokens()), shifted(draw_tokens()))
+    assert_near(full(draw_tokens()), shifted(draw_tokens()))
 
 
 @EVERY

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from closeness import assert_near
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.linear_model import LinearMamba
 from recallscope.architectures.model import build_model
@@ -82,7 +83,7 @@ SHAPES = [
 def test_one_layer_is_algorithm_1(fields) -> None:
     model, tokens = draw_model(0, **fields), draw_tokens(1)
     for row, logits in zip(tokens, model(tokens), strict=True):
-        torch.testing.assert_close(logits, algorithm_1(model, columns(row)).T)
+        assert_near(logits, algorithm_1(model, columns(row)).T)
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
@@ -91,7 +92,7 @@ def test_one_layer_is_algorithm_1(fields) -> None:
 def test_layers_with_residuals_are_algorithm_3(layers, fields) -> None:
     model, tokens = draw_model(0, num_layers=layers, residual=True, **fields), draw_tokens(1)
     for row, logits in zip(tokens, model(tokens), strict=True):
-        torch.testing.assert_close(logits, algorithm_3(model, columns(row)).T)
+        assert_near(logits, algorithm_3(model, columns(row)).T)
 
 
 @torch.no_grad()
@@ -100,7 +101,7 @@ def test_one_layer_of_algorithm_3_is_algorithm_1_plus_the_input() -> None:
     with_residual, without = draw_model(3, residual=True), draw_model(3, residual=False)
     tokens = draw_tokens(4)
     expected = without(tokens) + with_residual.unembed(with_residual.embed(tokens))
-    torch.testing.assert_close(with_residual(tokens), expected)
+    assert_near(with_residual(tokens), expected)
 
 
 @torch.no_grad()
@@ -118,4 +119,4 @@ def test_a_sequence_of_one_token_and_a_vocabulary_of_two() -> None:
     x = torch.eye(2, dtype=torch.float64)
     for token in range(2):
         logits = model(torch.tensor([[token]]))
-        torch.testing.assert_close(logits[0], algorithm_1(model, x[:, token : token + 1]).T)
+        assert_near(logits[0], algorithm_1(model, x[:, token : token + 1]).T)

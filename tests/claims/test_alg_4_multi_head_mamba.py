@@ -9,6 +9,7 @@ from test_alg_1_3_linear_mamba import conv1d, ssm
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from closeness import assert_near
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.linear_model import LinearMamba
 from recallscope.architectures.model import build_model
@@ -57,7 +58,7 @@ def algorithm_4(model: MultiHeadMamba, x: Tensor) -> Tensor:
 def test_it_is_algorithm_4(pattern, M, expand) -> None:
     model, tokens = draw_model(pattern, M, expand=expand), draw_tokens()
     for row, logits in zip(tokens, model(tokens), strict=True):
-        torch.testing.assert_close(logits, algorithm_4(model, one_hot(row, V).double().T).T)
+        assert_near(logits, algorithm_4(model, one_hot(row, V).double().T).T)
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
@@ -101,7 +102,7 @@ def test_mva_with_trivial_weights_is_a_single_head(M) -> None:
         model.layers[0].W_x.copy_(dealing_weight(*heads))
         model.layers[0].W_y.copy_(stacking_weight(*heads))
     tokens = draw_tokens()
-    torch.testing.assert_close(several(tokens), single(tokens))
+    assert_near(several(tokens), single(tokens))
 
 
 @torch.no_grad()
@@ -122,4 +123,4 @@ def test_one_head_with_equal_projections_is_algorithm_1() -> None:
     target.W_x.copy_(dealing_weight(1, 12))
     target.W_y.copy_(stacking_weight(1, 12))
     tokens = draw_tokens()
-    torch.testing.assert_close(model(tokens), single(tokens))
+    assert_near(model(tokens), single(tokens))

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from closeness import assert_near
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.mamba import FullSpec
 from recallscope.architectures.model import build_model
@@ -80,8 +81,8 @@ def test_the_ideal_circuit_has_exactly_the_blocks_of_eq_11():
 def test_a_compressive_circuit_has_the_gram_matrices_of_its_codes_in_these_blocks():
     E, F = sphere_code(8, 32, seeded()), hash_matrix(4, 8, seeded(1))
     (ops,) = token_operators(compressive_circuit(E, F))
-    torch.testing.assert_close(ops.value_block, E.T @ E)
-    torch.testing.assert_close(ops.match_block, E.T @ F.T @ F @ E)
+    assert_near(ops.value_block, E.T @ E)
+    assert_near(ops.match_block, E.T @ F.T @ F @ E)
     masses = block_masses(ops)
     assert (masses.g_vv, masses.g_kq) == (1.0, 1.0)
 
@@ -112,7 +113,7 @@ def test_rotations_change_the_weights_and_nothing_else(spec):
     model = build_model(spec, V, seeded(), dtype=torch.float64)
     rotated = rotate_model(model, seeded(5))
     tokens = tokens_of()
-    torch.testing.assert_close(rotated(tokens), model(tokens), rtol=1e-8, atol=1e-8)
+    assert_near(rotated(tokens), model(tokens))
     for l in range(len(model.layers)):
         for before, after in zip(token_operators(model, layer=l), token_operators(rotated, layer=l), strict=True):
             assert after.delay == before.delay
@@ -122,8 +123,8 @@ def test_rotations_change_the_weights_and_nothing_else(spec):
             assert strength(after) == pytest.approx(strength(before), rel=1e-6)
             assert circuit_closeness(after) == pytest.approx(circuit_closeness(before), rel=1e-6)
     before, after = effective_operators(model), effective_operators(rotated)
-    torch.testing.assert_close(block_masses(after).match, block_masses(before).match)
-    torch.testing.assert_close(block_masses(after).value, block_masses(before).value)
+    assert_near(block_masses(after).match, block_masses(before).match)
+    assert_near(block_masses(after).value, block_masses(before).value)
     assert not torch.allclose(rotated.E, model.E)
 
 
@@ -142,7 +143,7 @@ def test_layers_stack_to_the_effective_hash():
     ops = effective_operators(model)
     assert ops.Pi_k_in.shape[0] == 8
     gram = keys.T @ stacked.T @ stacked @ keys
-    torch.testing.assert_close(ops.match_block[:16, :16] / ops.match_block[0, 0], gram / gram[0, 0])
+    assert_near(ops.match_block[:16, :16] / ops.match_block[0, 0], gram / gram[0, 0])
     assert block_masses(ops).g_kq == pytest.approx(1)
 
 
@@ -155,9 +156,9 @@ def test_heads_of_a_circuit_stack_to_the_single_head(pattern):
     else:
         model = head_circuit(pattern, E, [F, F], expand=1)
     ops = effective_operators(model)
-    torch.testing.assert_close(ops.value_block / ops.value_block[0, 0], E.T @ E)
+    assert_near(ops.value_block / ops.value_block[0, 0], E.T @ E)
     wanted = E.T @ F.T @ F @ E
-    torch.testing.assert_close(ops.match_block / ops.match_block[0, 0], wanted / wanted[0, 0])
+    assert_near(ops.match_block / ops.match_block[0, 0], wanted / wanted[0, 0])
     assert circuit_closeness(ops) == pytest.approx(1, abs=1e-5)
 
 

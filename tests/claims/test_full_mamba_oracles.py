@@ -12,16 +12,15 @@ import pytest
 import torch
 from mambapy.mamba import MambaBlock
 from mambapy.mamba import MambaConfig as MambapyConfig
-from torch import Tensor, nn
+from torch import nn
 from transformers import MambaConfig, MambaForCausalLM
 from transformers.models.mamba.modeling_mamba import MambaMixer
 
+from closeness import assert_agree, output_and_gradients
 from recallscope.architectures.blocks import BlockLayer
 from recallscope.architectures.mamba import FullSpec
 from recallscope.architectures.mamba_model import FullMamba, FullMixer
 from recallscope.architectures.model import build_model
-
-TOLERANCE = 1e-5  # float32 against float32, relative to the largest entry
 
 
 def hugging_face_config(spec: FullSpec, vocab_size: int = 10) -> MambaConfig:
@@ -71,11 +70,6 @@ def our_layer(spec: FullSpec, generator: torch.Generator) -> BlockLayer:
     return layer
 
 
-def assert_near(ours: Tensor, theirs: Tensor, what: str) -> None:
-    error = (ours - theirs).abs().max().item()
-    assert error <= TOLERANCE * max(1.0, theirs.abs().max().item()), f"{what}: {error}"
-
-
 def draw_shape(seed: int) -> tuple[FullSpec, int, int]:
     """Sizes, batch and length; every kernel width from 1 to 4 comes round."""
     g = torch.Generator().manual_seed(seed)
@@ -104,19 +98,9 @@ def test_the_mixer_is_theirs_in_output_and_every_gradient(seed: int, oracle: Cal
     twin = oracle(spec)
     twin.load_state_dict(layer.mixer.state_dict(), strict=True)
     x = torch.randn(batch, L, spec.embed_dim, generator=g)
-    weight = torch.randn(x.shape, generator=g) / x.numel() ** 0.5
-    x_ours, x_theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
-    y_ours, y_theirs = layer.trace(x_ours).y, twin(x_theirs)
-    assert_near(y_ours, y_theirs, "output")
-    (y_ours * weight).sum().backward()
-    (y_theirs * weight).sum().backward()
-    assert x_ours.grad is not None
-    assert x_theirs.grad is not None
-    assert_near(x_ours.grad, x_theirs.grad, "input gradient")
-    theirs = dict(twin.named_parameters())
-    for name, parameter in layer.mixer.named_parameters():
-        assert parameter.grad is not None, name
-        assert_near(parameter.grad, theirs[name].grad, name)
+    ours, theirs = ({"x": x.requires_grad_(), **dict(m.named_parameters())} for m in (layer.mixer, twin))
+    mine = output_and_gradients(layer.trace(x).y, ours)
+    assert_agree(mine, lambda: output_and_gradients(twin(x), theirs), theirs.values())
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -133,15 +117,8 @@ def test_the_whole_model_is_theirs(seed: int) -> None:
     twin.load_state_dict({**{n: p.detach() for n, p in ours.items()}, embedding: model.E.detach().T}, strict=False)
     twin.tie_weights()
     tokens = torch.randint(0, vocab_size, (3, 11), generator=g)
-    weight = torch.randn(3, 11, vocab_size, generator=g) / 30
-    logits, expected = model(tokens), twin(tokens).logits
-    assert_near(logits, expected, "logits")
-    (logits * weight).sum().backward()
-    (expected * weight).sum().backward()
     theirs = dict(twin.named_parameters())
     assert set(theirs) == {*ours, embedding}
-    assert model.E.grad is not None
-    assert_near(model.E.grad.T, theirs[embedding].grad, "E")
-    for name, parameter in ours.items():
-        assert parameter.grad is not None, name
-        assert_near(parameter.grad, theirs[name].grad, name)
+    mine = output_and_gradients(model(tokens), ours | {embedding: model.E})
+    mine[embedding] = mine[embedding].T
+    assert_agree(mine, lambda: output_and_gradients(twin(tokens).logits, theirs), theirs.values())

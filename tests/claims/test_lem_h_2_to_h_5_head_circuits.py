@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from closeness import assert_near
 from recallscope.circuits import compressive_circuit, hash_matrix, head_circuit, sphere_code
 from recallscope.specs import TaskSpec
 from recallscope.tasks import draw_batch
@@ -25,12 +26,7 @@ def logits(model):
 @pytest.mark.parametrize("M", [1, 2, 3, 4])
 def test_mva_equals_single_head_exactly(M, expand):
     E, hashes = codes()
-    torch.testing.assert_close(
-        logits(head_circuit("MVA", E, hashes[:M], expand=expand)),
-        logits(compressive_circuit(E, hashes[0])),
-        rtol=0,
-        atol=1e-12,
-    )
+    assert_near(logits(head_circuit("MVA", E, hashes[:M], expand=expand)), logits(compressive_circuit(E, hashes[0])))
 
 
 @pytest.mark.parametrize("pattern", ["MQA", "MKA"])
@@ -39,21 +35,15 @@ def test_shared_values_equal_single_head_with_d_over_m(pattern, M, expand, kept)
     E, hashes = codes()
     squeezed = E.clone()
     squeezed[kept:] = 0
-    torch.testing.assert_close(
-        logits(head_circuit(pattern, E, [hashes[0]] * M, expand=expand)),
-        logits(compressive_circuit(squeezed, hashes[0])),
-        rtol=0, atol=1e-12,
-    )  # fmt: skip
+    shared = logits(head_circuit(pattern, E, [hashes[0]] * M, expand=expand))
+    assert_near(shared, logits(compressive_circuit(squeezed, hashes[0])))
 
 
 @pytest.mark.parametrize("expand", [1, 2])
 def test_mha_with_equal_hashes_is_the_single_head(expand):
     E, hashes = codes()
-    torch.testing.assert_close(
-        logits(head_circuit("MHA", E, [hashes[0]] * 3, expand=expand)),
-        logits(compressive_circuit(E, hashes[0])),
-        rtol=0,
-        atol=1e-12,
+    assert_near(
+        logits(head_circuit("MHA", E, [hashes[0]] * 3, expand=expand)), logits(compressive_circuit(E, hashes[0]))
     )
 
 
@@ -67,7 +57,7 @@ def test_mha_with_different_hashes_matches_each_slice_with_its_own():
             kept[4 * h : 4 * h + 4] = 1
             slice_only.layers[0].P_out.mul_(kept[:, None])
         parts.append(logits(slice_only))
-    torch.testing.assert_close(logits(head_circuit("MHA", E, hashes[:3], expand=1)), sum(parts), rtol=0, atol=1e-12)
+    assert_near(logits(head_circuit("MHA", E, hashes[:3], expand=1)), sum(parts))
 
 
 def test_different_hashes_cannot_be_shared():

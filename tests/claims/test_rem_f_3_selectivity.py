@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from closeness import assert_near
 from recallscope.circuits import selective_circuit
 from recallscope.specs import TaskSpec
 from recallscope.theory.law import find_law
@@ -19,8 +20,8 @@ def test_hard_split_ignores_every_pair_but_key_value_exactly():
     reordered = [token for pair in facts[::-1] for token in pair] + tail  # other value-key neighbours
     with_keys = [9, 5, 2, *plain]  # key-key neighbours, and a value-less key before the first fact
     said = [model(torch.tensor([tokens]))[0, -1, 32:] for tokens in (plain, reordered, with_keys)]
-    torch.testing.assert_close(said[0], said[1], rtol=0, atol=1e-12)
-    torch.testing.assert_close(said[0], said[2], rtol=0, atol=1e-12)
+    assert_near(said[0], said[1])
+    assert_near(said[0], said[2])
 
 
 @pytest.mark.parametrize(("split", "law"), [("soft", "trained-t3"), ("hard", "trained-t4")])

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from closeness import assert_near
 from recallscope.circuits import (
     compressive_circuit,
     designed_circuit,
@@ -34,7 +35,7 @@ def test_output_is_eq_8_entry_by_entry(V, D, N):
             for tau in range(1, t + 1):  # x_{-1} = 0
                 match = E_tilde[:, tokens[row, tau - 1]] @ E_tilde[:, tokens[row, t]]
                 expected += (E.T @ E[:, tokens[row, tau]]) * match
-            torch.testing.assert_close(logits[row, t], expected, rtol=0, atol=1e-11)
+            assert_near(logits[row, t], expected, terms=logits)
 
 
 def test_enough_dimensions_recall_almost_always():
@@ -52,8 +53,8 @@ def test_designed_codes_have_the_statistics_of_app_e_1():
     g = torch.Generator().manual_seed(3)
     D, N, V = 32, 16, 2000
     E, F = sphere_code(D, V, g), hash_matrix(N, D, g)
-    torch.testing.assert_close(E.norm(dim=0), torch.ones(V))
-    torch.testing.assert_close(F @ F.T, torch.eye(N) * D / N, rtol=1e-5, atol=1e-5)
+    assert_near(E.norm(dim=0), torch.ones(V))
+    assert_near(F @ F.T, torch.eye(N) * D / N)
     off = ~torch.eye(V, dtype=torch.bool)
     gram, hashed = E.T @ E, (F @ E).T @ (F @ E)
     assert abs(gram[off].var() * D - 1) < 0.05
@@ -68,8 +69,8 @@ def test_tight_frames_reach_the_welch_bound():
     g = torch.Generator().manual_seed(0)
     for d, n in [(4, 32), (16, 64), (3, 3)]:
         E = tight_frame(d, n, g)
-        torch.testing.assert_close(E @ E.T, torch.eye(d) * n / d, rtol=0, atol=1e-4)
-        torch.testing.assert_close(E.norm(dim=0), torch.ones(n))
+        assert_near(E @ E.T, torch.eye(d) * n / d)
+        assert_near(E.norm(dim=0), torch.ones(n))
         off = (E.T @ E)[~torch.eye(n, dtype=torch.bool)]
         assert abs(float((off**2).mean()) - (n - d) / (d * (n - 1))) < 1e-5
 

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from closeness import assert_near
 from recallscope.circuits import (
     compressive_circuit,
     depth_circuit,
@@ -33,7 +34,7 @@ def test_depth_circuit_equals_one_layer_with_state_layers_times_n(layers, N, kin
     deep, single = pair(layers, N, D_k=16, D_v=12, half=32)
     batch = draw_batch(TaskSpec(kind=kind, vocab_size=64, num_facts=6), 50, torch.Generator().manual_seed(2))
     a, b = (m.answer(batch.tokens, batch.query_positions) for m in (deep, single))
-    torch.testing.assert_close(a[..., 32:], b[..., 32:], rtol=0, atol=1e-9)
+    assert_near(a[..., 32:], b[..., 32:])
     assert torch.equal(a.argmax(-1), b.argmax(-1))
 
 

@@ -7,6 +7,7 @@ import torch
 from subjects import FULL_TASK, SMALL, seeded
 from transformers import Mamba2Config, Mamba2ForCausalLM, MambaConfig, MambaForCausalLM
 
+from closeness import assert_near
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.mamba import FullSpec
 from recallscope.architectures.mamba2 import Full2Spec
@@ -40,6 +41,10 @@ def build(pattern: HeadPattern = "MVA") -> Full2Mamba:
     return model
 
 
+def assert_adds_up(parts: torch.Tensor, whole: torch.Tensor) -> None:
+    assert_near(parts.sum(dim=-1), whole, terms=parts.abs().sum(dim=-1))
+
+
 def assert_explained(model: Full2Mamba, tokens: torch.Tensor, layer: int) -> None:
     """ŷ = Σ_τ α_τt x̂_τ + skip."""
     trace, skip = model.trace(tokens).layers[layer], model.layers[layer].mixer.D
@@ -47,7 +52,7 @@ def assert_explained(model: Full2Mamba, tokens: torch.Tensor, layer: int) -> Non
     assert skip is not None
     x_heads = trace.x_heads.expand(-1, -1, len(skip), -1)
     heard = torch.einsum("bmst,bsmp->btmp", attention_map(model, tokens, layer=layer), x_heads)
-    torch.testing.assert_close(trace.y_heads, heard + skip[:, None] * x_heads)
+    assert_near(trace.y_heads, heard + skip[:, None] * x_heads)
 
 
 @pytest.mark.parametrize("layer", [0, -1])
@@ -65,11 +70,13 @@ def test_what_all_sources_add_is_what_the_answer_gets(pattern: HeadPattern) -> N
     assert trace.y_heads is not None
     assert trace.x_heads is not None
     assert trace.gate is not None
-    said = (trace.y_heads - mixer.D[:, None] * trace.x_heads).flatten(2) * trace.gate * mixer.norm.weight
+    skipped = mixer.D[:, None] * trace.x_heads
+    said, as_large = (heads.flatten(2) * trace.gate * mixer.norm.weight for heads in (trace.y_heads - skipped, skipped))
     towards = (model.E.T[batch.answers] * model.norm_f.weight) @ mixer.out_proj.weight
     rows = torch.arange(2)[:, None]
     expected = (said[rows, batch.query_positions] * towards).sum(dim=-1)
-    torch.testing.assert_close(answer_attribution(model, batch).sum(dim=-1), expected)
+    terms = (as_large[rows, batch.query_positions] * towards).abs().sum(dim=-1)  # the skip, which was taken away again
+    assert_near(answer_attribution(model, batch).sum(dim=-1), expected, terms=terms)
 
 
 def test_strength_is_the_length_of_what_a_source_adds() -> None:
@@ -87,14 +94,14 @@ def test_states_have_faded() -> None:
     for t in (0, 7):
         for found, layer in zip(states_at(model, tokens, t), everything.layers, strict=True):
             assert layer.h is not None
-            torch.testing.assert_close(found, layer.h[:, t])
+            assert_near(found, layer.h[:, t])
 
 
 def test_attributions_add_up_to_the_logit():
     """Over all sources, plus skip and residual: the logit of the answer, times the length the norm divides by."""
     model = build_model(FullSpec(embed_dim=6, state_dim=4, skip=False), 32, seeded(), dtype=torch.float64)
     batch = draw_batch(FULL_TASK, 3, seeded(1))
-    parts = answer_attribution(model, batch).sum(dim=-1)
+    parts = answer_attribution(model, batch)
     trace = model.trace(batch.tokens)
     y = trace.layers[-1].y
     length = (y.square().mean(dim=-1) + 1e-5).sqrt().gather(1, batch.query_positions)
@@ -102,7 +109,7 @@ def test_attributions_add_up_to_the_logit():
     logit = logits.gather(2, batch.answers[..., None])[..., 0] * length
     asked = batch.tokens.gather(1, batch.query_positions)
     residual = torch.einsum("dbq,dbq->bq", model.E[:, batch.answers], model.E[:, asked])
-    torch.testing.assert_close(parts + residual, logit)
+    assert_adds_up(torch.cat((parts, residual[..., None]), dim=-1), logit)
 
 
 def test_the_right_place_is_attended_to(trained_full):
@@ -127,7 +134,7 @@ def test_attributions_of_a_linear_model_add_up_to_the_logit(spec):
     batch = draw_batch(SMALL, 3, seeded(1))
     logits = at_positions(model(batch.tokens), batch.query_positions)
     wanted = logits.gather(2, batch.answers[..., None])[..., 0].detach()
-    torch.testing.assert_close(answer_attribution(model, batch).sum(dim=-1), wanted)
+    assert_adds_up(answer_attribution(model, batch), wanted)
 
 
 def test_a_head_of_its_own_weights_is_where_the_answer_is_read(tmp_path):
@@ -138,7 +145,7 @@ def test_a_head_of_its_own_weights_is_where_the_answer_is_read(tmp_path):
     Mamba2ForCausalLM(config).save_pretrained(tmp_path)
     model = from_pretrained(tmp_path, dtype=torch.float64)
     assert model.W_head is not None
-    torch.testing.assert_close(model.logit_directions(), (model.W_head * model.norm_f.weight[:, None]).detach())
+    assert_near(model.logit_directions(), (model.W_head * model.norm_f.weight[:, None]).detach())
 
 
 def test_a_mamba_from_elsewhere_has_maps_and_states(tmp_path: Path) -> None:
@@ -148,7 +155,7 @@ def test_a_mamba_from_elsewhere_has_maps_and_states(tmp_path: Path) -> None:
     assert isinstance(model, FullMamba)
     trace, skip = model.trace(draw_tokens()).layers[0], model.layers[0].mixer.D
     heard = torch.einsum("bdst,bsd->btd", attention_map(model, draw_tokens(), layer=0), trace.x_hat)
-    torch.testing.assert_close(trace.y_hat, heard + skip * trace.x_hat)
+    assert_near(trace.y_hat, heard + skip * trace.x_hat)
     assert [h.shape for h in states_at(model, draw_tokens(), 5)] == [(2, 1, 24, 3)] * 2
 
 

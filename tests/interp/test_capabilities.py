@@ -4,6 +4,7 @@ import pytest
 import torch
 from subjects import SMALL, seeded
 
+from closeness import assert_near
 from recallscope.architectures.capabilities import (
     Attention,
     HasAttention,
@@ -108,7 +109,7 @@ def test_the_state_of_a_delta_rule_is_its_own_and_not_a_sum_of_outer_products():
     everything = model.walk(tokens)
     for t in (0, 6):
         (state,) = states_at(model, tokens, t)
-        torch.testing.assert_close(state[:, 0], everything[:, t])
+        assert_near(state[:, 0], everything[:, t])
     k = model.keys(tokens[:, :7])
     naive = torch.einsum("blp,bln->bpn", model.values(tokens[:, :7]), k / k.norm(dim=-1, keepdim=True))
     assert not torch.allclose(everything[:, 6], naive, atol=0.1)
@@ -133,7 +134,7 @@ def test_softmax_attention_has_maps_and_no_state():
     assert float(strength.tril(-1).abs().max()) == 0
     logits = model(batch.tokens).gather(1, batch.query_positions[..., None].expand(-1, -1, 64))
     wanted = logits.gather(2, batch.answers[..., None])[..., 0].detach()
-    torch.testing.assert_close(answer_attribution(model, batch).sum(dim=-1), wanted, rtol=1e-4, atol=1e-4)
+    assert_near(answer_attribution(model, batch).sum(dim=-1), wanted)
     found = inspect_model(model, SMALL, seeded(1), num_sequences=4)
     assert found.attribution_hit_rate is not None
     assert found.probe is None

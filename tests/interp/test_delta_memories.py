@@ -4,6 +4,7 @@ import pytest
 import torch
 from subjects import SMALL, seeded
 
+from closeness import assert_near
 from recallscope.architectures.capabilities import HasRates, RevisesFacts, WritesFacts
 from recallscope.architectures.matrix_memory import MatrixMemory
 from recallscope.architectures.model import build_model
@@ -37,7 +38,7 @@ def test_attention_is_the_jacobian_with_respect_to_the_values(kind):
     P = drive.v.shape[-1]
     for p in range(P):  # (t, M, p) by (batch, tau, M, p)
         own = torch.diagonal(J[:, :, p, :, :, :, p], dim1=1, dim2=4)  # t batch tau M
-        torch.testing.assert_close(own.permute(1, 3, 2, 0), maps[:, :, 0], rtol=0, atol=1e-10)
+        assert_near(own.permute(1, 3, 2, 0), maps[:, :, 0])
     assert float(J[:, 0, :, :, :, 1].abs().max()) == 0  # heads do not meet
 
 
@@ -56,7 +57,7 @@ def test_attention_is_a_key_pushed_through_all_later_tokens(kind):
                 read = 0 if update.a is None else (update.a[:, t] * pushed).sum(-1, keepdim=True) * update.b[:, t]
                 pushed = (1 if update.w is None else update.w[:, t]) * pushed + read
             weight = (pushed * update.q[:, t]).sum(dim=-1)
-            torch.testing.assert_close(weight, maps[:, :, tau, t], rtol=0, atol=1e-10)
+            assert_near(weight, maps[:, :, tau, t])
 
 
 @pytest.mark.parametrize("kind", EDITED)
@@ -68,13 +69,13 @@ def test_an_edit_is_what_the_model_would_have_done(kind):
     positions = torch.tensor([[4, 9, 6]] * 3)
     (state,) = model.state_after(ids[:, :4])
     nothing = model.answer_edited(ids, positions, (torch.zeros_like(state),), after=3)
-    torch.testing.assert_close(nothing, model.answer(ids, positions))
+    assert_near(nothing, model.answer(ids, positions))
     rest = ids[:, 3:]  # a model that finds this state after having read token 3 alone
     resumed = model.answer_edited(rest, positions - 3, (state - model.state_after(rest[:, :1])[0],), after=0)
-    torch.testing.assert_close(resumed, nothing)
+    assert_near(resumed, nothing)
     told = torch.stack((ids[:, 0], torch.tensor([40, 50, 60])), dim=1)
     (first,), (both,) = model.state_after(told[:, :1]), model.state_after(told)
-    torch.testing.assert_close(model.write_facts(first, *told.T), both)
+    assert_near(model.write_facts(first, *told.T), both)
 
 
 @pytest.mark.parametrize("kind", EDITED)
@@ -86,7 +87,7 @@ def test_what_was_written_can_be_taken_back(kind):
     keys, values = torch.tensor([3, 7, 9]), torch.tensor([40, 50, 60])
     after = model.write_facts(state, keys, values)
     before, lost = model.take_back(after, keys, values)
-    torch.testing.assert_close(before, state, rtol=0, atol=1e-10)
+    assert_near(before, state)
     assert int(lost.sum()) == 0
     assert float((after - state).norm()) > 1e-6
 
@@ -102,14 +103,14 @@ def test_a_rate_of_one_loses_what_the_key_held_and_nothing_else():
     under = under / under.norm()
     assert memory.forget(7)[:2] == (7, 50)
     assert memory.lost == 1
-    torch.testing.assert_close(memory.state[0], empty[0] - torch.outer(empty[0] @ under, under), rtol=0, atol=1e-9)
+    assert_near(memory.state[0], empty[0] - torch.outer(empty[0] @ under, under))
     slow = HashMemory(delta_circuit(V, 16, 8, seeded(), write_rate=0.2).double())
     slow.store(3, 40)
     held = slow.state.clone()
     slow.store(7, 50)
     slow.forget(7)
     assert slow.lost == 0
-    torch.testing.assert_close(slow.state, held, rtol=0, atol=1e-9)
+    assert_near(slow.state, held)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import pytest
 import torch
 from subjects import FULL_TASK, SMALL, seeded
 
+from closeness import assert_near
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.mamba import FullSpec
 from recallscope.architectures.mamba2 import Full2Spec
@@ -35,7 +36,7 @@ def test_a_fact_is_written_as_its_outer_product_and_nothing_else_is():
     tokens = draw_batch(CLEAN, 1, seeded(1)).tokens
     (state,) = states_at(model, tokens, 7)
     (writes,) = fact_writes(model, tokens[0, :7], tokens[0, 1:8])
-    torch.testing.assert_close(state[:, :, 12:], writes.sum(dim=0, keepdim=True)[:, :, 12:])
+    assert_near(state[:, :, 12:], writes.sum(dim=0, keepdim=True)[:, :, 12:])
 
 
 @pytest.mark.parametrize("width", [2, 3, 4])
@@ -52,7 +53,7 @@ def test_wider_windows_write_a_fact_once_per_place(width):
     mixed = state(k, v) - state(k, 0) - state(0, v)
     (cross,) = fact_writes(model, torch.tensor([k]), torch.tensor([v]))
     other_way = _swapped(model, k, v)
-    torch.testing.assert_close(mixed, cross + other_way)
+    assert_near(mixed, cross + other_way)
 
 
 def _swapped(model, k, v):
@@ -94,7 +95,7 @@ def test_with_the_state_of_another_context_a_model_answers_as_after_that_context
     positions = torch.tensor([[9, 12], [8, 15]])
     edit = states_at(model, other, 7)[0] - states_at(model, ours, 7)[0]
     said = model.answer_edited(ours, positions, (edit,), after=7)
-    torch.testing.assert_close(said, model.answer(other, positions).detach())
+    assert_near(said, model.answer(other, positions).detach())
 
 
 @pytest.mark.parametrize("spec", [*SINGLE, *DEEP], ids=about)
@@ -102,7 +103,7 @@ def test_no_edit_changes_nothing(spec):
     model, batch = build_model(spec, 32, seeded()), draw_batch(CLEAN, 4, seeded())
     nothing = tuple(torch.zeros_like(state) for state in states_at(model, batch.tokens, 7))
     said = model.answer_edited(batch.tokens, batch.query_positions, nothing, after=7)
-    torch.testing.assert_close(said, model.answer(batch.tokens, batch.query_positions).detach())
+    assert_near(said, model.answer(batch.tokens, batch.query_positions).detach())
 
 
 @pytest.mark.parametrize("spec", [FullSpec(embed_dim=6, state_dim=3), Full2Spec(embed_dim=6, state_dim=3, num_heads=2)])
@@ -112,7 +113,7 @@ def test_a_write_fades_as_the_sequence_fades_it(spec):
     tokens = draw_batch(CLEAN, 2, seeded(1)).tokens
     (memory,) = model.memories(tokens[:, :8])
     whole = sum(memory.faded(memory.write(t), torch.tensor([t, t]), 7) for t in range(8))
-    torch.testing.assert_close(whole, states_at(model, tokens, 7)[0])
+    assert_near(whole, states_at(model, tokens, 7)[0])
 
 
 def test_overwriting_in_the_ideal_circuit_is_perfect():
@@ -215,7 +216,7 @@ def test_ablating_nothing_is_the_forward_pass(width):
     batch = draw_batch(CLEAN, 3, seeded(1))
     every = torch.ones(width, dtype=torch.bool), torch.ones(width, width, dtype=torch.bool)
     said = answer_ablated(model, batch.tokens, batch.query_positions, value_blocks=every[0], match_blocks=every[1])
-    torch.testing.assert_close(said, model.answer(batch.tokens, batch.query_positions))
+    assert_near(said, model.answer(batch.tokens, batch.query_positions))
 
 
 def test_what_cannot_be_ablated_is_said():

@@ -1,5 +1,7 @@
-"""The cache of compiled kernels: what is damaged or not ours is never opened, and nothing is left behind."""
+"""Compiled kernels: their cache, where what is damaged or not ours is never opened; their arguments; life without a
+compiler."""
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -9,7 +11,13 @@ from pathlib import Path
 import pytest
 
 from recallscope.ops import compiled, kernel_library
+from recallscope.ops.compiled import library
+from recallscope.ops.conv import ConvArguments
+from recallscope.ops.delta_scan_compiled import DeltaArguments
 from recallscope.ops.kernel_library import _compile, _fingerprint, cache_folder, find_compiler, open_library
+from recallscope.ops.query_loss import SoftmaxArguments
+from recallscope.ops.selective_scan_compiled import ScanArguments
+from recallscope.ops.table_scan import TableScanArguments
 
 NOBODY = 65534
 OPEN = """
@@ -214,3 +222,83 @@ def test_the_cache_has_three_possible_homes(monkeypatch):
     assert cache_folder() == Path("/b/recallscope")
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert cache_folder() == Path.home() / ".cache" / "recallscope"
+
+
+def test_it_was_built() -> None:
+    assert library() is not None, "most tests of ops need a C compiler; `log` says what is wrong with this one"
+
+
+@pytest.mark.parametrize(
+    ("name", "structure"),
+    [
+        ("scan", ScanArguments),
+        ("conv", ConvArguments),
+        ("table_scan", TableScanArguments),
+        ("softmax", SoftmaxArguments),
+        ("delta", DeltaArguments),
+    ],
+)
+def test_c_and_python_mean_the_same_structure(name: str, structure: type[ctypes.Structure]) -> None:
+    size = getattr(library(), f"{name}_arguments_size")
+    size.restype = ctypes.c_int64
+    assert size() == ctypes.sizeof(structure)
+
+
+def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **environment},
+    )
+
+
+def test_a_forked_child_can_scan_too() -> None:
+    """Threads of ours live for one call: none is missed after a fork."""
+    run_python(
+        "import os, torch\n"
+        "from recallscope.ops import selective_scan_compiled\n"
+        "torch.set_num_threads(2)\n"
+        "x, B = torch.ones(8, 64, 64), torch.ones(8, 64, 8)\n"
+        "before = selective_scan_compiled(x, x, -torch.ones(64, 8), B, B)\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    same = torch.equal(before, selective_scan_compiled(x, x, -torch.ones(64, 8), B, B))\n"
+        "    os._exit(0 if same else 1)\n"
+        "assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0\n"
+    )
+
+
+REPORT = (
+    "import logging, torch\n"
+    "logging.basicConfig(level=logging.INFO, format='%(levelname)s %(message)s')\n"
+    "torch.set_num_threads(1)\n"
+    "from recallscope.ops import selective_scan\n"
+    "x = torch.ones(1, 3, 2)\n"
+    "for _ in range(2):\n"
+    "    print(selective_scan(x, x, -torch.ones(2, 4), torch.ones(1, 3, 4), torch.ones(1, 3, 4))[0, :, 0].tolist())\n"
+)
+
+
+@pytest.mark.parametrize(
+    "surroundings",
+    [{"PATH": "", "CC": ""}, {"CC": "no-such-compiler"}, {"CC": "false"}],
+    ids=["no compiler", "one that is not there", "one that fails"],
+)
+def test_without_a_compiler_torch_computes_and_the_log_says_so_once(
+    tmp_path: Path, surroundings: dict[str, str]
+) -> None:
+    done = run_python(REPORT, **surroundings, RECALLSCOPE_CACHE=str(tmp_path))
+    first, second = done.stdout.splitlines()
+    assert first == second
+    assert first.startswith("[4.0, 5.47")
+    assert done.stderr.count("WARNING compiled kernels are not available, torch computes instead") == 1
+    assert done.stderr.count("INFO selective scan: recallscope's torch form") == 1
+
+
+def test_forcing_it_without_a_compiler_says_what_to_do(tmp_path: Path) -> None:
+    code = REPORT + "selective_scan(x, x, -torch.ones(2, 4), torch.ones(1, 3, 4), torch.ones(1, 3, 4), form='compiled')"
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        run_python(code, PATH="", CC="", RECALLSCOPE_CACHE=str(tmp_path))
+    assert "Use form='torch', or install gcc or clang" in caught.value.stderr

@@ -1,12 +1,15 @@
-"""The simplified SSM as a memory: what it stores, when it can be read, and what it refuses."""
+"""The simplified SSM: what it stores and when it can be read; loop = attention = chunks (Eq. 4), gradients included."""
 
 from functools import partial
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd import gradcheck
 
+from closeness import assert_near, assert_twins, draw
 from recallscope.ops import (
     at_positions,
     hidden_states,
@@ -14,54 +17,108 @@ from recallscope.ops import (
     read_at,
     scan_loop,
 )
+from recallscope.ops.linear_scan import CHUNK
 
-FORMS = pytest.mark.parametrize("form", [scan_loop, linear_scan, partial(linear_scan, chunk=2)])
+FORMS = {
+    "attention": linear_scan,
+    "chunks of 1": partial(linear_scan, chunk=1),
+    "chunks of 4": partial(linear_scan, chunk=4),
+}
+ALL_FORMS = pytest.mark.parametrize("form", [scan_loop, linear_scan, partial(linear_scan, chunk=2)])
+shapes = st.tuples(st.integers(1, 3), st.integers(1, 10), st.integers(1, 5), st.integers(1, 5))
 
 
-def draw(*shape: int, seed: int = 0, grad: bool = False) -> Tensor:
+def draw_inputs(batch: int, L: int, D_in: int, N: int, seed: int) -> dict[str, Tensor]:
     g = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=g, dtype=torch.float64).requires_grad_(grad)
+    return {"x_hat": draw(g, batch, L, D_in), "B": draw(g, batch, L, N), "C": draw(g, batch, L, N)}
 
 
-@FORMS
+@pytest.mark.parametrize("form", FORMS)
+@given(shape=shapes, seed=st.integers(0, 2**31))
+def test_every_form_is_the_loop(form: str, shape: tuple[int, int, int, int], seed: int) -> None:
+    assert_twins(FORMS[form], scan_loop, draw_inputs(*shape, seed))
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 4, 5, 11, 12, 13, 100])
+def test_it_does_not_matter_where_a_chunk_ends(chunk: int) -> None:
+    """Chunks that divide L = 12, that leave one token over, that are longer than the sequence."""
+    assert_twins(partial(linear_scan, chunk=chunk), scan_loop, draw_inputs(2, 12, 3, 2, seed=chunk))
+
+
+@pytest.mark.parametrize("L", [CHUNK - 1, CHUNK, CHUNK + 1])
+def test_short_and_long_sequences_meet_where_the_form_changes(L: int) -> None:
+    assert_twins(linear_scan, scan_loop, draw_inputs(1, L, 2, 3, seed=L))
+
+
+def test_sequences_need_no_batch_axis_and_may_have_two() -> None:
+    inputs = draw_inputs(6, 5, 3, 2, seed=0)
+    together = linear_scan(**inputs)
+    alone = linear_scan(**{name: v[0] for name, v in inputs.items()})
+    folded = linear_scan(**{name: v.unflatten(0, (2, 3)) for name, v in inputs.items()})
+    assert_near(alone, together[0])
+    assert_near(folded.flatten(0, 1), together)
+
+
+@given(shape=shapes, num_queries=st.integers(1, 6), seed=st.integers(0, 2**31))
+def test_reading_at_the_queries_is_the_loop_gathered(
+    shape: tuple[int, int, int, int], num_queries: int, seed: int
+) -> None:
+    """In any order, and with a position asked twice."""
+    inputs = draw_inputs(*shape, seed)
+    positions = torch.randint(0, shape[1], (shape[0], num_queries), generator=torch.Generator().manual_seed(seed))
+
+    def plain(x_hat: Tensor, B: Tensor, C: Tensor) -> Tensor:
+        return at_positions(scan_loop(x_hat, B, C), positions)
+
+    def fast(x_hat: Tensor, B: Tensor, C: Tensor) -> Tensor:
+        return read_at(x_hat, B, at_positions(C, positions), positions)
+
+    assert_twins(fast, plain, inputs)
+
+
+def drawn(*shape: int, seed: int = 0, grad: bool = False) -> Tensor:
+    return draw(torch.Generator().manual_seed(seed), *shape).requires_grad_(grad)
+
+
+@ALL_FORMS
 def test_orthonormal_keys_give_back_what_was_written(form) -> None:
     """B_t = e_t stores x̂_t in column t; C = e_s reads x̂_s back, exactly, once it has been written."""
     L = 4
-    values, keys = draw(L, 3), torch.eye(L, dtype=torch.float64)
+    values, keys = drawn(L, 3), torch.eye(L, dtype=torch.float64)
     for s in range(L):
         read = form(values, keys, keys[s].expand(L, L))
         assert torch.equal(read[:s], torch.zeros(s, 3, dtype=torch.float64))
         assert torch.equal(read[s:], values[s].expand(L - s, 3))
 
 
-@FORMS
+@ALL_FORMS
 def test_one_token_and_one_state_entry(form) -> None:
     x_hat, B, C = torch.tensor([[2.0, 3.0]]), torch.tensor([[5.0]]), torch.tensor([[7.0]])
     assert form(x_hat, B, C).tolist() == [[70.0, 105.0]]
 
 
 def test_the_state_is_the_sum_of_outer_products() -> None:
-    x_hat, B = draw(5, 3), draw(5, 2, seed=1)
+    x_hat, B = drawn(5, 3), drawn(5, 2, seed=1)
     h = hidden_states(x_hat, B)
     for t in range(5):
-        torch.testing.assert_close(h[t], x_hat[: t + 1].T @ B[: t + 1])
+        assert_near(h[t], x_hat[: t + 1].T @ B[: t + 1])
 
 
 @pytest.mark.parametrize("form", [linear_scan, partial(linear_scan, chunk=2)])
 def test_gradients_are_derivatives(form) -> None:
     assert gradcheck(
-        form, (draw(2, 5, 3, grad=True), draw(2, 5, 2, seed=1, grad=True), draw(2, 5, 2, seed=2, grad=True))
+        form, (drawn(2, 5, 3, grad=True), drawn(2, 5, 2, seed=1, grad=True), drawn(2, 5, 2, seed=2, grad=True))
     )
 
 
 def test_gradients_of_reading_are_derivatives() -> None:
     positions = torch.tensor([[0, 4], [2, 2]])
-    inputs = (draw(2, 5, 3, grad=True), draw(2, 5, 2, seed=1, grad=True), draw(2, 2, 2, seed=2, grad=True))
+    inputs = (drawn(2, 5, 3, grad=True), drawn(2, 5, 2, seed=1, grad=True), drawn(2, 2, 2, seed=2, grad=True))
     assert gradcheck(lambda x, B, C_q: read_at(x, B, C_q, positions), inputs)
 
 
 def test_a_query_reads_no_token_after_its_position() -> None:
-    x_hat, B, C = draw(1, 6, 3), draw(1, 6, 2, seed=1), draw(1, 1, 2, seed=2)
+    x_hat, B, C = drawn(1, 6, 3), drawn(1, 6, 2, seed=1), drawn(1, 1, 2, seed=2)
     position = torch.tensor([[3]])
     later = x_hat.clone()
     later[:, 4:] += 1
@@ -76,4 +133,4 @@ def test_positions_pick_rows_in_the_order_asked() -> None:
 
 def test_a_chunk_of_nothing_is_refused_with_a_cure() -> None:
     with pytest.raises(ValueError, match="chunk >= 1"):
-        linear_scan(draw(3, 2), draw(3, 2), draw(3, 2), chunk=0)
+        linear_scan(drawn(3, 2), drawn(3, 2), drawn(3, 2), chunk=0)

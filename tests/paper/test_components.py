@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from closeness import assert_same_text
 from recallscope.health import examine
 from recallscope.paper import component_forms
 from recallscope.paper.component_forms import FIRST, FORMS, FULL, LINEAR, form_of, measured, references
@@ -187,9 +188,8 @@ def test_the_page_has_every_seed_and_says_what_is_open(tmp_path: Path) -> None:
 def test_docs_hold_what_the_committed_records_give(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()  # by the real laws
     page = components_page(PaperRuns(RunStore(ROOT / "results" / "paper"), "small"))
-    assert (ROOT / "docs" / "COMPONENTS.md").read_text(encoding="utf-8") == page, (
-        "python results/paper/components_page.py"
-    )
+    committed = (ROOT / "docs" / "COMPONENTS.md").read_text(encoding="utf-8")
+    assert_same_text(page, committed, "python results/paper/components_page.py")
 
 
 def test_what_is_missing_is_counted(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from made_up import fill
 
+from closeness import assert_same_text
 from recallscope.architectures import build_model
 from recallscope.paper.experiment import paper_figures
 from recallscope.paper.experiments.zoo import CELLS, measure_ages, zoo
@@ -128,7 +129,7 @@ def test_the_page_holds_the_numbers_of_the_runs_that_are_there(some: PaperRuns) 
 
 def test_docs_hold_what_the_committed_records_give() -> None:
     page = zoo_page(PaperRuns(RunStore(ROOT / "results" / "paper"), "small"))
-    assert (ROOT / "docs" / "ZOO.md").read_text(encoding="utf-8") == page, "python results/paper/zoo_page.py"
+    assert_same_text(page, (ROOT / "docs" / "ZOO.md").read_text(encoding="utf-8"), "python results/paper/zoo_page.py")
 
 
 def test_figures_are_drawn_from_a_few_runs_and_refused_without_any(some: PaperRuns, tmp_path: Path) -> None:

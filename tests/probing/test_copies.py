@@ -5,6 +5,7 @@ import pytest
 import torch
 from probe_models import FAMILIES, RECURRENT, build, word_tokenizer
 
+from closeness import assert_near
 from recallscope.architectures.capabilities import Continues
 from recallscope.architectures.model import build_model
 from recallscope.probing.asking import Asker, draw_contexts, growing_parts, part_sizes
@@ -12,8 +13,6 @@ from recallscope.probing.caches import chosen, layers_of, named_tensors, reset_l
 from recallscope.probing.readers import CacheReader, OwnReader, ScratchReader, reader_of
 from recallscope.probing.words import by_number, wording
 from recallscope.specs import ARCHITECTURES
-
-TOLERANCE = 1e-4
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +40,7 @@ def test_every_question_from_a_copy_is_the_question_from_scratch(asker, drawn, w
     with torch.no_grad():
         copies = asker.reader.go_on(chosen(cache, torch.as_tensor(row), 3), questions)
         scratch = asker.reader.from_scratch(torch.cat((context[row], questions), dim=1))
-    assert (copies - scratch).abs().max() <= TOLERANCE
+    assert_near(copies, scratch)
     assert scratch.std() > 0.1, "the logits must be worth comparing"
 
 
@@ -70,7 +69,7 @@ def test_a_layer_that_is_reset_changes_the_answers_of_its_copy_alone(asker, draw
             copy = chosen(cache, torch.arange(3), 3)
             reset_layer(copy, layer)
             assert all(not tensor.any() for _, tensor in named_tensors(layers_of(copy)[layer]))
-            assert (asker.reader.go_on(copy, questions) - whole).abs().max() > TOLERANCE
+            assert (asker.reader.go_on(copy, questions) - whole).abs().max() > 1e-4
         again = asker.reader.go_on(chosen(cache, torch.arange(3), 3), questions)
     assert torch.equal(again, whole)
 
@@ -112,7 +111,7 @@ def test_a_model_of_ours_goes_on_from_where_it_has_read_to(name):
             cache = chosen(asker.read(drawn.keys, drawn.values), torch.tensor([1]), 3)
             copies = asker.reader.go_on(cache, tokens)
             scratch = asker.reader.from_scratch(torch.cat((context, tokens), dim=1))
-        assert (copies - scratch).abs().max() <= TOLERANCE * max(1.0, float(scratch.abs().max()))
+        assert_near(copies, scratch)
 
 
 def test_several_models_of_ours_go_on():

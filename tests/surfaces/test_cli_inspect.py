@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from closeness import assert_near
 from recallscope.architectures.capabilities import HasKeys, HasState
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.mamba import FullSpec
@@ -145,8 +146,8 @@ def test_of_a_large_vocabulary_some_tokens_are_shown_the_facts_among_them():
     assert set(batch.keys[0].tolist()) | set(batch.values[0].tolist()) <= set(shown.tolist())
     model = designed_circuit(1024, 32, 16, torch.Generator().manual_seed(0))
     few, every = hash_tables(model, batch, tokens=shown), hash_tables(model, batch)
-    torch.testing.assert_close(few.decoded, every.decoded[:, shown][:, :, shown])
-    torch.testing.assert_close(few.ideal, every.ideal[:, shown][:, :, shown])
+    assert_near(few.decoded, every.decoded[:, shown][:, :, shown])
+    assert_near(few.ideal, every.ideal[:, shown][:, :, shown])
 
 
 def image_of(ax):
@@ -310,4 +311,4 @@ def test_a_capability_of_the_module_inside_is_found(tmp_path):
     assert model.capability(HasKeys) is None
     tokens = torch.tensor([[1, 2, 3]])
     (state,) = states_at(model, tokens, 1)
-    torch.testing.assert_close(state[0, 0, :, 0], model.module.embedding.weight[[1, 2]].sum(dim=0))
+    assert_near(state[0, 0, :, 0], model.module.embedding.weight[[1, 2]].sum(dim=0))

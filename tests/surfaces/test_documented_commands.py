@@ -21,6 +21,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from closeness import DECIMAL, assert_same_text
 from recallscope.cli.main import VERBS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -155,14 +156,17 @@ def served(words: list[str]) -> str:
 
 
 def assert_printed(page: list[str], command: list[str], what: str) -> None:
-    """Line by line, spaces at the ends aside; `...` stands for any lines, or within a line for any text."""
+    """Line by line, spaces at the ends aside; `...` stands for any lines, or within a line for any text. The last digit
+    of a decimal may be one off."""
     pattern = "".join(
         "(?:.*\n)*?" if line.strip() == "..." else re.escape(line.rstrip()).replace(r"\.\.\.", ".*") + "\n"
         for line in page
     )
-    assert re.fullmatch(pattern, "".join(f"{line.rstrip()}\n" for line in command)), (
-        f"$ {what}\nprints\n" + "\n".join(command) + "\nand the page says\n" + "\n".join(page)
-    )
+    pattern = re.sub(r"\d+\\\.\d+", lambda _: r"(\d+\.\d+)", pattern)
+    matched = re.fullmatch(pattern, "".join(f"{line.rstrip()}\n" for line in command))
+    difference = f"$ {what}\nprints\n" + "\n".join(command) + "\nand the page says\n" + "\n".join(page)
+    assert matched, difference
+    assert_same_text(" ".join(matched.groups()), " ".join(DECIMAL.findall("\n".join(page))), difference)
 
 
 SLOW = [

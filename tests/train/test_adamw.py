@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from closeness import assert_near
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.mamba import FullSpec
 from recallscope.architectures.model import build_model
@@ -35,5 +36,5 @@ def test_equals_torch(spec, decay):
         optimizer.step()
         weights.step(rate, 0.7, scale=0.5)
     for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
-        torch.testing.assert_close(p, q, rtol=1e-10, atol=1e-12)
+        assert_near(p, q)
     assert all(float(grad.abs().max()) == 0 for grad in weights.grads)

@@ -3,7 +3,8 @@
 No torch headers, no build step at installation: the source is a few hundred lines (`csrc/`) and compiles in a
 second or two. `RECALLSCOPE_CACHE` (else `XDG_CACHE_HOME`, else `~/.cache`) says where the result is kept; where that
 folder cannot be written or is not safe, a folder of this user among the system's temporary files is used.
-`RECALLSCOPE_CFLAGS` is added to the compiler's flags.
+`RECALLSCOPE_CFLAGS` is added to the compiler's flags, of which the last counts: `-march=x86-64` builds kernels for any
+x86 CPU instead of this one. Each choice of flags has a library of its own.
 
 A library's name ends with the SHA-256 of its bytes: one that was cut short or changed is not opened, which could end
 the process, but deleted and built again. And a library is code: we open none that another user could have put there.

@@ -1,7 +1,5 @@
 """From rows of a table to what every head reads: C kernel = tensor operations = the loops of Eq. 4 and Alg. 4."""
 
-import ctypes
-
 import pytest
 import torch
 from hypothesis import given
@@ -9,8 +7,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd import gradcheck
 from torch.nn.functional import embedding
-from twins import assert_twins, draw
 
+from closeness import assert_threads_change_no_bit, assert_twins, draw, output_and_gradients
 from recallscope.ops import (
     HeadCounts,
     Reading,
@@ -23,7 +21,6 @@ from recallscope.ops import (
 )
 from recallscope.ops.compiled import library
 from recallscope.ops.linear_scan import CHUNK
-from recallscope.ops.table_scan import TableScanArguments
 
 FORMS = {"torch": table_scan_torch, "by machine": table_scan}
 if library() is not None:
@@ -93,12 +90,14 @@ def test_gradient_is_the_derivative():
         assert gradcheck(lambda table, reading=reading: table_scan_compiled(table, reading), table.requires_grad_())
 
 
-@needs_compiler
-def test_single_precision():
+@pytest.mark.parametrize("form", FORMS)
+def test_single_precision(form):
     table, reading = setting(4, 64, 32, 2, 128, 6, 64, HeadCounts(1, 1, 1), 0)
-    table = table.float() / 8
-    torch.testing.assert_close(
-        table_scan_compiled(table, reading), table_scan_torch(table, reading), rtol=1e-5, atol=1e-5
+    assert_twins(
+        lambda table: FORMS[form](table, reading),
+        lambda table: plain(table, reading),
+        {"table": table / 8},
+        dtype=torch.float32,
     )
 
 
@@ -119,16 +118,8 @@ def test_ids_and_positions_outside_are_refused(bad):
 def test_results_do_not_depend_on_the_number_of_threads(rows):
     """Bit for bit; the 40 sequences are enough work for a second thread."""
     table, reading = setting(40, 50, 0, 2, rows, 8, 40, head_counts("MVA", 2), 0)
-    before, found = torch.get_num_threads(), []
-    for count in (1, 2):
-        torch.set_num_threads(count)
-        try:
-            leaf = table.clone().requires_grad_()
-            y = table_scan_compiled(leaf, reading)
-            found.append((y, *torch.autograd.grad(y, leaf, torch.cos(y.detach()))))
-        finally:
-            torch.set_num_threads(before)
-    assert all(torch.equal(one, two) for one, two in zip(*found, strict=True))
+    leaves = {"table": table.requires_grad_()}
+    assert_threads_change_no_bit(lambda: output_and_gradients(table_scan_compiled(table, reading), leaves).values(), 2)
 
 
 @needs_compiler
@@ -140,10 +131,3 @@ def test_bad_numbers_stay_in_their_own_sequence():
     assert torch.equal(spoilt[[0, 2]], clean[[0, 2]])
     assert torch.equal(spoilt[1, :2], clean[1, :2])
     assert spoilt[1, 2:].isnan().all()
-
-
-@needs_compiler
-def test_c_and_python_mean_the_same_structure():
-    size = library().table_scan_arguments_size
-    size.restype = ctypes.c_int64
-    assert size() == ctypes.sizeof(TableScanArguments)
