@@ -115,7 +115,7 @@ def test_any_flipped_byte_of_a_checkpoint_is_found_and_never_resumed_from(store)
     import torch
 
     run = spec()
-    path = store.home(run.content_hash()) / "checkpoint.safetensors"
+    path = store.folder(run.content_hash()) / "checkpoint.safetensors"
     progress = Progress(run=run.content_hash(), identity=run.identity(), tensors={"w": torch.arange(50.0)})
     write_checkpoint(path, progress)
     assert verify(store).clean

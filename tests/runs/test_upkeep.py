@@ -144,7 +144,7 @@ def test_a_look_writes_nothing(store):
     fill(store, 2)
     rebuild_index(store)
     (store.root / "index.sqlite").write_bytes(b"nonsense")
-    folder = store.home(spec(seed=9).content_hash())
+    folder = store.folder(spec(seed=9).content_hash())
     folder.mkdir()
     (folder / "claim.1").write_text('{"holder": {"machine": "m", "pid": 1, "born": ""}, "lease_seconds": 60.0}')
     before = {path: path.stat().st_mtime_ns for path in store.root.rglob("*")}
@@ -160,7 +160,7 @@ def test_a_checkpoint_replaced_while_it_is_judged_is_not_moved(store, monkeypatc
 
     run = spec(seed=1).content_hash()
     store.lease(run)
-    path = store.home(run) / "checkpoint.safetensors"
+    path = store.folder(run) / "checkpoint.safetensors"
     path.write_bytes(safetensors()[:-3])
     judge, judged = upkeep._tensors_fault, []
 
@@ -182,7 +182,7 @@ def test_verify_beside_a_writer_moves_nothing_that_is_sound(store):
     """Checkpoints of two lengths replace one another as fast as can be: sizes and contents of two would clash."""
     run = spec(seed=1).content_hash()
     lease = store.lease(run)
-    path, stop = store.home(run) / "checkpoint.safetensors", threading.Event()
+    path, stop = store.folder(run) / "checkpoint.safetensors", threading.Event()
     texts = [safetensors(), b"\x02\x00\x00\x00\x00\x00\x00\x00{}"]
     path.write_bytes(texts[0])
 

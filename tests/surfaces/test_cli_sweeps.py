@@ -58,7 +58,7 @@ def refused(result, *words):
 HELPS = [
     ("sweep",),
     ("fit",),
-    *(("store", verb) for verb in ("list", "show", "export", "verify", "rebuild", "gc", "migrate")),
+    *(("store", verb) for verb in ("list", "show", "export", "verify", "rebuild", "gc")),
 ]
 
 

@@ -1,4 +1,4 @@
-"""`recallscope store verify | restore | rebuild | gc | migrate`: look after a store."""
+"""`recallscope store verify | restore | rebuild | gc`: look after a store."""
 
 from __future__ import annotations
 
@@ -70,10 +70,6 @@ class Verify:
         counts = f"{health.done} done, {health.failed} failed, {health.running} running, {health.begun} begun"
         counts += f", {len(health.newer)} that need another version" if health.newer else ""
         print(f"{counts}: " + ("clean" if health.clean else f"{len(health.faults)} damaged"))
-        if health.former:
-            print(
-                f"{health.former} have names of the first schema; recallscope store migrate {self.store} renames them"
-            )
         if health.without_digest:
             print(f"{health.without_digest} of an earlier version have no digest: whether they were edited is unknown")
         if health.set_aside_before:
@@ -183,41 +179,4 @@ class Gc:
         for name, _ in found:
             print(name)
         print(f"{len(found)} files, {size / 1e6:.1f} MB {'would be removed' if self.dry_run else 'removed'}")
-        return 0
-
-
-@dataclass(kw_only=True)
-class Migrate:
-    """recallscope store migrate STORE --dry-run
-
-    Rewrite records of the first schema in today's: runs get their name of today, and are still found by their former
-    one. Reading and sweeping work without it. What cannot be read here stays as it is and is named. Kill it, start it
-    again: it finishes what it began.
-    """
-
-    store: Folder
-    """Folder of the runs, or a record file outside a store."""
-    dry_run: bool = False
-    """Only name them."""
-    json: bool = False
-    """Print one JSON object."""
-
-    def run(self) -> int:
-        """Rewrite, report."""
-        from recallscope.runs import RunStore, migrate, migrate_file
-
-        if self.store.is_file():
-            done = migrate_file(self.store, dry_run=self.dry_run)
-        else:
-            done = migrate(RunStore(self.store), dry_run=self.dry_run)
-        if self.json:
-            renamed = [{"formerly": former, "run": run} for former, run in done.renamed]
-            left = [{"run": run, "reason": reason} for run, reason in done.left]
-            print_json({"renamed": renamed, "left": left, "written": not self.dry_run})
-            return 0
-        for former, run in done.renamed:
-            print(f"{former} -> {run}")
-        for run, reason in done.left:
-            print(f"left as it is: {run}: {reason}")
-        print(f"{len(done.renamed)} runs {'would be renamed' if self.dry_run else 'renamed'}, {len(done.left)} left")
         return 0

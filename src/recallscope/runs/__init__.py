@@ -10,7 +10,6 @@ from recallscope.runs.grid import Cell, Grid, grid_from_fields, read_grid
 from recallscope.runs.index import extend_index, rebuild_index
 from recallscope.runs.leases import Lease
 from recallscope.runs.local import LocalEngine, local_slots
-from recallscope.runs.migration import Migration, migrate, migrate_file
 from recallscope.runs.plan import Plan, estimated_cost, make_plan
 from recallscope.runs.store import Fault, RunStore, StoreError
 from recallscope.runs.sweep import run_sweep
@@ -30,7 +29,6 @@ __all__ = [
     "Health",
     "Lease",
     "LocalEngine",
-    "Migration",
     "Outcome",
     "PlainView",
     "Plan",
@@ -48,8 +46,6 @@ __all__ = [
     "list_set_aside",
     "local_slots",
     "make_plan",
-    "migrate",
-    "migrate_file",
     "note_attempt",
     "parse_conditions",
     "progress_view",

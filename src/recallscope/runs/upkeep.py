@@ -49,7 +49,6 @@ class Health:
     faults: list[Fault] = field(default_factory=list)
     newer: list[str] = field(default_factory=list)  # sound records that need another version, or code that is not here
     links: list[str] = field(default_factory=list)  # folders of runs that are links, which are not followed
-    former: int = 0  # records under names of the first rule, which `store migrate` renames
     without_digest: int = 0  # sound records of earlier versions: whether they were edited cannot be known
     index_was_wrong: bool = False
     set_aside_before: int = 0
@@ -67,7 +66,7 @@ def verify(store: RunStore, *, move: bool = True) -> Health:
     """
     health = Health(set_aside_before=len(all_set_aside(store.root)))
     entries: list[Entry] = []
-    for name in store.folders():
+    for name in store.names():
         folder = store.runs / name
         if folder.is_symlink():
             health.links.append(str(folder.relative_to(store.root)))
@@ -88,7 +87,6 @@ def _verify_folder(store: RunStore, folder: Path, health: Health, entries: list[
         facts = _settled(folder / RECORD, lambda: read_record(folder), RecordError)
         if facts is not None:
             entries.append(entry_of(facts))
-            health.former += facts["schema_version"] == 1
             health.without_digest += "digest" not in facts
             state = "done"
             record_from(facts)
@@ -249,7 +247,7 @@ def collect_garbage(store: RunStore, *, damaged: bool = False, dry_run: bool = F
     Records, weights, logs and the checkpoints of unfinished runs are never touched, nor is what someone works on.
     """
     found: list[Path] = []
-    for name in store.folders():
+    for name in store.names():
         folder = store.runs / name
         if folder.is_symlink():
             continue

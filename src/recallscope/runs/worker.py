@@ -74,7 +74,7 @@ def do_run(
     from recallscope.train.weights import write_weights
 
     torch.set_num_threads(1)
-    checkpoint = store.home(spec.content_hash()) / CHECKPOINT if store else None
+    checkpoint = store.folder(spec.content_hash()) / CHECKPOINT if store else None
     begun = False
 
     def watch(tick: "Tick") -> None:
@@ -134,13 +134,13 @@ def main() -> None:
                 report(event="moved", run=run, step=tick.step, total_steps=tick.total_steps)
 
         try:
-            note_attempt(store.home(run), "started")
+            note_attempt(store.folder(run), "started")
             report(event="started", run=run)
             record, weights = do_run(
                 spec_of(job), store=store, device=device, weights=job["weights"], on_progress=on_progress
             )
             first = store.put(record, weights)
-            note_attempt(store.home(run), "finished" if first else "finished again")
+            note_attempt(store.folder(run), "finished" if first else "finished again")
             report(event="finished", run=run)
         except CannotBeginError as error:
             report(event="refused", run=run, reason=str(error))
