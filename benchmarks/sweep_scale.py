@@ -56,13 +56,13 @@ class NothingEngine:
         return done
 
     def _work(self, job: Job) -> str:
-        note_attempt(self.store.home(job.run), "started")
+        note_attempt(self.store.folder(job.run), "started")
         record = RunRecord(
             run=job.run, spec=job.spec, test_accuracy=0.5, val_accuracy=0.5, test_queries=160_000, best_step=2000,
             steps=2000, seconds=8.25, history=HISTORY, environment={"torch": "none"},
         )  # fmt: skip
         self.store.put(record)
-        note_attempt(self.store.home(job.run), "finished")
+        note_attempt(self.store.folder(job.run), "finished")
         return job.run
 
     def cancel(self, run: str) -> None:

@@ -46,7 +46,6 @@ class RunRecord(Frozen):
     run: str = Field(description="the run's name, a hash of its identity")
     identity: dict[str, Any] = Field(description="kinds of the spec's parts, and the fields that differ from defaults")
     spec: RunSpec
-    formerly: list[str] = Field(default_factory=list, description="names the run had under earlier rules")
     test_accuracy: Fraction = Field(description="of the best state, over all queries of the test set")
     val_accuracy: Fraction = Field(description="best over the evaluations")
     test_queries: NonNegativeInt = Field(description="questions behind test_accuracy")
@@ -109,12 +108,12 @@ def read_facts(text: str | bytes) -> dict[str, Any]:
     if not isinstance(facts, dict):
         raise RecordError(f"a record is a JSON object, this is a {type(facts).__name__}")
     version = facts.get("schema_version")
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise RecordError(f"schema_version={version!r} is not a whole number from 1: not a record of ours")
+    if not isinstance(version, int) or isinstance(version, bool) or version < SCHEMA_VERSION:
+        raise RecordError(f"schema_version={version!r} is not a whole number from {SCHEMA_VERSION}: no record of ours")
     if not is_run_name(facts.get("run")):
         raise RecordError(f"run={facts.get('run')!r} is not the name of a run (24 hex digits)")
-    if version <= SCHEMA_VERSION:
-        _check(facts, version)
+    if version == SCHEMA_VERSION:
+        _check(facts)
         if "digest" in facts and facts["digest"] != _digest(facts):
             raise RecordError("edited since it was written: its digest does not fit the rest of it")
     return facts
@@ -134,21 +133,21 @@ def _digest(facts: Mapping[str, Any]) -> str:
     return hashlib.sha256(rest.encode()).hexdigest()
 
 
-def _check(facts: Mapping[str, Any], version: int) -> None:
+def _check(facts: Mapping[str, Any]) -> None:
     """Does the record agree with itself: name, identity, spec, and numbers that can be?"""
     spec: Any = facts.get("spec")
     identity: Any = facts.get("identity")
     if not isinstance(spec, dict):
         raise RecordError(f"spec is a {type(spec).__name__}, not a table of fields")
-    if version > 1 and not isinstance(identity, dict):
+    if not isinstance(identity, dict):
         raise RecordError(f"identity is a {type(identity).__name__}, not a table of fields")
     try:
-        name = first_name(spec) if version == 1 else identity_hash("RunSpec", identity)
+        name = identity_hash("RunSpec", identity)
     except ValueError as error:
         raise RecordError(f"its name cannot follow from its spec: {error}") from error
     if facts["run"] != name:
         raise RecordError(f"run={facts['run']!r} is not the name of its spec ({name!r}): the record was edited")
-    if version > 1 and not _agrees(identity, spec):
+    if not _agrees(identity, spec):
         raise RecordError("spec and identity disagree: the record was edited")
     for name in ("test_accuracy", "val_accuracy"):
         if not (is_number(facts.get(name)) and 0 <= facts[name] <= 1):
@@ -158,11 +157,6 @@ def _check(facts: Mapping[str, Any], version: int) -> None:
             raise RecordError(f"{name}={facts.get(name)!r} is not a number from 0 to {MOST:.0e}")
     if not isinstance(facts.get("history", []), list) or not isinstance(facts.get("environment", {}), dict):
         raise RecordError("history is not a list, or environment not a table")
-
-
-def first_name(spec: Mapping[str, Any]) -> str:
-    """The name of a run under the first rule, which hashed all fields with their defaults."""
-    return hashlib.sha256(f"recallscope/RunSpec/{canonical_json(spec)}".encode()).hexdigest()[:24]
 
 
 def _agrees(identity: Any, spec: Any) -> bool:
@@ -189,7 +183,7 @@ def parse_record(text: str | bytes) -> RunRecord:
 
 
 def record_from(facts: Mapping[str, Any]) -> RunRecord:
-    """The record of sound facts, brought to today's schema; NewerRecordError if that cannot be done here."""
+    """The record of sound facts; NewerRecordError if this installation cannot make one of them."""
     if facts["schema_version"] > SCHEMA_VERSION:
         raise NewerRecordError(
             f"run {facts['run']}: schema_version={facts['schema_version']}, and this recallscope reads up to "
@@ -197,12 +191,6 @@ def record_from(facts: Mapping[str, Any]) -> RunRecord:
         )
     try:
         spec = _spec_of(facts)
-        if facts["schema_version"] == 1:
-            facts = {name: value for name, value in facts.items() if name != "identity"} | {
-                "schema_version": SCHEMA_VERSION,
-                "run": spec.content_hash(),
-                "formerly": [facts["run"]],
-            }
         return RunRecord.model_validate({**facts, "spec": spec, "flag": flag_of(facts)})
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
@@ -252,13 +240,3 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
             found.append(f"in {part} ({'default' if a is None else a} there, {'default' if b is None else b} here)")
     changed = any("model.digest" in text for text in found)
     return (", ".join(found) or "in what it trains") + (": the model's source file has changed" if changed else "")
-
-
-def todays_name(facts: Mapping[str, Any]) -> str:
-    """The name of a sound record's run under today's rule; the one it has if this installation cannot tell."""
-    if facts["schema_version"] > 1:
-        return str(facts["run"])
-    try:
-        return _spec_of(facts).content_hash()
-    except Exception:  # the code of an architecture from elsewhere may raise anything
-        return str(facts["run"])

@@ -266,11 +266,11 @@ def test_what_a_killed_worker_left_of_a_finished_run_is_tidied_by_the_next_sweep
     cells = tiny_grid(seeds=1).cells()
     for cell in cells:
         store.put(pretend_record(Job(cell.run, cell.spec)))
-        (store.home(cell.run) / "checkpoint.safetensors").write_bytes(b"")
-        (store.home(cell.run) / "claim.1").write_text("")
-        os.utime(store.home(cell.run) / "claim.1", (1, 1))
+        (store.folder(cell.run) / "checkpoint.safetensors").write_bytes(b"")
+        (store.folder(cell.run) / "claim.1").write_text("")
+        os.utime(store.folder(cell.run) / "claim.1", (1, 1))
     Driver(store, PuppetEngine(store), make_plan(cells, store), View()).run()
-    assert {name for cell in cells for name in os.listdir(store.home(cell.run))} == {"record.json"}
+    assert {name for cell in cells for name in os.listdir(store.folder(cell.run))} == {"record.json"}
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO])

@@ -5,7 +5,7 @@ import json
 import pytest
 from synthetic_runs import record, spec
 
-from recallscope.records import NewerRecordError, RecordError
+from recallscope.records import NewerRecordError, RecordError, record_text
 from recallscope.runs import Failure, RunStore, StoreError, note_attempt, read_attempts
 
 
@@ -53,6 +53,25 @@ def test_weights_can_be_asked_for_later(store):
     assert store.lease(found.run, weights=True) is not None
     assert not store.put(found, weights=b"tensors")
     assert store.finished(found.run, weights=True)
+
+
+def test_weights_of_another_result_come_with_the_record_that_belongs_to_them(store):
+    """Trained again on another processor, or with other random numbers, a run may end with another accuracy."""
+    first, again = record(accuracy=0.5), record(accuracy=0.6)
+    store.put(first)
+    assert store.put(again, weights=b"tensors")
+    assert store.get(again.run) == again
+    (earlier,) = store.root.glob("damaged/*/record.json")
+    assert json.loads(earlier.read_bytes())["test_accuracy"] == 0.5
+
+
+def test_a_name_that_a_run_had_before_is_read_and_ignored(store):
+    """The field `formerly` of early records."""
+    found = record()
+    store.put(found)
+    facts = {name: value for name, value in store.facts(found.run).items() if name != "digest"}
+    path_of(store, found).write_bytes(record_text(facts | {"formerly": ["0" * 24]}))
+    assert store.get(found.run) == found
 
 
 @pytest.mark.parametrize(
@@ -158,7 +177,7 @@ def test_a_worker_sets_a_checkpoint_aside_that_it_cannot_resume_and_begins_anew(
 
     (cell, *_) = tiny_grid(seeds=1).cells()
     store = RunStore(tmp_path, create=True)
-    checkpoint = store.home(cell.run) / "checkpoint.safetensors"
+    checkpoint = store.folder(cell.run) / "checkpoint.safetensors"
     checkpoint.parent.mkdir(parents=True)
     checkpoint.write_bytes(b"written by nobody")
     record, _ = do_run(cell.spec, store=store, device="cpu", weights=False)

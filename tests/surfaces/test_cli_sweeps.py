@@ -16,7 +16,6 @@ from rich.console import Console
 from commands import Command
 from recallscope.runs import make_plan, read_grid
 from recallscope.runs.live import LiveView
-from recallscope.runs.trackers import tracked
 
 ROOT = Path(__file__).resolve().parents[2]
 GRID = ROOT / "examples" / "tiny_grid.toml"
@@ -58,7 +57,7 @@ def refused(result, *words):
 HELPS = [
     ("sweep",),
     ("fit",),
-    *(("store", verb) for verb in ("list", "show", "export", "verify", "rebuild", "gc", "migrate")),
+    *(("store", verb) for verb in ("list", "show", "export", "verify")),
 ]
 
 
@@ -123,12 +122,10 @@ def test_show_tells_all_about_one_run(run, home):
     assert [entry["event"] for entry in answer["attempts"]] == ["started", "finished"]
 
 
-def test_export_verify_rebuild_gc_answer_in_json(run, home):
+def test_export_and_verify_answer_in_json(run, home):
     assert json.loads(run("store", "export", "runs/tiny", "runs.csv", "--json")[1]) == {"runs": 24, "file": "runs.csv"}
     assert len((home / "runs.csv").read_text().splitlines()) == 25
     assert json.loads(run("store", "verify", "runs/tiny", "--json")[1])["clean"] is True
-    assert json.loads(run("store", "rebuild", "runs/tiny", "--json")[1])["runs"] == 24
-    assert json.loads(run("store", "gc", "runs/tiny", "--json")[1])["files"] == []
 
 
 def test_fit_reports_both_forms_all_laws_and_every_cell(run):
@@ -219,21 +216,6 @@ def test_mistakes_are_answered_in_one_paragraph(run, tmp_path):
     refused(run("fit", "runs/tiny", "--reduce", "seed"), "--seed")
     refused(run("fit", "runs/tiny", "--law", "unfied"), "unified")
     refused(run("store", "nonsense"))
-
-
-def test_a_tracker_that_is_not_installed_is_named_with_its_extra(run, monkeypatch):
-    monkeypatch.setitem(sys.modules, "wandb", None)
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    for tracker in ("wandb", "tensorboard"):
-        refused(
-            run("sweep", "examples/tiny_grid.toml", "--store", "runs/tiny", "--tracker", tracker),
-            "recallscope[trackers]",
-        )
-
-
-def test_no_tracker_is_ever_required(tmp_path):
-    view = object()
-    assert tracked(view, None, tmp_path) is view
 
 
 def test_the_live_grid_fills_in(home):

@@ -96,7 +96,7 @@ class Reproduce:
             return 0
         view = None
         if not self.quiet:
-            self._say(f"{experiment.name}, {self.scale}: {self._work(experiment, plan)}")
+            self._say(f"{experiment.name}, {self.scale}: {self._work(plan)}")
             title = f"{experiment.name}: {len(cells)} runs in {self.store}"
             view = progress_view(cells, title, stream=sys.stderr, live=not self.json)
         outcome = run_sweep(cells, store, workers=self.workers, view=view, weights=keep_weights)
@@ -111,17 +111,14 @@ class Reproduce:
             return 1
         return 0
 
-    def _work(self, experiment: Experiment, plan: Plan) -> str:
-        """How many runs are to be trained, and how long that took where it was measured."""
-        from recallscope.paper.costs import measured_cost
-        from recallscope.runs.plan import estimated_cost
+    def _work(self, plan: Plan) -> str:
+        """How many runs are to be trained, and how long that may take."""
+        from recallscope.paper.costs import seconds_of
 
-        every = experiment.cells(self.scale).values()
-        missing, total = (sum(estimated_cost(cell.spec) for cell in cells) for cells in (plan.missing, every))
-        workers = min(self.workers or os.cpu_count() or 1, len(plan.missing) or 1)
-        seconds = measured_cost(experiment.name, self.scale)["core_seconds"] * missing / total / workers
+        workers = min(os.cpu_count() or 1 if self.workers is None else max(self.workers, 1), len(plan.missing) or 1)
+        seconds = sum(seconds_of(cell.spec) for cell in plan.missing) / workers
         there = f", {len(plan.done)} are there" if plan.done else ""
-        return f"{len(plan.missing)} runs to train{there}; about {_time(seconds, True)} with {workers} processes"
+        return f"{len(plan.missing)} runs to train{there}; estimated {_time(seconds)} with {workers} in parallel"
 
     def _report(self, chosen: list[Experiment], store: RunStore) -> int:
         from recallscope.paper.paper_runs import PaperRuns
@@ -208,7 +205,7 @@ class Reproduce:
             table.add_row(
                 row["name"],
                 ", ".join(row["shows"]),
-                *(f"{at['runs']}: {_time(at['core_seconds'], at['measured'])}" for at in scales.values()),
+                *(f"{at['runs']}: {_time(at['core_seconds'])}" for at in scales.values()),
                 f"{scales['small']['done']} of {scales['small']['runs']}",
             )
         for row in _without_runs() if self.name in ("", "all") else ():
@@ -216,7 +213,7 @@ class Reproduce:
         console = Console()
         console.print(table, highlight=False)
         console.print(
-            f"\nRuns: time of one core, ~ if extrapolated from measured runs. Done: in {self.store}. results/paper of "
+            f"\nRuns: time of one core, estimated from the amount of work. Done: in {self.store}. results/paper of "
             "the repository holds the small scale.",
             highlight=False,
         )
@@ -224,7 +221,7 @@ class Reproduce:
 
     def _rows(self, chosen: list[Experiment], *wanted: Scale) -> list[dict[str, Any]]:
         from recallscope.paper.claims import claim
-        from recallscope.paper.costs import measured_cost
+        from recallscope.paper.costs import core_seconds
         from recallscope.records import RecordError
         from recallscope.runs import RunStore
 
@@ -240,7 +237,7 @@ class Reproduce:
             for scale in wanted:
                 runs, done = experiment.progress(scale, there)
                 scales[scale] = {
-                    **measured_cost(experiment.name, scale),
+                    "core_seconds": core_seconds(experiment.name, scale),
                     "runs": runs,
                     "done": done,
                     "cuts": [part.cut for part in experiment.parts(scale) if part.cut],
@@ -269,11 +266,8 @@ def _without_runs() -> list[dict[str, Any]]:
     ]
 
 
-def _time(seconds: float, measured: bool) -> str:
-    if seconds != seconds:
-        return "?"
-    about = "" if measured else "~"
+def _time(seconds: float) -> str:
     for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= size:
-            return f"{about}{seconds / size:.1f} {unit}"
-    return f"{about}{seconds:.0f} s"
+            return f"~{seconds / size:.1f} {unit}"
+    return f"~{seconds:.0f} s"

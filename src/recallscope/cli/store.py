@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import tyro
 
 from recallscope.cli.flags import OptionalInt, Unset, print_json
-from recallscope.cli.store_upkeep import Gc, Migrate, Rebuild, Restore, Verify
+from recallscope.cli.store_upkeep import Verify
 
 Folder = Annotated[Path, tyro.conf.Positional]
 SHOWN = ("run", "task", "vocab_size", "num_facts", "length", "model", "embed_dim", "state_dim", "num_layers", "seed")
@@ -86,7 +86,7 @@ class Show:
     store: Folder
     """Folder of the runs."""
     wanted: Annotated[str, tyro.conf.Positional, tyro.conf.arg(name="run", metavar="RUN")]
-    """Name of the run, today's or a former one, or how it begins."""
+    """Name of the run, or how it begins."""
     json: bool = False
     """Print one JSON object."""
 
@@ -146,7 +146,7 @@ class Export:
 class Store:
     """recallscope store list STORE
 
-    The runs of a folder: list, show, export, verify, restore, rebuild, gc, migrate. Each has its own --help.
+    The runs of a folder: list, show, export, verify. Each has its own --help.
     """
 
     action: tyro.conf.OmitSubcommandPrefixes[
@@ -154,10 +154,6 @@ class Store:
         | Annotated[Show, tyro.conf.subcommand("show")]
         | Annotated[Export, tyro.conf.subcommand("export")]
         | Annotated[Verify, tyro.conf.subcommand("verify")]
-        | Annotated[Restore, tyro.conf.subcommand("restore")]
-        | Annotated[Rebuild, tyro.conf.subcommand("rebuild")]
-        | Annotated[Gc, tyro.conf.subcommand("gc")]
-        | Annotated[Migrate, tyro.conf.subcommand("migrate")]
     ]
 
     def run(self) -> int:
@@ -196,8 +192,6 @@ def _print_record(record: dict[str, Any], row: dict[str, Any], needs: str | None
     print("  " + " ".join(f"{word}={value}" for word, value in row.items() if word not in ("run", "status", *RESULTS)))
     if sentence := examine(record).sentence:
         print(f"  {sentence}")
-    if record.get("formerly"):
-        print(f"  formerly {', '.join(map(str, record['formerly']))}")
     if needs:
         print(f"  needs {needs}: listed as plain data")
     history = record.get("history")

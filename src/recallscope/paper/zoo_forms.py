@@ -240,7 +240,7 @@ def _flag(form: Form, record: RunRecord) -> str:
 
 def ages_path(store: RunStore, run: str) -> Path:
     """Where the recall of a run by place of the fact is kept."""
-    return store.root / "inside" / f"{store.folder(run).name}-ages.json"
+    return store.root / "inside" / f"{run}-ages.json"
 
 
 def ages(runs: PaperRuns, forms: Sequence[Form] = BARE) -> dict[str, list[float]]:

@@ -10,12 +10,11 @@ from recallscope.runs.grid import Cell, Grid, grid_from_fields, read_grid
 from recallscope.runs.index import extend_index, rebuild_index
 from recallscope.runs.leases import Lease
 from recallscope.runs.local import LocalEngine, local_slots
-from recallscope.runs.migration import Migration, migrate, migrate_file
 from recallscope.runs.plan import Plan, estimated_cost, make_plan
 from recallscope.runs.store import Fault, RunStore, StoreError
 from recallscope.runs.sweep import run_sweep
 from recallscope.runs.table import Condition, export_rows, find_name, find_runs, parse_conditions
-from recallscope.runs.upkeep import Health, SetAside, collect_garbage, list_set_aside, restore, verify
+from recallscope.runs.upkeep import Health, verify
 from recallscope.runs.views import PlainView, View, progress_view
 
 __all__ = [
@@ -30,33 +29,26 @@ __all__ = [
     "Health",
     "Lease",
     "LocalEngine",
-    "Migration",
     "Outcome",
     "PlainView",
     "Plan",
     "RunStore",
-    "SetAside",
     "StoreError",
     "View",
-    "collect_garbage",
     "estimated_cost",
     "export_rows",
     "extend_index",
     "find_name",
     "find_runs",
     "grid_from_fields",
-    "list_set_aside",
     "local_slots",
     "make_plan",
-    "migrate",
-    "migrate_file",
     "note_attempt",
     "parse_conditions",
     "progress_view",
     "read_attempts",
     "read_grid",
     "rebuild_index",
-    "restore",
     "run_sweep",
     "verify",
 ]

@@ -181,7 +181,7 @@ class Driver:
         del self._running[run]
         if self._tries[run] == TRIES - 1 and self._checkpoint_time(run) == running.checkpoint != 0:
             reason = "tries that began from it died without getting further"
-            set_aside(self.store.root, self.store.home(run) / CHECKPOINT, reason)
+            set_aside(self.store.root, self.store.folder(run) / CHECKPOINT, reason)
         self._queue.appendleft(running.cell)
         self.view.retried(running.cell, death.reason)
         running.lease.release()
@@ -195,7 +195,7 @@ class Driver:
         enough = len(self._refused) >= max(REFUSALS, 2 * self.engine.slots)
         if enough and not self._any_begun and len(set(self._refused.values())) == 1:
             for refused in self._refused:  # the fault is not the runs': they are to be tried again next time
-                (self.store.home(refused) / FAILURE).unlink(missing_ok=True)
+                (self.store.folder(refused) / FAILURE).unlink(missing_ok=True)
             raise EngineError(f"no worker can begin a run, and the sweep is stopped: {reason}.")
 
     def _fail(self, running: _Running, reason: str, stderr: str) -> None:
@@ -234,7 +234,7 @@ class Driver:
 
     def _checkpoint_time(self, run: str) -> int:
         try:
-            return (self.store.home(run) / CHECKPOINT).stat().st_mtime_ns
+            return (self.store.folder(run) / CHECKPOINT).stat().st_mtime_ns
         except FileNotFoundError:
             return 0
 

@@ -30,53 +30,47 @@ from urllib.parse import quote
 from pydantic_core import to_json
 
 from recallscope.atomic import TEMPORARY, flush_folder
-from recallscope.records import RecordError, is_run_name, row_of, todays_name
+from recallscope.records import RecordError, is_run_name, row_of
 from recallscope.runs.attempts import read_failure
 from recallscope.runs.store import FAILURE, NO_STAMP, RECORD, RunStore, Stamp, read_stamped, set_aside, stamp_of
 from recallscope.specs import Value
 
 INDEX = "index.sqlite"
-INDEX_VERSION = 3  # of the tables; a file of another version is made anew
-CREATE = "CREATE {} (folder TEXT PRIMARY KEY, run TEXT, formerly TEXT, row TEXT, size INT, time INT, checksum INT)"
-TOLD = "folder || ' ' || run || ' ' || formerly || ' ' || row || ' ' || size || ' ' || time"  # what a checksum is of
-MOST_WRONG = 100  # rows that are read from their records; if more are wrong, the index is made anew
+INDEX_VERSION = 4  # of the tables; a file of another version is made anew
+CREATE = "CREATE {} (run TEXT PRIMARY KEY, row TEXT, size INT, time INT, checksum INT)"
+TOLD = "run || ' ' || row || ' ' || size || ' ' || time"  # what a checksum is of
+MOST_WRONG = 100  # finished runs that are read from their records; if more are wrong or missing, it is made anew
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What the files of one folder say: the run's name of today, earlier ones, and its row."""
+    """What the files of one run say, as a row."""
 
-    folder: str
     run: str
-    formerly: tuple[str, ...]
     row: dict[str, Value]
     stamp: Stamp = NO_STAMP  # of the record
 
 
 def entry_of(facts: Mapping[str, Any], stamp: Stamp = NO_STAMP) -> Entry:
     """The entry of a finished run."""
-    run, earlier = todays_name(facts), facts.get("formerly")
-    formerly = [name for name in earlier if isinstance(name, str)] if isinstance(earlier, list) else []
-    row = row_of(facts) | {"run": run, "schema_version": facts["schema_version"]}
-    return Entry(facts["run"], run, (*formerly, *([facts["run"]] if run != facts["run"] else [])), row, stamp)
+    return Entry(facts["run"], row_of(facts) | {"schema_version": facts["schema_version"]}, stamp)
 
 
-def read_entry(store: RunStore, folder: str) -> Entry | None:
-    """The entry of a folder; None if it has neither a record nor a sound failure note.
+def read_entry(store: RunStore, run: str) -> Entry | None:
+    """The entry of a run; None if it has neither a record nor a sound failure note.
 
     A damaged record has an entry, with no more than its name and `status` "damaged": `store verify` says what is wrong.
     """
     try:
-        facts, stamp = read_stamped(store.runs / folder)
+        facts, stamp = read_stamped(store.folder(run))
         if facts is not None:
             return entry_of(facts, stamp)
-        failure = read_failure(store.runs / folder / FAILURE)
+        failure = read_failure(store.folder(run) / FAILURE)
     except RecordError:
-        return Entry(folder, folder, (), {"run": folder, "status": "damaged"})
+        return Entry(run, {"run": run, "status": "damaged"})
     except (OSError, ValueError):
         return None  # nothing there
-    run = todays_name({"schema_version": 1, "run": folder, "spec": failure.spec})
-    return Entry(folder, run, (folder,) if run != folder else (), failure.row() | {"run": run})
+    return Entry(run, failure.row() | {"run": run})
 
 
 @dataclass
@@ -90,7 +84,7 @@ class Table:
         """Insert or replace entries; words that are new get a place at the end."""
         places = {word: place for place, word in enumerate(self.words)}
 
-        def encoded() -> Iterator[tuple[str, str, str, str, int, int, int]]:
+        def encoded() -> Iterator[tuple[str, str, int, int, int]]:
             for entry in entries:
                 for word in entry.row:
                     if word not in places:
@@ -99,10 +93,10 @@ class Table:
                 values: list[Value] = [None] * len(places)
                 for word, value in entry.row.items():
                     values[places[word]] = value
-                told = (entry.folder, entry.run, " ".join(entry.formerly), to_json(values).decode(), *entry.stamp)
+                told = (entry.run, to_json(values).decode(), *entry.stamp)
                 yield *told, _checksum(" ".join(map(str, told)))
 
-        self.connection.executemany(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?, ?, ?, ?, ?)", encoded())  # noqa: S608
+        self.connection.executemany(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?, ?, ?)", encoded())  # noqa: S608
 
     def decode(self, row: str) -> dict[str, Value]:
         """The row of its JSON text; words it does not have are left out."""
@@ -121,7 +115,7 @@ def rebuild_index(store: RunStore) -> int:
 
 def extend_index(store: RunStore, runs: Iterable[str]) -> None:
     """Write a new index file with these finished runs added; for the driver of a sweep."""
-    found = [read_entry(store, store.folder(run).name) for run in runs]
+    found = [read_entry(store, run) for run in runs]
     entries = [entry for entry in found if entry is not None and entry.row["status"] == "done"]
     try:
         with _new_file(store) as path:
@@ -160,7 +154,9 @@ def _complete(store: RunStore, table: Table | None) -> Table:
     """Add what the index file does not know, and hide what is gone. An index that is mostly wrong is made anew."""
     there = set(os.listdir(store.runs))
     known, wrong = _compared(store, table, there) if table else (set(), set())
-    if table and len(wrong) > MOST_WRONG:  # such as that of a copied store, whose files have other times
+    late = _unknown(store, there, known, wrong) if table and len(wrong) <= MOST_WRONG else []
+    finished = sum(entry.row["status"] == "done" for entry in late)
+    if table and max(len(wrong), finished) > MOST_WRONG:  # such as that of a copied store, whose files have other times
         table.connection.close()
         table = None
     if table is None:
@@ -171,23 +167,22 @@ def _complete(store: RunStore, table: Table | None) -> Table:
             table = Table(sqlite3.connect(":memory:"))
             _fill(table, store)
         known, wrong = _compared(store, table, there)
+        late = _unknown(store, there, known, wrong)
     connection, gone = table.connection, (known - there) | wrong
-    unread = filter(is_run_name, sorted((there - known) | (wrong & there)))
-    late = [entry for folder in unread if (entry := read_entry(store, folder))]
-    if store.marker["version"] == 1:  # folders with former names, of runs that are also there under today's
-        moved = [
-            row for row in connection.execute("SELECT folder, run FROM runs WHERE folder != run") if row[1] in there
-        ]
-        gone |= {folder for folder, run in moved if _has_result(store, run)}
-        late = [entry for entry in late if entry.folder == entry.run or not _has_result(store, entry.run)]
     connection.execute(CREATE.format("TEMP TABLE late"))
     table.add(late, "late")
-    connection.execute("CREATE TEMP TABLE gone (folder TEXT PRIMARY KEY)")
-    connection.executemany("INSERT INTO gone VALUES (?)", [(folder,) for folder in gone])
-    hidden = "WHERE folder NOT IN (SELECT folder FROM gone)" if gone else ""
+    connection.execute("CREATE TEMP TABLE gone (run TEXT PRIMARY KEY)")
+    connection.executemany("INSERT INTO gone VALUES (?)", [(run,) for run in gone])
+    hidden = "WHERE run NOT IN (SELECT run FROM gone)" if gone else ""
     view = f"SELECT * FROM main.runs {hidden} UNION ALL SELECT * FROM late"  # noqa: S608
     connection.execute(f"CREATE TEMP VIEW now AS {view}")
     return table
+
+
+def _unknown(store: RunStore, there: set[str], known: set[str], wrong: set[str]) -> list[Entry]:
+    """Entries of the runs that a table does not know, or not rightly, read from their files."""
+    unread = filter(is_run_name, sorted((there - known) | (wrong & there)))
+    return [entry for run in unread if (entry := read_entry(store, run))]
 
 
 def index_contradicts(store: RunStore, entries: Iterable[Entry]) -> bool:
@@ -197,14 +192,14 @@ def index_contradicts(store: RunStore, entries: Iterable[Entry]) -> bool:
     """
     if not (store.root / INDEX).exists():
         return False
-    files = {entry.folder: {word: v for word, v in entry.row.items() if v is not None} for entry in entries}
+    files = {entry.run: {word: v for word, v in entry.row.items() if v is not None} for entry in entries}
     try:
         table = _open(store)
         with contextlib.closing(table.connection):
             if _compared(store, table, set(os.listdir(store.runs)))[1]:
                 return True
-            rows = table.connection.execute("SELECT folder, row FROM runs")
-            return any(folder in files and table.decode(row) != files[folder] for folder, row in rows)
+            rows = table.connection.execute("SELECT run, row FROM runs")
+            return any(run in files and table.decode(row) != files[run] for run, row in rows)
     except _OtherVersionError:
         return False
     except (sqlite3.DatabaseError, ValueError):
@@ -212,22 +207,22 @@ def index_contradicts(store: RunStore, entries: Iterable[Entry]) -> bool:
 
 
 def _compared(store: RunStore, table: Table, there: set[str]) -> tuple[set[str], set[str]]:
-    """The folders that a table knows, and those whose row or record is not as it was when the row was made."""
+    """The runs that a table knows, and those whose row or record is not as it was when the row was made."""
     known: set[str] = set()
     wrong: set[str] = set()
     runs = f"{store.runs}{os.sep}"
-    query = f"SELECT folder, size, time, checksum, {TOLD} FROM runs"  # noqa: S608
-    for folder, size, time, checksum, told in table.connection.execute(query):
-        known.add(folder)
+    query = f"SELECT run, size, time, checksum, {TOLD} FROM runs"  # noqa: S608
+    for run, size, time, checksum, told in table.connection.execute(query):
+        known.add(run)
         if told is None or checksum != _checksum(told):
-            wrong.add(folder)
-        elif folder in there:
+            wrong.add(run)
+        elif run in there:
             try:
-                stamp = stamp_of(os.stat(f"{runs}{folder}{os.sep}{RECORD}"))
+                stamp = stamp_of(os.stat(f"{runs}{run}{os.sep}{RECORD}"))
             except OSError:
                 stamp = NO_STAMP
             if stamp != (size, time):
-                wrong.add(folder)
+                wrong.add(run)
     return known, wrong
 
 
@@ -235,14 +230,10 @@ def _checksum(told: str) -> int:
     return zlib.crc32(told.encode())
 
 
-def _has_result(store: RunStore, run: str) -> bool:
-    return (store.home(run) / RECORD).exists() or (store.home(run) / FAILURE).exists()
-
-
 def _fill(table: Table, store: RunStore) -> None:
     """Read all finished runs. Others are read anew for every query: their state may change."""
     table.connection.execute(CREATE.format("TABLE runs"))
-    entries = (read_entry(store, folder) for folder in store.folders())
+    entries = (read_entry(store, run) for run in store.names())
     table.add(entry for entry in entries if entry is not None and entry.row["status"] == "done")
 
 

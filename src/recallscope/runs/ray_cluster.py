@@ -113,7 +113,7 @@ class RayEngine:
 
     def start(self, job: Job) -> None:
         """Hand a job to the cluster."""
-        note_attempt(self.store.home(job.run), "started", engine="ray")
+        note_attempt(self.store.folder(job.run), "started", engine="ray")
         root, store_id = str(self.store.root.absolute()), str(self.store.marker.get("id"))
         self._running[self._task.remote(job.message(), root, store_id, self._device)] = job
 
@@ -159,5 +159,5 @@ class RayEngine:
         if refused is not None:
             return Refused(job.run, refused)
         first = self.store.put(parse_record(text), weights)
-        note_attempt(self.store.home(job.run), "finished" if first else "finished again")
+        note_attempt(self.store.folder(job.run), "finished" if first else "finished again")
         return Finished(job.run)

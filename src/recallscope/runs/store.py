@@ -7,9 +7,6 @@ STORE/runs/RUN/failure.json           instead of a record: three tries died, and
 STORE/runs/RUN/checkpoint.safetensors, claim.N, attempts.jsonl   while it runs: its state, leases, log of tries
 STORE/damaged/                        what could not be trusted, never deleted
 STORE/index.sqlite                    for quick queries; can always be made anew from the files
-
-In stores of version 1 folders may have the name that a run had under the first rule (a hash over all its fields). Runs
-are found there by today's names, too; `recallscope store migrate` renames them for good.
 """
 
 from __future__ import annotations
@@ -20,7 +17,6 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +29,12 @@ from recallscope.records import (
     read_facts,
     record_from,
     record_text,
-    todays_name,
 )
 from recallscope.runs.attempts import Failure, read_failure
 from recallscope.runs.leases import LEASE_SECONDS, Lease, drop_leases, is_leased, lease_files, try_lease
 
 FORMAT = "recallscope-store"
-VERSION = 2  # from 2 on every folder has its run's name of today
+VERSION = 2
 DAMAGED = "damaged"
 RECORD, WEIGHTS, CHECKPOINT, FAILURE = "record.json", "weights.safetensors", "checkpoint.safetensors", "failure.json"
 HALF_WRITTEN = "half written: its writer was killed"
@@ -75,37 +70,16 @@ class RunStore:
 
         return to_pandas(self, *conditions)
 
-    def home(self, run: str) -> Path:
-        """The folder into which a run is written, whether it is there or not."""
+    def folder(self, run: str) -> Path:
+        """The folder of a run, whether it is there or not."""
         return self.runs / run
 
-    def folder(self, run: str) -> Path:
-        """The folder in which a run is found: its home, or the one with its former name if the result is there."""
-        home = self.home(run)
-        if self.marker["version"] >= VERSION or (home / RECORD).exists() or run not in self._former:
-            return home
-        former = self.runs / self._former[run]
-        return home if (home / FAILURE).exists() and not (former / RECORD).exists() else former
-
-    def folders(self) -> list[str]:
-        """Names of all run folders, in order."""
+    def names(self) -> list[str]:
+        """Every run that has a folder, finished or not, in order."""
         try:
             return sorted(filter(is_run_name, os.listdir(self.runs)))
         except FileNotFoundError:
             return []
-
-    def names(self) -> list[str]:
-        """Every run that has a folder, finished or not, by today's name, in order."""
-        today = {folder: run for run, folder in self._former.items()}
-        return sorted({today.get(folder, folder) for folder in self.folders()})
-
-    @cached_property
-    def _former(self) -> dict[str, str]:
-        """Folders with names of the first rule, by today's name of their run; read once, none in newer stores."""
-        if self.marker["version"] >= VERSION:
-            return {}
-        today = {folder: name_in(self.runs / folder) for folder in self.folders()}
-        return {run: folder for folder, run in today.items() if run not in (None, folder)}
 
     def finished_names(self) -> list[str]:
         """Runs that have a record, whatever is in it; quicker than reading them all."""
@@ -140,20 +114,19 @@ class RunStore:
     def put(self, record: RunRecord, weights: bytes | None = None) -> bool:
         """Store a result; False if the run has one already, which then stays. Files of the running run are removed.
 
-        A result under a former name was trained with other random numbers. If weights are added to such a run, its
-        record is replaced by the one that belongs to them, and the earlier one is moved aside.
+        If weights are added to a run whose record has another accuracy (trained on another processor, or with other
+        random numbers), the record that belongs to the weights replaces it, and the earlier one is moved aside.
         """
-        home, before = self.home(record.run), self.get_sound(record.run)[0]
+        folder, before = self.folder(record.run), self.get_sound(record.run)[0]
         if weights is not None and (before is None or not self._has_weights(record.run)):
-            if before is not None and before.formerly:
-                reason = f"replaced: trained again under its name of today, {record.run}, to keep weights"
-                set_aside(self.root, self.folder(record.run) / RECORD, reason)
-                record, before = record.model_copy(update={"formerly": before.formerly}), None
+            if before is not None and before.test_accuracy != record.test_accuracy:
+                set_aside(self.root, folder / RECORD, "replaced: trained again to keep weights, with another accuracy")
+                before = None
             facts = record if before is None else self.facts(record.run) or before
-            write_atomically(home / WEIGHTS, weights)
-            write_atomically(home / RECORD, record_text(facts, digest_of(weights)))
+            write_atomically(folder / WEIGHTS, weights)
+            write_atomically(folder / RECORD, record_text(facts, digest_of(weights)))
         elif before is None:
-            write_atomically(home / RECORD, record_text(record))
+            write_atomically(folder / RECORD, record_text(record))
         self.tidy(record.run)
         return before is None
 
@@ -168,15 +141,14 @@ class RunStore:
 
     def tidy(self, run: str) -> None:
         """Remove what a finished run no longer needs."""
-        for folder in {self.home(run), self.folder(run)}:
-            (folder / FAILURE).unlink(missing_ok=True)
-        (self.home(run) / CHECKPOINT).unlink(missing_ok=True)
-        drop_leases(self.home(run))
+        for name in (FAILURE, CHECKPOINT):
+            (self.folder(run) / name).unlink(missing_ok=True)
+        drop_leases(self.folder(run))
 
     def tidy_leftovers(self, run: str) -> None:
         """Tidy a finished run whose worker was killed before it could, unless someone works on it to add weights."""
-        home = self.home(run)
-        if ((home / CHECKPOINT).exists() or lease_files(home)) and not is_leased(home):
+        folder = self.folder(run)
+        if ((folder / CHECKPOINT).exists() or lease_files(folder)) and not is_leased(folder):
             self.tidy(run)
 
     def lease(self, run: str, lease_seconds: float = LEASE_SECONDS, *, weights: bool = False) -> Lease | None:
@@ -185,12 +157,12 @@ class RunStore:
         The record is looked for after taking the lease: meanwhile another may have finished the run. Half-written files
         of a predecessor that was killed are moved aside.
         """
-        lease = try_lease(self.home(run), lease_seconds)
+        lease = try_lease(self.folder(run), lease_seconds)
         if lease and self.finished(run, weights=weights):
-            drop_leases(self.home(run))
+            drop_leases(self.folder(run))
             return None
         if lease:
-            for path in half_written(self.home(run)):
+            for path in half_written(self.folder(run)):
                 set_aside(self.root, path, HALF_WRITTEN)
         return lease
 
@@ -208,7 +180,7 @@ class RunStore:
 
     def put_failure(self, failure: Failure) -> None:
         """Mark a run as failed; `sweep --retry-failed` tries it again."""
-        write_atomically(self.home(failure.run) / FAILURE, failure.model_dump_json(indent=1).encode() + b"\n")
+        write_atomically(self.folder(failure.run) / FAILURE, failure.model_dump_json(indent=1).encode() + b"\n")
 
     def records(self) -> Iterator[RunRecord]:
         """Every record this installation can make a spec of, in order of name; others are passed over."""
@@ -249,18 +221,6 @@ def stamp_of(status: os.stat_result) -> Stamp:
     return status.st_size, status.st_mtime_ns
 
 
-def name_in(folder: Path) -> str | None:
-    """Today's name of the run whose record or failure note is in a folder; None if there is neither."""
-    try:
-        facts = read_record(folder)
-        if facts is None:
-            note = read_failure(folder / FAILURE)
-            facts = {"schema_version": 1, "run": folder.name, "spec": note.spec}
-        return todays_name(facts)
-    except (OSError, ValueError):
-        return None
-
-
 def half_written(folder: Path) -> list[Path]:
     """Files of a run that a killed process left unfinished."""
     with os.scandir(folder) as entries:
@@ -293,11 +253,6 @@ def all_set_aside(root: Path) -> list[Path]:
     return sorted(path for path in place.iterdir() if path.is_dir() and not path.is_symlink())
 
 
-def write_marker(root: Path, marker: dict[str, Any]) -> None:
-    """Write store.json, which makes a folder a store."""
-    write_atomically(root / "store.json", (json.dumps(marker) + "\n").encode())
-
-
 def _open_marker(root: Path, *, create: bool) -> dict[str, Any]:
     """The content of store.json; `create` makes a store of a new or empty folder."""
     path = root / "store.json"
@@ -318,10 +273,10 @@ def _open_marker(root: Path, *, create: bool) -> dict[str, Any]:
         raise StoreError(
             f"{path} is damaged: it should say {FORMAT!r}. Move it away, and the next sweep makes a new one; runs stay."
         )
-    if marker["version"] > VERSION:
+    if marker["version"] != VERSION:
         raise StoreError(
-            f"{root} is a store of version {marker['version']}, and this recallscope knows {VERSION}. "
-            f"Upgrade recallscope to read it."
+            f"{root} is a store of version {marker['version']}, and this recallscope reads version {VERSION} only."
+            + (" Upgrade recallscope to read it." if marker["version"] > VERSION else "")
         )
     return dict(marker)
 
@@ -333,5 +288,5 @@ def _make_store(root: Path) -> None:
             f"{root} holds other files ({', '.join(others[:3])} ...) and is not a store. Name a new or an empty folder."
         )
     (root / "runs").mkdir(parents=True, exist_ok=True)
-    version = 1 if any((root / "runs").iterdir()) else VERSION  # runs of a lost store.json may have former names
-    write_marker(root, {"format": FORMAT, "version": version, "id": uuid.uuid4().hex})
+    marker = {"format": FORMAT, "version": VERSION, "id": uuid.uuid4().hex}
+    write_atomically(root / "store.json", (json.dumps(marker) + "\n").encode())

@@ -93,13 +93,9 @@ def find_runs(
 
 
 def find_name(store: RunStore, wanted: str) -> str:
-    """The run whose name of today, or a former one, begins so; ValueError if there is none or more than one."""
+    """The run whose name begins so; ValueError if there is none or more than one."""
     text = wanted.lower()
     found = {name for name in store.names() if text and name.startswith(text)}
-    if not found and text.isalnum():
-        with open_index(store) as table:
-            query = "SELECT run FROM now WHERE ' ' || formerly LIKE ?"
-            found = {run for (run,) in table.connection.execute(query, [f"% {text}%"])}
     if len(found) == 1:
         return found.pop()
     if not found:

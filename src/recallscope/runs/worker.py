@@ -76,7 +76,7 @@ def do_run(
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    checkpoint = store.home(spec.content_hash()) / CHECKPOINT if store else None
+    checkpoint = store.folder(spec.content_hash()) / CHECKPOINT if store else None
     begun = False
 
     def watch(tick: "Tick") -> None:
@@ -130,11 +130,11 @@ def do_job(
             report({"event": "moved", "run": run, "step": tick.step, "total_steps": tick.total_steps})
 
     try:
-        note_attempt(store.home(run), "started")
+        note_attempt(store.folder(run), "started")
         report({"event": "started", "run": run})
         record, tensors = do_run(read_spec(), store=store, device=device, weights=weights, on_progress=on_progress)
         first = store.put(record, tensors)
-        note_attempt(store.home(run), "finished" if first else "finished again")
+        note_attempt(store.folder(run), "finished" if first else "finished again")
         report({"event": "finished", "run": run})
     except CannotBeginError as error:
         report({"event": "refused", "run": run, "reason": str(error)})

@@ -153,7 +153,7 @@ class Watch:
 
     def _look(self) -> dict[str, Any]:
         done, failed, running, left = list[tuple[int, str]](), 0, list[dict[str, Any]](), 0
-        for name in self.store.folders():
+        for name in self.store.names():
             folder = self.store.runs / name
             try:
                 done.append((os.stat(folder / RECORD, follow_symlinks=False).st_mtime_ns, name))

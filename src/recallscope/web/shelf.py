@@ -96,7 +96,7 @@ def all_weights(shelf: Shelf, words: dict[str, Any]) -> list[dict[str, Any]]:
     Query.of(words)
     found = [{"model": f"weights:{number}", "title": _short(path.parent)} for number, path in enumerate(shelf.weights)]
     for number, store in enumerate(shelf.stores):
-        kept = {name for name in store.folders() if (store.runs / name / WEIGHTS).is_file()}
+        kept = {name for name in store.names() if (store.runs / name / WEIGHTS).is_file()}
         if kept:
             rows = find_runs(store, parse_conditions(["status=done"]), order_by=None)
             found += [

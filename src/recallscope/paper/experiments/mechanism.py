@@ -90,8 +90,7 @@ def inspected_models(runs: PaperRuns) -> list[Inspected]:
 
 def inspection_paths(store: RunStore, run: str) -> tuple[Path, Path]:
     """Where arrays and scores of a run are kept."""
-    name = store.folder(run).name  # a former one in stores that were not migrated
-    return store.root / "inside" / f"{name}.npz", store.root / "inside" / f"{name}.json"
+    return store.root / "inside" / f"{run}.npz", store.root / "inside" / f"{run}.json"
 
 
 @mechanism.after_runs
