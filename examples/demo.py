@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 OUT = Path("demo-output")
-STEPS = [  # what it shows, about how long it takes on two cores, the command
+STEPS = [  # what it shows, its estimated duration on two idle cores, the command
     (
         "The task: facts (key-value pairs), then queries",
         "3 s",
@@ -31,7 +31,7 @@ STEPS = [  # what it shows, about how long it takes on two cores, the command
 def main() -> int:
     """Print and run each command. Results of an earlier demo are deleted first."""
     shutil.rmtree(OUT, ignore_errors=True)
-    print("Three steps, with their durations on two quiet cores:")
+    print("Three steps, with estimated durations on two otherwise idle cores:")
     for number, (title, duration, _) in enumerate(STEPS, 1):
         print(f"{number}  {duration:>5}  {title}")
     began = time.monotonic()

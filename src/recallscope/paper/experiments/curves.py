@@ -196,7 +196,8 @@ def curves_figure(runs: PaperRuns, wanted: Sequence[str], *, grids: bool = False
     note = f"{source_line(runs, curves.name, labels)}; {NOTE}; points: mean of seeds, coloured by $N$"
     note += f", {lost} left out that stayed at chance" if lost else ""
     note += "; grids: best of seeds" if grids else ""
-    with sheet(1.15 * figures.PAGE, 2.4 * (len(regimes) + grids) + 0.4, note) as figure:
+    width = max(0.35 * len(columns) + 0.1, 0.6) * figures.PAGE
+    with sheet(width, 2.4 * (len(regimes) + grids) + 0.4, note) as figure:
         axes = figure.subplots(len(regimes) + grids, len(columns), squeeze=False)
         if grids:
             for part, ax in zip(parts[0], axes[0], strict=True):

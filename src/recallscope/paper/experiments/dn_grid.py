@@ -428,7 +428,7 @@ def dims_figure(runs: PaperRuns, wanted: Sequence[str]) -> Figure:
     columns = [name for name in titles if name not in absent]
     note = f"{text}; grids: best of seeds; MAE: mean absolute error against (c), mean of seeds; white: $N>D$"
     note += "; hatched: no run yet" if runs.missing(*labels) else ""
-    with sheet(min(0.3 * len(columns), 1.2) * figures.PAGE, 2.1 * len(regimes) + 0.6, note) as figure:
+    with sheet(0.3 * len(columns) * figures.PAGE, 2.1 * len(regimes) + 0.6, note) as figure:
         rows = figure.subplots(len(regimes), len(columns), squeeze=False)
         for place, regime in enumerate(regimes):
             for name, ax in zip(columns, rows[place], strict=True):
