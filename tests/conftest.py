@@ -1,14 +1,18 @@
 """Shapes are checked on every call: the hook has to be in place before the first import of the package."""
 
-from jaxtyping import install_import_hook
+import os
+
+THREADS = os.environ.get("RECALLSCOPE_TEST_THREADS", "1")  # two processes of tests share the cores
+os.environ.setdefault("OMP_NUM_THREADS", THREADS)  # read when numpy and torch are first imported
+os.environ.setdefault("OPENBLAS_NUM_THREADS", THREADS)
+
+from jaxtyping import install_import_hook  # noqa: E402
 
 CHECKED = (
     "tasks", "ops", "architectures", "circuits", "train", "interp", "measuring.state", "probing.caches",
     "probing.readers", "probing.asking", "probing.layers",
 )  # fmt: skip
 install_import_hook([f"recallscope.{name}" for name in CHECKED], "beartype.beartype")
-
-import os  # noqa: E402
 
 import pytest  # noqa: E402
 import torch  # noqa: E402
@@ -21,8 +25,7 @@ settings.load_profile("repeatable")
 
 @pytest.fixture(scope="session", autouse=True)
 def _threads() -> None:
-    """One, unless RECALLSCOPE_TEST_THREADS says otherwise: times that do not depend on how many cores there are."""
-    torch.set_num_threads(int(os.environ.get("RECALLSCOPE_TEST_THREADS", "1")))
+    torch.set_num_threads(int(THREADS))
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import recallscope
+from commands import Command
 
 SOURCE = Path(recallscope.__file__).parent
 EXPERIMENT = """
@@ -57,16 +58,20 @@ def tiny_figure(runs):
 @pytest.fixture(params=["plugin", pytest.param("package", marks=pytest.mark.slow)])
 def recallscope_with_it(request, tmp_path):
     """The command line in a process of its own that knows the new file, and a folder to work in."""
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE.parent)}
     if request.param == "plugin":
         file = tmp_path / "my_experiment.py"
-        environment["RECALLSCOPE_PLUGINS"] = str(file)
-    else:
-        skipped = shutil.ignore_patterns("__pycache__")
-        package = shutil.copytree(SOURCE, tmp_path / "src" / "recallscope", ignore=skipped)
-        file = package / "paper" / "experiments" / "tiny.py"
-        environment["PYTHONPATH"] = str(package.parent)
-    file.write_text(EXPERIMENT)
+        file.write_text(EXPERIMENT)
+
+        def forked(*words):
+            done = Command(*words, cwd=tmp_path, env={"RECALLSCOPE_PLUGINS": str(file)})
+            assert done.wait() == 0, done.stderr
+            return done.stdout
+
+        return forked, tmp_path
+    skipped = shutil.ignore_patterns("__pycache__")
+    package = shutil.copytree(SOURCE, tmp_path / "src" / "recallscope", ignore=skipped)
+    (package / "paper" / "experiments" / "tiny.py").write_text(EXPERIMENT)
+    environment = os.environ | {"PYTHONPATH": str(package.parent)}
 
     def call(*words):
         done = subprocess.run(
@@ -88,7 +93,9 @@ def test_a_new_file_is_listed_run_found_drawn_and_reported(recallscope_with_it):
     assert {scale: at["runs"] for scale, at in rows[-1]["scales"].items()} == {"quick": 2, "small": 3, "paper": 3}
     assert rows[-1]["scales"]["quick"]["core_seconds"] > 0
 
-    answer = json.loads(call("reproduce", "tiny", "--scale", "quick", "--store", "store", "--out", "out", "--json"))
+    answer = json.loads(
+        call("reproduce", "tiny", "--scale", "quick", "--store", "store", "--out", "out", "--workers", "0", "--json")
+    )
     (finding,) = answer["findings"]["tiny"]
     assert (finding["ours"], finding["verdict"]) == ("2 runs", "holds")
     assert sorted(Path(path).name for path in answer["figures"]) == ["tiny-figure.png", "tiny-figure.svg"]
