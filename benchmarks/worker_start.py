@@ -51,8 +51,10 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         RunStore(Path(name), create=True).folder(RUN.content_hash()).mkdir(parents=True)
-        servers = {way: ForkServer(os.environ | WORKER_ENVIRONMENT, forks=way == "forked") for way in ("new", "forked")}
-        first = {way: first_report(server, Path(name)) for way, server in servers.items()}
+        servers, first = {}, {}
+        for way in ("new", "forked"):
+            servers[way] = ForkServer(os.environ | WORKER_ENVIRONMENT, forks=way == "forked")
+            first[way] = first_report(servers[way], Path(name))
         turns = [
             {way: first_report(server, Path(name)) for way, server in servers.items()} for _ in range(options.turns)
         ]
