@@ -20,7 +20,7 @@ from recallscope.runs import RunStore
 from recallscope.theory.law import find_law
 
 HERE = Path(__file__).parent
-SHOWN_LAWS = ("trained-sharing", "trained-t3max", "trained-t1", "unified-mv", "unified", "trained")
+SHOWN_LAWS = ("trained-sharing", "unified-mv", "unified", "trained")
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ LONG = [
     (512, 16, 400, 64, 48), (512, 8, 64, 32, 8), (512, 8, 128, 64, 16), (512, 4, 256, 32, 16),
     (256, 8, 200, 64, 32), (128, 8, 256, 64, 32), (1024, 16, 320, 80, 8), (1024, 32, 512, 96, 64),
 ]  # fmt: skip
-LAWS = ("improved", "lite", "exact", "unified-mv", "unified")
+LAWS = ("improved", "exact", "unified-mv", "unified")
 FIELDS = ["regime", "task", "V", "N_f", "L", "D", "N", "draws", "queries", "measured", "standard_error", *LAWS, "error"]
 Row = dict[str, str | int | float]
 

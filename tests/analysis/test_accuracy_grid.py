@@ -73,7 +73,7 @@ def test_a_law_on_a_grid_is_the_law_itself():
     D, N = [8, 16, 32], [4, 8, 16]
     grid = AccuracyGrid.over({"embed_dim": D, "state_dim": N}, TaskSpec(vocab_size=128, num_facts=8))
     words = dict(zip(("embed_dim", "state_dim"), np.meshgrid(D, N, indexing="ij"), strict=True))
-    for name in ("unified-mv", "trained", "designed-exact", "trained-t3"):
+    for name in ("unified-mv", "trained", "designed-exact", "trained-sharing"):
         expected = find_law(name)(vocab_size=128, num_facts=8, **words)
         np.testing.assert_array_equal(AccuracyGrid.from_law(find_law(name), grid).accuracy, expected)
     assert np.isnan(AccuracyGrid.from_law(find_law("designed-exact"), grid).accuracy[0, 2])
@@ -99,7 +99,7 @@ def test_laws_know_tasks_layers_and_heads():
 
 
 def test_one_cell_a_law_refuses_does_not_cost_the_others():
-    law = find_law("trained-t3")
+    law = find_law("trained-sharing")
     words = {"task": "mqar", "vocab_size": 128, "embed_dim": 32, "state_dim": 4}
     p = law_on_cells(law, [words | {"num_facts": 8}, words | {"num_facts": 1}])
     alone = law_on_cells(law, [words | {"num_facts": 8}])

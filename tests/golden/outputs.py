@@ -24,10 +24,6 @@ GOLDEN = Path(__file__).with_name("golden.json")
 PAPER = ROOT / "results" / "paper"
 INSPECTED = PAPER / "runs" / "11d603f0e6a0c786074d702a" / "weights.safetensors"  # linear, D = 48, N = 32
 
-LAWS_THAT_WILL_GO = frozenset(
-    [f"trained-t{which}" for which in ("1", "2", "3", "3max", "4", "5")]
-    + ["designed-lite", "designed-exact-corrected", "unified-p1", "unified-p2"]
-)
 SIZES = ("--vocab-size", "--num-facts", "--embed-dim", "--state-dim")
 GRIDS = (  # (V, N_f, all D, all N, other flags): 50 settings
     (512, 16, "16 32 64", "4 8 16", ""),
@@ -94,10 +90,8 @@ def predictions() -> list[dict[str, Any]]:
         flags = (V, N_f, all_D, all_N)
         words = [part for name, value in zip(SIZES, flags, strict=True) for part in (name, *str(value).split())]
         for row in command_json("predict", *words, *others.split())["rows"]:
-            laws = {name: p for name, p in row["laws"].items() if name not in LAWS_THAT_WILL_GO}
-            upper = {name: p for name, p in row.get("laws_upper", {}).items() if name not in LAWS_THAT_WILL_GO}
             setting = f"V={V} N_f={N_f} D={row['embed_dim']} N={row['state_dim']} {others}".strip()
-            found.append({"setting": setting, "laws": laws, "upper": upper})
+            found.append({"setting": setting, "laws": row["laws"], "upper": row.get("laws_upper", {})})
     return found
 
 

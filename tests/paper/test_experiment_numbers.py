@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from recallscope.analysis.accuracy_grid import planned_rows
 from recallscope.architectures.mamba import FullSpec
-from recallscope.paper import claim
-from recallscope.paper.experiments.large_vocab import as_predicted, large_vocab, vocabulary_slopes
+from recallscope.paper.experiments.large_vocab import vocabulary_slopes
 from recallscope.paper.experiments.minimality import LADDER, LADDER_PRESETS, ladder, minimality, rung_of
 from recallscope.presets import PRESETS
 from recallscope.theory.extremes import typical_max
@@ -78,12 +76,3 @@ def test_perfect_cells_have_no_normal_inverse_and_are_left_out():
     assert line.slope == pytest.approx(1.2)
     (short,) = vocabulary_slopes(rows[:2])
     assert np.isnan(short.slope)
-
-
-def test_the_slopes_that_a_soft_selective_law_predicts_at_the_papers_sizes() -> None:
-    """The note to Fig. 12 gives them; nothing is fitted."""
-    (part,) = large_vocab.parts("paper")
-    lines = vocabulary_slopes(as_predicted(planned_rows(part.grid), "trained-t3"))
-    slopes = {line.length: f"{line.slope:.2f}" for line in lines}
-    assert slopes == {1000: "1.36", 2000: "1.21", 3000: "1.19", 4000: "1.11"}
-    assert " and ".join((", ".join(list(slopes.values())[:3]), slopes[4000])) in claim("fig-12").note

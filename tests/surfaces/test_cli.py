@@ -133,10 +133,10 @@ def test_predict_answers_in_a_few_lines_and_shows_every_law_on_request(run):
     _, out, _ = run("predict", *CELL, *dims)
     assert "0.989" in out
     assert "compared for 64 <= V <= 1024" in " ".join(out.split())
-    assert "trained-t3max" not in out
+    assert "unified-refined" not in out
     _, every, _ = run("predict", *CELL, *dims, "--all")
     assert every.startswith(out.splitlines()[0])
-    assert all(name in every for name in ("trained-t3max", "designed-improved", "full-unified"))
+    assert all(name in every for name in ("unified-refined", "designed-improved", "full-unified"))
 
 
 def test_answers_beyond_the_comparisons_are_marked(run):
@@ -243,7 +243,6 @@ def test_bad_input_is_answered_in_one_paragraph(run):
     refused(run("predict", *CELL, "--embed-dim", 0, "--state-dim", 16), "embed_dim=0")
     refused(run("predict", *CELL, "--embed-dim", 10**12, "--state-dim", 16), "1000000000")
     refused(run("predict", *CELL, "--embed-dim", "nan", "--state-dim", 16), "nan")
-    refused(run("predict", *CELL, *dims, "--length", 128, "--law", "trained-t3"), "trained-sharing")
     refused(run("predict", *CELL, *dims, "--num-heads", 4), "--head-pattern")
     refused(run("predict", *CELL, *dims, "--num-heads", 7, "--head-pattern", "MVA"), "num_heads=7")
     refused(run("size", "--target", 1.5, *CELL), "1.5", "between 0 and 1")
@@ -364,8 +363,8 @@ def test_heads_are_also_predicted_by_counting_channels(run):
 
 
 def test_a_bound_without_meaning_is_left_blank(run):
-    """D_v = D - N does not exist for the upper bound of MHA, M N = 96 > D: it was printed as 0.982..0.004."""
+    """Designed weights do not exist for the upper bound of MHA, M N = 96 > D."""
     flags = ["--vocab-size", 512, "--num-facts", 16, "--embed-dim", 60, "--state-dim", 16, "--num-heads", 6]
     row = json.loads(run("predict", *flags, "--head-pattern", "MHA", "--json")[1])["rows"][0]
-    assert row["laws"]["trained-t4"] > 0.9
-    assert row["laws_upper"]["trained-t4"] is None
+    assert row["laws"]["designed-improved"] > 0.6
+    assert row["laws_upper"]["designed-improved"] is None

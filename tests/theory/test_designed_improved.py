@@ -5,12 +5,11 @@ import pytest
 
 from recallscope.theory.laws import contest as geometry
 from recallscope.theory.laws.contest import Nodes
-from recallscope.theory.laws.designed import designed_contest, designed_improved_law, designed_lite_law
+from recallscope.theory.laws.designed import designed_contest, designed_improved_law
 from recallscope.theory.quadrature import gamma_rule, gamma_tail_rule, slot_rule
 
 CELL = {"vocab_size": 512, "num_facts": 16, "embed_dim": 48, "state_dim": 16}
 REGIMES = [(1024, 16), (512, 32), (512, 16)]
-BOTH = pytest.mark.parametrize("law", [designed_improved_law, designed_lite_law])
 TASKS = pytest.mark.parametrize("task", ["ar", "mqar"])
 QUADRATURE = 3e-5
 
@@ -30,36 +29,32 @@ def test_reference_values(V, D, N, task, expected):
     assert p == pytest.approx(expected, abs=1e-4)
 
 
-@BOTH
 @TASKS
-def test_an_array_holds_what_its_cells_hold(law, task):
+def test_an_array_holds_what_its_cells_hold(task):
     V, N_f, D, N = np.array([64, 512]), np.array([[2], [9]]), np.array([[[4]], [[16]], [[700]]]), 3
-    p = law(vocab_size=V, num_facts=N_f, embed_dim=D, state_dim=N, task=task)
+    p = designed_improved_law(vocab_size=V, num_facts=N_f, embed_dim=D, state_dim=N, task=task)
     assert p.shape == (3, 2, 2)
     for i, j, k in np.ndindex(p.shape):
-        one = law(vocab_size=V[k], num_facts=N_f[j, 0], embed_dim=D[i, 0, 0], state_dim=N, task=task)
+        one = designed_improved_law(vocab_size=V[k], num_facts=N_f[j, 0], embed_dim=D[i, 0, 0], state_dim=N, task=task)
         assert one.shape == ()
         assert p[i, j, k] == pytest.approx(float(one), abs=1e-12)
 
 
-@BOTH
-def test_cells_do_not_feel_how_many_are_computed_at_once(law, monkeypatch):
+def test_cells_do_not_feel_how_many_are_computed_at_once(monkeypatch):
     cell = {**CELL, "embed_dim": np.arange(8, 60, 4)}
-    whole = law(**cell)
+    whole = designed_improved_law(**cell)
     monkeypatch.setattr(geometry, "CHUNK", 1)
-    np.testing.assert_allclose(law(**cell), whole, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(designed_improved_law(**cell), whole, rtol=0, atol=1e-12)
 
 
-@BOTH
-def test_a_state_larger_than_the_embedding_cannot_be_designed(law):
-    p = law(**{**CELL, "state_dim": [47, 48, 49, 500]})
+def test_a_state_larger_than_the_embedding_cannot_be_designed():
+    p = designed_improved_law(**{**CELL, "state_dim": [47, 48, 49, 500]})
     assert np.isnan(p).tolist() == [False, False, True, True]
 
 
-@BOTH
 @TASKS
-def test_an_empty_array_stays_empty(law, task):
-    assert law(**{**CELL, "embed_dim": []}, task=task).shape == (0,)
+def test_an_empty_array_stays_empty(task):
+    assert designed_improved_law(**{**CELL, "embed_dim": []}, task=task).shape == (0,)
 
 
 @TASKS
@@ -70,11 +65,10 @@ def test_recall_rises_with_both_dimensions(task):
     assert np.nanmin(steps) > -QUADRATURE
 
 
-@BOTH
 @TASKS
-def test_recall_falls_with_vocabulary_and_facts(law, task):
+def test_recall_falls_with_vocabulary_and_facts(task):
     for name, values in (("vocab_size", [256, 512, 4096, 10**6, 10**9]), ("num_facts", [4, 8, 16, 32, 64])):
-        assert np.all(np.diff(law(**{**CELL, name: values}, task=task)) < 0)
+        assert np.all(np.diff(designed_improved_law(**{**CELL, name: values}, task=task)) < 0)
 
 
 def test_one_query_is_easier_than_many():
@@ -91,7 +85,6 @@ def test_filler_that_repeats_a_key_caps_mqar_but_not_ar(V, N_f, ceiling):
     assert designed_improved_law(**cell, task="ar") == pytest.approx(1, abs=1e-9)
 
 
-@BOTH
 @TASKS
 @pytest.mark.parametrize(
     ("V", "N_f", "D", "N"),
@@ -101,8 +94,8 @@ def test_filler_that_repeats_a_key_caps_mqar_but_not_ar(V, N_f, ceiling):
         (512, 16, 12.5, 1.5),
     ],
 )  # fmt: skip
-def test_edges_give_probabilities(law, task, V, N_f, D, N):
-    p = law(vocab_size=V, num_facts=N_f, embed_dim=D, state_dim=N, task=task)
+def test_edges_give_probabilities(task, V, N_f, D, N):
+    p = designed_improved_law(vocab_size=V, num_facts=N_f, embed_dim=D, state_dim=N, task=task)
     assert 1 / V <= p <= 1
 
 
@@ -138,17 +131,6 @@ def test_a_huge_embedding_leaves_the_noise_of_keys():
     p = designed_improved_law(**{**CELL, "state_dim": 4, "embed_dim": [2**12, 2**16, 2**20]}, task="ar")
     assert np.all((0.4 < p) & (p < 0.45))
     assert np.ptp(p) < 5e-3
-
-
-def test_lite_stays_near():
-    sizes = [8, 16, 24, 32, 48, 64, 96]
-    D, N = np.array([(D, N) for D in sizes for N in sizes if N <= D]).T
-    for V, N_f in REGIMES:
-        for task in ("ar", "mqar"):
-            cell = {"vocab_size": V, "num_facts": N_f, "embed_dim": D, "state_dim": N, "task": task}
-            difference = np.abs(designed_lite_law(**cell) - designed_improved_law(**cell))
-            assert difference.max() < 0.06
-            assert difference.mean() < 0.015
 
 
 @pytest.mark.parametrize(("V", "N_f", "L"), [(512, 16, 64), (1024, 16, 64), (4096, 16, 128), (512, 4, 32)])
@@ -187,7 +169,6 @@ def test_length_is_four_facts_unless_given_and_longer_is_harder():
     assert np.all(np.diff(p) < 0)
 
 
-@BOTH
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -202,9 +183,9 @@ def test_length_is_four_facts_unless_given_and_longer_is_harder():
         ({"embed_dim": np.nan}, "finite"),
     ],
 )
-def test_wrong_input_is_explained(law, change, message):
+def test_wrong_input_is_explained(change, message):
     with pytest.raises(ValueError, match=message):
-        law(**{**CELL, **change})
+        designed_improved_law(**{**CELL, **change})
 
 
 @pytest.mark.parametrize("G", [1, 2, 4, 5, 6, 16, 1000])

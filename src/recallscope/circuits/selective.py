@@ -54,13 +54,13 @@ def selective_circuit(
     return compressive_circuit(E, F)
 
 
-@circuit("selective-soft", "keys and values apart as far as it pays (Rem F.3)", laws=("trained-t3",))
+@circuit("selective-soft", "keys and values apart as far as it pays (Rem F.3)", laws=("trained-sharing",))
 def _soft(sizes: Sizes, generator: torch.Generator) -> LinearMamba:
     return selective_circuit(
         sizes.vocab_size, sizes.embed_dim, sizes.state_dim, generator, split="soft", kv_share=sizes.kv_share
     )
 
 
-@circuit("selective-hard", "keys and values in dimensions of their own (Rem F.3)", laws=("trained-t4",))
+@circuit("selective-hard", "keys and values in dimensions of their own (Rem F.3)")
 def _hard(sizes: Sizes, generator: torch.Generator) -> LinearMamba:
     return selective_circuit(sizes.vocab_size, sizes.embed_dim, sizes.state_dim, generator, split="hard")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +16,10 @@ from recallscope.paper.experiment import Misses, experiments
 from recallscope.paper.paper_runs import PaperRuns
 from recallscope.theory.law import find_law
 from recallscope.theory.laws.heads import sharing_heads_law
-from recallscope.theory.laws.selective import selective_law
 
-SHOWN_LAWS = (
-    "unified", "unified-mv", "trained", "trained-t1", "trained-t2", "trained-t3", "trained-t3max", "trained-sharing",
-)  # fmt: skip
+SHOWN_LAWS = ("unified", "unified-mv", "trained", "trained-sharing")
 COUNTED = "trained-sharing, channels counted"
 FITTED_CURVE = "Phi(x - b), a and b fitted"
-FITTED_FAMILY = "D_v = D - lambda N, lambda fitted"
 Array = NDArray[np.float64]
 
 
@@ -66,7 +61,7 @@ class LawTable:
         entries = {
             law: entry
             for law in self.laws
-            if law not in (FITTED_CURVE, FITTED_FAMILY)
+            if law != FITTED_CURVE
             and (entry := self.entries.get((law, group))) is not None
             and entry.cells
             and isfinite(entry.mean_error)
@@ -86,7 +81,7 @@ def law_table(runs: PaperRuns) -> LawTable:
         cells = compared_cells(rows)
         measured = np.array([cell["test_accuracy"] for cell in cells])
         predicted: dict[str, Array | None] = {name: law_on_cells(find_law(name), cells) for name in SHOWN_LAWS}
-        predicted |= {COUNTED: counted(cells), FITTED_CURVE: _fitted_curve(cells), FITTED_FAMILY: _fitted_family(cells)}
+        predicted |= {COUNTED: counted(cells), FITTED_CURVE: _fitted_curve(cells)}
         for law, p in predicted.items():
             if p is None:
                 continue
@@ -94,7 +89,7 @@ def law_table(runs: PaperRuns) -> LawTable:
             if not np.isnan(p).all():
                 entries[law, group] = entry_of(measured - p)
     speaking = {law for law, _ in entries}
-    laws = tuple(law for law in (*SHOWN_LAWS, COUNTED, FITTED_CURVE, FITTED_FAMILY) if law in speaking)
+    laws = tuple(law for law in (*SHOWN_LAWS, COUNTED, FITTED_CURVE) if law in speaking)
     notes = tuple(note for one in experiments() for found in one.call("law_notes", runs, misses) for note in found)
     return LawTable(tuple(groups), laws, entries, notes)
 
@@ -119,30 +114,6 @@ def _fitted_curve(cells: Sequence[Row]) -> Array | None:
     except ValueError:
         return None
     return collapsed(dimensions(cells), fit.a, fit.b, "phi")
-
-
-def _fitted_family(cells: Sequence[Row]) -> Array | None:
-    """One lambda fitted to the group itself; groups of several tasks get one as well."""
-    measured = np.array([cell["test_accuracy"] for cell in cells])
-
-    def predicted(share: float) -> Array:
-        def law(*, num_layers: Any = 1, **words: Any) -> Array:
-            if np.any(np.asarray(num_layers) != 1):
-                raise ValueError("one layer only")
-            return selective_law(**words, share=share)
-
-        return law_on_cells(law, cells)
-
-    def miss(share: float) -> float:
-        p = predicted(share)
-        return float(np.nanmean((p - measured) ** 2)) if not np.isnan(p).all() else float("nan")
-
-    if np.isnan(miss(0.5)):
-        return None
-    from scipy.optimize import minimize_scalar  # .3 s of imports
-
-    best = minimize_scalar(miss, bounds=(0.0, 1.0), method="bounded", options={"xatol": 0.01})
-    return predicted(float(best.x))
 
 
 def where_it_fails(law: str, cells: Sequence[tuple[Row, float]]) -> str:

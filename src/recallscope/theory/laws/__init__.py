@@ -3,4 +3,4 @@
 The catalogue lists the laws in the order of these imports, and after them those of modules that are not named here.
 """
 
-from recallscope.theory.laws import sharing, selective, paper, designed, heads  # noqa: F401  # isort: skip
+from recallscope.theory.laws import sharing, paper, designed, heads  # noqa: F401  # isort: skip

@@ -9,7 +9,7 @@ The logits are inner products of u with unit vectors, so
 * every token read before the query on the value side (values, later keys, earlier queries, filler) carries a weight
   of its own and competes more strongly than the rest; some stand there twice.
 
-No constant is fitted. The laws of designed weights (`designed.py`) and of selective models (`selective.py`) share it.
+No constant is fitted. The law of designed weights (`designed.py`) rests on it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,6 @@ class Contest(NamedTuple):
 
     D: Array  # dimension of the value embeddings
     N: Array  # dimension of the key hash
-    key_dim: Array  # dimension whose coordinates the pair weights are: D designed, N trained
     pairs: Array  # n, noise pairs in the state
     once: Array  # competitors standing once on the value side
     twice: Array  # ... and twice (or, rarely, more often)
@@ -82,42 +81,35 @@ def check_keys(problem: Problem) -> None:
         )
 
 
-def top_probability(contest: Contest, *, signal: bool, lite: bool = False) -> Array:
-    """P(the right logit is the largest of all), for every entry of a flat contest.
-
-    `signal`: the signal A is random, as for designed weights; else A = 1.   `lite`: see `designed_lite_law`.
-    """
+def top_probability(contest: Contest) -> Array:
+    """P(the right logit is the largest of all), for every entry of a flat contest."""
     p = np.empty(contest.D.shape)
-    wide = (contest.D > WIDE * contest.pairs) & (not lite)
+    wide = contest.D > WIDE * contest.pairs
     small = (contest.D < TAIL_DIM) & ~wide
     for is_small, is_wide in ((False, False), (True, False), (False, True)):
         index = np.flatnonzero((small == is_small) & (wide == is_wide))
         if is_wide:
-            logits = (NODES.signal if signal else 1) * NODES.wide_spread * NODES.jitter
+            logits = NODES.signal * NODES.wide_spread * NODES.jitter
             points = logits * NODES.wide_norm * NODES.wide_weight
         else:
-            points = NODES.logit * (1 if lite else NODES.tail_norm if is_small else NODES.norm) * NODES.weight
+            points = NODES.logit * (NODES.tail_norm if is_small else NODES.norm) * NODES.weight
         step = max(1, CHUNK // points)
         for start in range(0, index.size, step):
             part = index[start : start + step]
             entries = Contest(*(a[part] for a in contest))
-            p[part] = _top_probability(entries, signal=signal, lite=lite, small=is_small, wide=is_wide)
+            p[part] = _top_probability(entries, small=is_small, wide=is_wide)
     return p
 
 
-def _top_probability(contest: Contest, *, signal: bool, lite: bool, small: bool, wide: bool) -> Array:
+def _top_probability(contest: Contest, *, small: bool, wide: bool) -> Array:
     """Axes: entry, logit c, noise norm chi, weight t."""
-    D, _, _, n, once, twice, empty, _, _ = contest
-    entries = D.size
-    c, density, noise, above = _gaussian_logit(contest) if lite else _right_logit(contest, signal, wide)
+    D, _, n, once, twice, empty, _, _ = contest
+    c, density, noise, above = _right_logit(contest, wide)
 
     # chi: length of the noise at right angles to the right value; few pairs make it vary less than D - 1 normals would
     variance = 2 * np.maximum(1 - 3 * (once + 4 * twice) / n**2, 0.1) / (D - 1)
-    if lite:
-        q, q_weight = np.ones((entries, 1)), np.ones((entries, 1))
-    else:
-        norms = NODES.wide_norm if wide else NODES.norm
-        q, q_weight = gamma_tail_rule(variance, NODES.tail_norm) if small else gamma_rule(variance, norms)
+    norms = NODES.wide_norm if wide else NODES.norm
+    q, q_weight = gamma_tail_rule(variance, NODES.tail_norm) if small else gamma_rule(variance, norms)
     c, noise, dim = c[:, :, None], noise[:, :, None], D[:, None, None]
     chi2 = (dim - 1) * q[:, None, :]
     log_p = empty[:, None, None] * _log(sphere_coordinate_cdf(c / np.sqrt(c**2 + chi2), dim))
@@ -137,12 +129,12 @@ Logits = tuple[Array, Array, Array, Array]
 """Nodes c, their weights, the mean noise E[c - signal | c], and the chance that c lies above all nodes."""
 
 
-def _right_logit(contest: Contest, signal: bool, wide: bool) -> Logits:
+def _right_logit(contest: Contest, wide: bool) -> Logits:
     """The right logit: signal sqrt(N D / n) sqrt(A / R) plus normal noise."""
-    D, N, _, n, _, _, _, spread, logit_variance = contest
+    D, N, n, _, _, _, spread, logit_variance = contest
     entries = D.size
-    A, A_weight = beta_rule(N / 2, (D - N) / 2, NODES.signal) if signal else (np.ones((entries, 1)),) * 2
-    A = np.maximum(A, 0) * (D / N)[:, None] if signal else A
+    A, A_weight = beta_rule(N / 2, (D - N) / 2, NODES.signal)
+    A = np.maximum(A, 0) * (D / N)[:, None]
     R, R_weight = gamma_tail_rule(np.maximum(spread, 1e-6), NODES.wide_spread if wide else NODES.spread)
     delta = np.sqrt((N * D / n)[:, None, None] * A[:, :, None] / R[:, None, :]).reshape(entries, -1)
     weight = (A_weight[:, :, None] * R_weight[:, None, :]).reshape(entries, -1)
@@ -161,19 +153,6 @@ def _right_logit(contest: Contest, signal: bool, wide: bool) -> Logits:
     inside = (weight * (ndtr((high - delta) / sd_noise) - ndtr((low - delta) / sd_noise))).sum(-1, keepdims=True)
     above = (weight * ndtr((delta - high) / sd_noise)).sum(-1)
     return c, _scaled(density * c_weight, inside), noise, above
-
-
-def _gaussian_logit(contest: Contest) -> Logits:
-    """The same with a normal signal, its two moments to second order in the variances of A and R."""
-    D, N, _, n, _, _, _, spread, logit_variance = (a[:, None] for a in contest)
-    var_A = 2 * (D - N) / (N * (D + 2))
-    mean = np.sqrt(N * D / n) * (1 - var_A / 8 + 3 * spread / 8)
-    variance = N * D / n * (var_A + spread) / 4 + logit_variance
-    sd = np.sqrt(variance)
-    low, high, c, c_weight = _undecided(contest, mean, sd)
-    inside, above = ndtr((high - mean) / sd) - ndtr((low - mean) / sd), ndtr((mean - high) / sd)
-    density = np.exp(-0.5 * ((c - mean) / sd) ** 2) * c_weight
-    return c, _scaled(density, inside), (c - mean) * logit_variance / variance, above[:, 0]
 
 
 def _undecided(contest: Contest, mean: Array, sd: Array) -> tuple[Array, Array, Array, Array]:
@@ -202,7 +181,7 @@ def _below(contest: Contest, multiplicity: int, c: Array, noise: Array, chi2: Ar
     vector, its embedding follows a von Mises-Fisher law around it: mean t along it, and shrunken by 1 - t² across.
     """
     m = multiplicity
-    kurtosis = (3 + (3 * contest.key_dim / (contest.key_dim + 2) - 3) / m) / (1 + contest.spread)
+    kurtosis = (3 + (3 * contest.D / (contest.D + 2) - 3) / m) / (1 + contest.spread)
     dim_t = np.maximum(2 * kurtosis / (3 - kurtosis), 1.001)
     b, t_weight = beta_rule((dim_t - 1) / 2, (dim_t - 1) / 2, nodes)
     t = np.clip(np.sqrt(dim_t * m / contest.pairs)[:, None] * (2 * b - 1), -0.995, 0.995)[:, None, None, :]

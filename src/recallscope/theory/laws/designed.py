@@ -28,18 +28,15 @@ from recallscope.theory.problem import Array, Problem
 from recallscope.theory.quadrature import slot_rule
 
 _designed_law = partial(law, weights="designed", status="approximate", compared=MONTE_CARLO)
-_ours = partial(
-    _designed_law,
-    reference="ours; App. E.1",
+
+
+@_designed_law(
+    "designed-improved",
+    "exact noise of the designed weights: sphere tails, signal-noise correlation, all competitors",
+    "ours; App. E.1",
     domain=Domain("2 <= N <= D", "N_f >= 2", "V > 4 N_f"),
     fewest_facts=2,
     vocab_per_fact=4,
-)
-
-
-@_ours(
-    "designed-improved",
-    "exact noise of the designed weights: sphere tails, signal-noise correlation, all competitors",
     support="closest to Monte Carlo, without a fitted constant (results/theory)",
 )
 def designed_improved_law(problem: Problem) -> Array:
@@ -56,20 +53,6 @@ def designed_improved_law(problem: Problem) -> Array:
         N_f - 1; Var(A) = 2 (D - N) / (N (D + 2)), twice the printed one; the mean is over query slots. A filler token
         that equals the queried key makes a second fact of it, so MQAR stays below 1 however large the model is.
     """
-    return _designed(problem, lite=False)
-
-
-@_ours("designed-lite", "designed-improved as one integral")
-def designed_lite_law(problem: Problem) -> Array:
-    """`designed_improved_law` with a Gaussian signal and the noise norm at its mean: nine times faster.
-
-    Paper: as `designed_improved_law` (`app-thm:designed-scaling-law`).
-    Holds for: D >= 16, N_f >= 4; mean error .011 against Monte Carlo on the paper's three regimes, at most .06.
-    """
-    return _designed(problem, lite=True)
-
-
-def _designed(problem: Problem, *, lite: bool) -> Array:
     check_keys(problem)
     V, N_f, D, N, L, G = (a.ravel() for a in (problem.V, problem.N_f, problem.D, problem.N, problem.L, problem.G))
     if np.any(L > 2 * V):
@@ -84,7 +67,7 @@ def _designed(problem: Problem, *, lite: bool) -> Array:
         g, slot_weight = slot_rule(G[:, 0], 1 if problem.task == "ar" else geometry.NODES.slots)
         filler, contest = designed_contest(V, N_f, D, N, G, g)
         flat = Contest(*(np.broadcast_to(a, g.shape).ravel() for a in contest))
-        p = top_probability(flat, signal=True, lite=lite).reshape(g.shape)
+        p = top_probability(flat).reshape(g.shape)
         # k filler tokens equal to the queried key make k more right answers: E (1 - (1-p)^(k+1)) / (k+1), k binomial
         p = -np.expm1((filler + 1) * np.log1p(-p / V)) * V / (filler + 1)
         result[real] = np.clip((slot_weight * p).sum(-1), 1 / V[:, 0], 1)
@@ -113,28 +96,24 @@ def designed_contest(V: Array, N_f: Array, D: Array, N: Array, G: Array, g: Arra
     spread = (2 * (D - 1) / (D + 2) * (n + 2 * asked) + 4 * key_twice) / n**2
     logit_variance = 1 + filler / V * D / n  # filler may be the right value, too
     empty = np.maximum(V - 1 - once - twice, 0)
-    return filler, Contest(D, N, D, n, once, twice, empty, spread, logit_variance)
+    return filler, Contest(D, N, n, once, twice, empty, spread, logit_variance)
 
 
-_exact = partial(_designed_law, domain=Domain("N <= D"))
-
-
-@_exact("designed-exact", "success integral with separate variances, as printed", "eq:p-succ-exact, eqs-variance")
-@_exact(
-    "designed-exact-corrected",
-    "designed-exact with the right variance of the signal",
-    "eq:p-succ-exact",
-    options={"corrected": True},
+@_designed_law(
+    "designed-exact",
+    "success integral with separate variances, as printed",
+    "eq:p-succ-exact, eqs-variance",
+    domain=Domain("N <= D"),
 )
-def designed_exact_law(problem: Problem, *, corrected: bool = False) -> Array:
+def designed_exact_law(problem: Problem) -> Array:
     """The success integral with separate variances of the correct, the wrong and the empty logits.
 
     Paper: Eq. labels `eq:p-succ-exact`, `eqs-variance`; MQAR as the mean over slots with 2 N_f -> 2 N_f + 2 g.
         `num_heads` > 1 is MHA (Lem H.5, `lem:mha-recall`) as its own construction has it.
     Holds for: N <= D (nan elsewhere: N orthonormal rows of R^D do not exist).
-    Departs: `corrected` takes Var(S~) = 2 (D - N) / (N (D + 2)); the print is off by a factor 2, (1/N - 1/D). With M
-        heads only the key noise of one value, 1/N -> 1/(M N) + (1 - 1/M)/D, and Var(S~) fall; the bulk noise n/(N D)
-        stays, because a head carries only D/M of the value.
+    Departs: not from the print, whose Var(S~) = 1/N - 1/D is half of the right one (`designed_improved_law` has that).
+        With M heads only the key noise of one value, 1/N -> 1/(M N) + (1 - 1/M)/D, and Var(S~) fall; the bulk noise
+        n/(N D) stays, because a head carries only D/M of the value.
     """
 
     def at(t: Array, cell: Problem) -> Array:
@@ -142,7 +121,7 @@ def designed_exact_law(problem: Problem, *, corrected: bool = False) -> Array:
         n_w, n_e = cell.N_f - 1, cell.V - cell.N_f
         key_noise = 1 / (M * N) + (1 - 1 / M) / D
         share = key_noise * N  # of the single head's
-        var_S = share * (2 * (D - N) / (N * (D + 2)) if corrected else 1 / N - 1 / D)
+        var_S = share * (1 / N - 1 / D)
         with np.errstate(invalid="ignore"):
             sd_c = np.sqrt(var_S + (t - 1) / (N * D))[..., None]
             sd_w = np.sqrt(key_noise + (1 + var_S) / D + (t - 2) / (N * D))[..., None]

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
-from recallscope.theory.extremes import sqrt_two_log, success_integral, two_moment_law, typical_max
+from recallscope.theory.extremes import sqrt_two_log, typical_max
 from recallscope.theory.law import law
 from recallscope.theory.laws.compared import TRAINED
 from recallscope.theory.problem import Array, LawTask, Problem, takes_words
 
-Level = Literal["sqrt", "mv", "two-moment", "integral"]
+Level = Literal["sqrt", "mv"]
 Weights = Literal["designed", "trained"]
 ALL_SIZES = "V >> 1, N_f >> N, D"
 NEAR_SQUARE = "N of the order of D, moderate x"
@@ -71,12 +71,8 @@ def inv_sigma(
 
 
 def above_the_rest(x: Array, vocab_size: Array, level: Level) -> Array:
-    """The chance that a logit of signal-to-noise x tops V - 1 others, for four ways to treat their maximum."""
-    if level == "sqrt":
-        return ndtr(x - sqrt_two_log(vocab_size))
-    if level == "mv":
-        return ndtr(x - typical_max(vocab_size))
-    return two_moment_law(x, vocab_size - 1) if level == "two-moment" else success_integral(x, vocab_size - 1)
+    """The chance that a logit of signal-to-noise x tops V - 1 others, with their maximum at sqrt(2 log V) or at m_V."""
+    return np.asarray(ndtr(x - (sqrt_two_log if level == "sqrt" else typical_max)(vocab_size)))
 
 
 def unified_inverse(
@@ -137,13 +133,6 @@ _unified = partial(_printed, holds=NEAR_SQUARE, status="approximate")
 @_unified("unified-refined", "unified with the refined denominator", "proof of Rem 4.3", options={"refined": True})
 @_unified(
     "unified", f"{PHI_OF_X} - sqrt(2 log V)), a = 1 | 5/4, as printed", "Rem 4.3, Thm 4.6", inverse=unified_inverse
-)
-@_unified("unified-p2", "the same x, maximum by its two exact moments", "Rem 4.3", options={"level": "two-moment"})
-@_unified(
-    "unified-p1",
-    "the same x in the exact success integral",
-    "Rem 4.3, eq:p-succ-appx-large-Nf",
-    options={"level": "integral"},
 )
 @_unified(
     "unified-mv",
