@@ -75,6 +75,25 @@ def test_runs_the_index_does_not_know_are_found_all_the_same(store):
     assert names(store) == {found.run for found in [*made, late]}
 
 
+def test_an_index_that_lacks_many_runs_rebuilds_itself(store, monkeypatch):
+    """Such as runs that were copied into the store: they are read once, not at every query."""
+    fill(store, 3)
+    rebuild_index(store)
+    old = (store.root / INDEX).read_bytes()
+    monkeypatch.setattr("recallscope.runs.index.MOST_WRONG", 4)
+    for seed in range(900, 904):
+        store.put(record(seed=seed))
+    assert len(names(store)) == 7
+    assert (store.root / INDEX).read_bytes() == old
+    store.put(record(seed=904))
+    store.put_failure(Failure(run="0" * 24, spec=record().spec, tries=3, reason="was killed", stderr="", at=0.0))
+    assert len(names(store)) == 9
+    new = (store.root / INDEX).read_bytes()
+    assert new != old
+    assert len(names(store)) == 9
+    assert (store.root / INDEX).read_bytes() == new
+
+
 def test_runs_that_are_gone_or_have_changed_their_state_are_noticed(store):
     gone, failed = fill(store, 2)
     (store.folder(failed.run) / "record.json").unlink()

@@ -10,7 +10,7 @@ from synthetic_runs import fill, record, spec
 
 from recallscope.architectures.model import build_model
 from recallscope.records import RecordError, parse_record, record_text
-from recallscope.runs import RunStore, find_runs, list_set_aside, make_plan, rebuild_index, restore, verify
+from recallscope.runs import RunStore, find_runs, make_plan, rebuild_index, verify
 from recallscope.runs.grid import Cell
 from recallscope.runs.index import INDEX
 from recallscope.runs.upkeep import safetensors_fault
@@ -180,62 +180,25 @@ def test_the_index_of_a_copied_store_is_made_anew_once(store, tmp_path):
     assert (copy.root / INDEX).stat().st_mtime_ns == made
 
 
-def damaged(store, seed):
-    store.put(record(seed=seed))
-    path = store.runs / record(seed=seed).run / "record.json"
+def test_what_is_set_aside_has_a_note_that_says_where_it_was(store):
+    store.put(record(seed=0))
+    path = store.runs / record(seed=0).run / "record.json"
     path.write_text(path.read_text() + "more")
     verify(store)
-    return path
+    assert not path.exists()
+    (note,) = store.root.glob("damaged/*/note.json")
+    assert json.loads(note.read_text())["file"] == str(path.relative_to(store.root))
+    assert (note.parent / "record.json").read_text().endswith("more")
 
 
-def test_restore_brings_back_what_is_named_and_replaces_nothing(store):
-    paths = [damaged(store, seed) for seed in range(3)]
-    items = {item.file: item for item in list_set_aside(store)}
-    assert set(items) == {str(path.relative_to(store.root)) for path in paths}
-    store.put(record(seed=0, accuracy=0.75))
-    sound = paths[0].read_bytes()
-    assert not paths[1].exists()
-    assert [
-        item.restored for item in restore(store, [items[str(paths[1].relative_to(store.root))].name], dry_run=True)
-    ] == [False]
-    assert not paths[1].exists()
-    (back,) = restore(store, [record(seed=1).run[:10]])
-    assert back.restored
-    assert paths[1].read_text().endswith("more")
-    left, back = sorted(restore(store), key=lambda item: item.restored)
-    assert not left.restored
-    assert "is there again" in left.why_not
-    assert back.restored
-    assert paths[0].read_bytes() == sound
-    assert [item.name for item in list_set_aside(store)] == [left.name]
-    with pytest.raises(ValueError, match="names nothing"):
-        restore(store, ["nonsense"])
-
-
-@pytest.mark.parametrize("file", ["../outside.json", "/tmp/outside.json", "", "runs/../../outside.json"])
-def test_restore_never_leaves_the_store(store, file):
-    damaged(store, 0)
-    (item,) = list_set_aside(store)
-    place = store.root / "damaged" / item.name
-    os.rename(place / "record.json", place / "outside.json")
-    (place / "note.json").write_text(json.dumps({"file": file, "reason": "made up"}))
-    (item,) = restore(store)
-    assert not item.restored
-    assert not (store.root.parent / "outside.json").exists()
-
-
-def test_restore_on_the_command_line(store, run):
-    path = damaged(store, 0)
-    code, out, _ = run("store", "restore", store.root)
-    assert code == 0
-    assert "1 set aside; name what to bring back, or --all" in out
-    assert run("store", "restore", store.root, "--all", "x")[0] == 2
-    code, out, _ = run("store", "restore", store.root, "--all")
-    assert (code, path.exists()) == (0, True)
+def test_commands_say_what_they_leave_out(store, run):
+    store.put(record(seed=0))
+    path = store.runs / record(seed=0).run / "record.json"
+    path.write_text(path.read_text() + "more")
     code, out, _ = run("store", "list", store.root)
+    assert code == 0
     assert "1 damaged: recallscope store verify" in out
     store.put(record(seed=1))
     for verb in (["fit"], ["plot", "--x", "seed", "--y", "test_accuracy", "--out", store.root.parent / "plot.png"]):
         code, _, told = run(verb[0], store.root, *verb[1:])
         assert (code, "left out 1 damaged record," in told) == (0, True)
-    assert run("store", "restore", store.root)[1].startswith("0 set aside")

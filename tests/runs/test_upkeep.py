@@ -1,4 +1,4 @@
-"""Verify finds every kind of damage and spares what is sound; gc removes only what nobody needs."""
+"""Verify finds every kind of damage and spares what is sound; leftovers of finished runs are removed."""
 
 import itertools
 import json
@@ -8,7 +8,7 @@ import threading
 import pytest
 from synthetic_runs import fill, record, spec
 
-from recallscope.runs import Cell, Failure, RunStore, collect_garbage, find_runs, make_plan, rebuild_index, verify
+from recallscope.runs import Cell, Failure, RunStore, find_runs, make_plan, rebuild_index, verify
 from recallscope.runs.upkeep import safetensors_fault
 
 
@@ -133,9 +133,8 @@ def test_upkeep_follows_no_link_out_of_the_store(store, tmp_path):
     health = verify(store)
     assert health.clean
     assert health.links == [f"runs/{elsewhere.name}"]
-    assert collect_garbage(store, damaged=True) == []
     (store.root / "damaged").symlink_to(tmp_path / "elsewhere")
-    assert collect_garbage(store, damaged=True) == []
+    assert verify(store).set_aside_before == 0
     assert files(elsewhere) == before
 
 
@@ -150,7 +149,6 @@ def test_a_look_writes_nothing(store):
     before = {path: path.stat().st_mtime_ns for path in store.root.rglob("*")}
     health = verify(store, move=False)
     assert (health.done, health.running, health.index_was_wrong) == (2, 1, True)
-    assert collect_garbage(store, dry_run=True) == []
     assert {path: path.stat().st_mtime_ns for path in store.root.rglob("*")} == before
 
 
@@ -217,50 +215,14 @@ def test_a_folder_in_place_of_a_file_is_damage_and_stops_nobody(store, name):
     assert store.lease(found.run)
 
 
-def test_gc_spares_a_finished_run_that_someone_works_on(store):
+def test_leftovers_are_removed_unless_someone_works_on_the_run(store):
     """Weights may be added to a run that has a record."""
     done = record(seed=1)
     store.put(done)
     lease = store.lease(done.run, weights=True)
     (store.folder(done.run) / "checkpoint.safetensors").write_bytes(safetensors())
-    assert collect_garbage(store) == []
     store.tidy_leftovers(done.run)
     assert lease.renew()
     lease.release()
-    assert len(collect_garbage(store, dry_run=True)) == 3  # the checkpoint, the lease and its clock
     store.tidy_leftovers(done.run)
     assert os.listdir(store.folder(done.run)) == ["record.json"]
-
-
-def test_gc_takes_leftovers_of_finished_runs_and_nothing_else(store):
-    done, begun = record(seed=1), spec(seed=2).content_hash()
-    store.put(done)
-    store.lease(begun)
-    for folder in (store.folder(done.run), store.folder(begun)):
-        (folder / "checkpoint.safetensors").write_bytes(safetensors())
-    (store.folder(done.run) / "claim.1").write_text("")
-    os.utime(store.folder(done.run) / "claim.1", (1, 1))
-    (store.folder(done.run) / "weights.safetensors").write_bytes(safetensors())
-    empty = store.folder(spec(seed=3).content_hash())
-    empty.mkdir()
-    before = files(store.root)
-    named = collect_garbage(store, dry_run=True)
-    assert files(store.root) == before
-    assert collect_garbage(store) == named
-    assert {name for name, _ in named} == {
-        f"runs/{done.run}/checkpoint.safetensors",
-        f"runs/{done.run}/claim.1",
-        f"runs/{empty.name}",
-    }
-    assert not empty.exists()
-    assert "checkpoint.safetensors" in os.listdir(store.folder(begun))
-    assert {"record.json", "weights.safetensors"} == set(os.listdir(store.folder(done.run)))
-
-
-def test_what_was_set_aside_goes_only_on_demand(store):
-    (found,) = fill(store, 1)
-    (store.folder(found.run) / "record.json").write_text("{")
-    verify(store)
-    assert [name for name, _ in collect_garbage(store)] == [f"runs/{found.run}"]  # the emptied folder
-    assert len(collect_garbage(store, damaged=True)) == 1
-    assert verify(store).set_aside_before == 0

@@ -58,7 +58,7 @@ def refused(result, *words):
 HELPS = [
     ("sweep",),
     ("fit",),
-    *(("store", verb) for verb in ("list", "show", "export", "verify", "rebuild", "gc")),
+    *(("store", verb) for verb in ("list", "show", "export", "verify")),
 ]
 
 
@@ -123,12 +123,10 @@ def test_show_tells_all_about_one_run(run, home):
     assert [entry["event"] for entry in answer["attempts"]] == ["started", "finished"]
 
 
-def test_export_verify_rebuild_gc_answer_in_json(run, home):
+def test_export_and_verify_answer_in_json(run, home):
     assert json.loads(run("store", "export", "runs/tiny", "runs.csv", "--json")[1]) == {"runs": 24, "file": "runs.csv"}
     assert len((home / "runs.csv").read_text().splitlines()) == 25
     assert json.loads(run("store", "verify", "runs/tiny", "--json")[1])["clean"] is True
-    assert json.loads(run("store", "rebuild", "runs/tiny", "--json")[1])["runs"] == 24
-    assert json.loads(run("store", "gc", "runs/tiny", "--json")[1])["files"] == []
 
 
 def test_fit_reports_both_forms_all_laws_and_every_cell(run):

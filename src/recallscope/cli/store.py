@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import tyro
 
 from recallscope.cli.flags import Unset, print_json
-from recallscope.cli.store_upkeep import Gc, Rebuild, Restore, Verify
+from recallscope.cli.store_upkeep import Verify
 
 Folder = Annotated[Path, tyro.conf.Positional]
 SHOWN = ("run", "task", "vocab_size", "num_facts", "length", "model", "embed_dim", "state_dim", "num_layers", "seed")
@@ -144,7 +144,7 @@ class Export:
 class Store:
     """recallscope store list STORE
 
-    The runs of a folder: list, show, export, verify, restore, rebuild, gc. Each has its own --help.
+    The runs of a folder: list, show, export, verify. Each has its own --help.
     """
 
     action: tyro.conf.OmitSubcommandPrefixes[
@@ -152,9 +152,6 @@ class Store:
         | Annotated[Show, tyro.conf.subcommand("show")]
         | Annotated[Export, tyro.conf.subcommand("export")]
         | Annotated[Verify, tyro.conf.subcommand("verify")]
-        | Annotated[Restore, tyro.conf.subcommand("restore")]
-        | Annotated[Rebuild, tyro.conf.subcommand("rebuild")]
-        | Annotated[Gc, tyro.conf.subcommand("gc")]
     ]
 
     def run(self) -> int:

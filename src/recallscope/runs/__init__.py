@@ -14,7 +14,7 @@ from recallscope.runs.plan import Plan, estimated_cost, make_plan
 from recallscope.runs.store import Fault, RunStore, StoreError
 from recallscope.runs.sweep import run_sweep
 from recallscope.runs.table import Condition, export_rows, find_name, find_runs, parse_conditions
-from recallscope.runs.upkeep import Health, SetAside, collect_garbage, list_set_aside, restore, verify
+from recallscope.runs.upkeep import Health, verify
 from recallscope.runs.views import PlainView, View, progress_view
 
 __all__ = [
@@ -33,17 +33,14 @@ __all__ = [
     "PlainView",
     "Plan",
     "RunStore",
-    "SetAside",
     "StoreError",
     "View",
-    "collect_garbage",
     "estimated_cost",
     "export_rows",
     "extend_index",
     "find_name",
     "find_runs",
     "grid_from_fields",
-    "list_set_aside",
     "local_slots",
     "make_plan",
     "note_attempt",
@@ -52,7 +49,6 @@ __all__ = [
     "read_attempts",
     "read_grid",
     "rebuild_index",
-    "restore",
     "run_sweep",
     "verify",
 ]

@@ -39,7 +39,7 @@ INDEX = "index.sqlite"
 INDEX_VERSION = 4  # of the tables; a file of another version is made anew
 CREATE = "CREATE {} (run TEXT PRIMARY KEY, row TEXT, size INT, time INT, checksum INT)"
 TOLD = "run || ' ' || row || ' ' || size || ' ' || time"  # what a checksum is of
-MOST_WRONG = 100  # rows that are read from their records; if more are wrong, the index is made anew
+MOST_WRONG = 100  # finished runs that are read from their records; if more are wrong or missing, it is made anew
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,9 @@ def _complete(store: RunStore, table: Table | None) -> Table:
     """Add what the index file does not know, and hide what is gone. An index that is mostly wrong is made anew."""
     there = set(os.listdir(store.runs))
     known, wrong = _compared(store, table, there) if table else (set(), set())
-    if table and len(wrong) > MOST_WRONG:  # such as that of a copied store, whose files have other times
+    late = _unknown(store, there, known, wrong) if table and len(wrong) <= MOST_WRONG else []
+    finished = sum(entry.row["status"] == "done" for entry in late)
+    if table and max(len(wrong), finished) > MOST_WRONG:  # such as that of a copied store, whose files have other times
         table.connection.close()
         table = None
     if table is None:
@@ -165,9 +167,8 @@ def _complete(store: RunStore, table: Table | None) -> Table:
             table = Table(sqlite3.connect(":memory:"))
             _fill(table, store)
         known, wrong = _compared(store, table, there)
+        late = _unknown(store, there, known, wrong)
     connection, gone = table.connection, (known - there) | wrong
-    unread = filter(is_run_name, sorted((there - known) | (wrong & there)))
-    late = [entry for run in unread if (entry := read_entry(store, run))]
     connection.execute(CREATE.format("TEMP TABLE late"))
     table.add(late, "late")
     connection.execute("CREATE TEMP TABLE gone (run TEXT PRIMARY KEY)")
@@ -176,6 +177,12 @@ def _complete(store: RunStore, table: Table | None) -> Table:
     view = f"SELECT * FROM main.runs {hidden} UNION ALL SELECT * FROM late"  # noqa: S608
     connection.execute(f"CREATE TEMP VIEW now AS {view}")
     return table
+
+
+def _unknown(store: RunStore, there: set[str], known: set[str], wrong: set[str]) -> list[Entry]:
+    """Entries of the runs that a table does not know, or not rightly, read from their files."""
+    unread = filter(is_run_name, sorted((there - known) | (wrong & there)))
+    return [entry for run in unread if (entry := read_entry(store, run))]
 
 
 def index_contradicts(store: RunStore, entries: Iterable[Entry]) -> bool:

@@ -1,4 +1,4 @@
-"""Looking after a store: find what is damaged, bring back what was set aside, remove what nobody needs.
+"""Looking after a store: find what is damaged, and set it aside.
 
 Links are not followed: a run's folder that is one is named and left alone, as what it leads to may be no part of the
 store.
@@ -9,17 +9,16 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from recallscope.atomic import digest_of, flush_folder, seal_is_broken
+from recallscope.atomic import digest_of, seal_is_broken
 from recallscope.records import NewerRecordError, RecordError, record_from
 from recallscope.runs.attempts import read_failure
 from recallscope.runs.index import Entry, entry_of, index_contradicts, rebuild_index
-from recallscope.runs.leases import CLOCK, is_leased, lease_files
+from recallscope.runs.leases import is_leased
 from recallscope.runs.store import (
     CHECKPOINT,
     FAILURE,
@@ -28,14 +27,11 @@ from recallscope.runs.store import (
     WEIGHTS,
     Fault,
     RunStore,
-    StoreError,
     all_set_aside,
     half_written,
     read_record,
     set_aside,
 )
-
-NOTE = "note.json"
 
 
 @dataclass
@@ -173,110 +169,7 @@ def _tensors_fault(file: IO[bytes], digest: str | None) -> str | None:
     return None if intact else "changed since it was written: its digest does not fit"
 
 
-@dataclass(frozen=True)
-class SetAside:
-    """A file that was moved to `damaged/`: its name there, where it was, why, and what restoring it came to."""
-
-    name: str
-    file: str
-    reason: str
-    restored: bool = False
-    why_not: str | None = None
-
-
-def list_set_aside(store: RunStore) -> list[SetAside]:
-    """All that was set aside, oldest first; a folder without a sound note is listed with no place to go back to."""
-    return [_set_aside(place) for place in all_set_aside(store.root)]
-
-
-def _set_aside(place: Path) -> SetAside:
-    try:
-        note = json.loads((place / NOTE).read_bytes())
-        return SetAside(place.name, str(note["file"]), str(note["reason"]))
-    except (OSError, ValueError, RecursionError, KeyError, TypeError):
-        return SetAside(place.name, "", "its note is damaged")
-
-
-def restore(store: RunStore, names: list[str] | None = None, *, dry_run: bool = False) -> list[SetAside]:
-    """Move what was set aside back to its place, all of it or what is named; a file that is there is never replaced.
-
-    A name is the one in `damaged/`, the file's place in the store, or its run's, in full or how it begins.
-    """
-    chosen = list_set_aside(store)
-    for name in names or ():
-        if not any(_is_named(item, name) for item in chosen):
-            raise StoreError(
-                f"{name!r} names nothing that was set aside. recallscope store restore {store.root} lists what is."
-            )
-    if names is not None:
-        chosen = [item for item in chosen if any(_is_named(item, name) for name in names)]
-    return [_restore(store, item, dry_run) for item in chosen]
-
-
-def _is_named(item: SetAside, name: str) -> bool:
-    return bool(name) and (name == item.file or item.name.startswith(name) or f"runs/{name}" in item.file)
-
-
-def _restore(store: RunStore, item: SetAside, dry_run: bool) -> SetAside:
-    source, target = store.root / "damaged" / item.name / Path(item.file).name, store.root / item.file
-    inside = target.parent.resolve().is_relative_to(store.root.resolve()) and target != store.root
-    why_not = None
-    if not item.file or not inside or not os.path.lexists(source):
-        why_not = "its note does not say where it was, or the file is gone"
-    elif os.path.lexists(target):
-        why_not = f"{item.file} is there again"
-    elif not dry_run:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            if source.is_dir() and not source.is_symlink():
-                os.rename(source, target)
-            else:  # a link, unlike a rename, never replaces a file that appears this moment
-                os.link(source, target, follow_symlinks=False)
-                source.unlink()
-        except FileExistsError:
-            return SetAside(item.name, item.file, item.reason, why_not=f"{item.file} is there again")
-        flush_folder(target.parent)
-        (source.parent / NOTE).unlink()
-        source.parent.rmdir()
-    return SetAside(item.name, item.file, item.reason, restored=why_not is None and not dry_run, why_not=why_not)
-
-
-def collect_garbage(store: RunStore, *, damaged: bool = False, dry_run: bool = False) -> list[tuple[str, int]]:
-    """Remove leftovers of finished runs and, if asked, what was moved aside; returns names and bytes.
-
-    Records, weights, logs and the checkpoints of unfinished runs are never touched, nor is what someone works on.
-    """
-    found: list[Path] = []
-    for name in store.names():
-        folder = store.runs / name
-        if folder.is_symlink():
-            continue
-        if (folder / RECORD).is_file():
-            left = [path for path in (folder / CHECKPOINT, folder / FAILURE, folder / CLOCK) if path.exists()]
-            left += lease_files(folder)
-            found += left if left and not is_leased(folder, look_only=True) else []
-        elif folder.is_dir() and not os.listdir(folder):
-            found.append(folder)
-    if damaged:
-        found += all_set_aside(store.root)
-    sizes = [(str(path.relative_to(store.root)), _size(path)) for path in found]
-    for path in found if not dry_run else ():
-        if path.parent == store.runs:
-            with contextlib.suppress(OSError):  # no longer empty: someone leases the run this moment
-                path.rmdir()
-        elif path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
-    return sizes
-
-
 def _fault(store: RunStore, health: Health, path: Path, reason: str, move: bool) -> None:
     fault = set_aside(store.root, path, reason) if move else Fault(str(path.relative_to(store.root)), reason)
     if fault:
         health.faults.append(fault)
-
-
-def _size(path: Path) -> int:
-    files = [path, *path.rglob("*")] if path.is_dir() and not path.is_symlink() else [path]
-    return sum(file.lstat().st_size for file in files if not file.is_dir())
