@@ -45,7 +45,7 @@ TORCH_FREE = (
     "probing.page", "probing.words", "answers", "paper.claims", "paper.experiment", "paper.paper_runs",
     "paper.law_table", "paper.report",
 )  # fmt: skip
-WITH_TORCH = ("runs.worker", "runs.trackers", "web.inside")
+WITH_TORCH = ("runs.worker", "web.inside")
 BRINGS_TORCH = ("torch", "safetensors.torch", "transformers", "mambapy", "mamba_ssm")
 
 FORBIDDEN_FILES = ("utils", "common")

@@ -8,11 +8,12 @@ from typing import Annotated, get_args, get_origin, get_type_hints
 
 import pytest
 
-from recallscope.cli import completion
-from recallscope.cli.main import VERBS
+from recallscope.cli import main
+from recallscope.cli.main import VERBS, verb_class
 from recallscope.cli.store import Store
+from recallscope.specs import ARCHITECTURES, TASKS
 
-PACKAGE = Path(completion.__file__).parents[1]
+PACKAGE = Path(main.__file__).parents[1]
 COMMAND = re.compile(r"recallscope ([a-z]+)((?: +[^\s.;,:()'\"`]+)*)")
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 OTHERS = {"ray": {"--head", "--node-ip-address"}}  # flags of other programs
@@ -45,10 +46,11 @@ STORE = {
     get_args(part)[1].name: get_args(part)[0]
     for part in get_args(get_args(get_type_hints(Store, include_extras=True)["action"])[0])
 }
-FLAGS = {verb: flags(completion.completed(verb)) for verb in VERBS} | {
+KINDS = [["--task", name] for name in TASKS.names()] + [["--model", name] for name in ARCHITECTURES.names()]
+FLAGS = {verb: set().union(*(flags(verb_class(verb, kind)) for kind in KINDS)) for verb in VERBS} | {
     f"store {action}": flags(kind) for action, kind in STORE.items()
 }
-EVERY = set().union(*FLAGS.values(), *OTHERS.values(), {"--version", "--tyro-print-completion", "--list"})
+EVERY = set().union(*FLAGS.values(), *OTHERS.values(), {"--version", "--list"})
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))

@@ -1,8 +1,7 @@
-"""Help, version, completion, quiet, and a run from a file, as a newcomer tries them."""
+"""Help, version, quiet, and a run from a file, as a newcomer tries them."""
 
 import json
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -107,36 +106,6 @@ def test_mistakes_in_a_file_name_the_file_and_the_line(run, tmp_path):
     refused(run("train", "--config", path, "--preset", "dn-linear"), "--preset and --config")
     refused(run("train", "--config", ROOT / "examples" / "tiny_grid.toml"), "recallscope sweep")
     refused(run("train"), "--preset or --config")
-
-
-def test_the_bash_script_completes_verbs_flags_and_names(run, tmp_path):
-    code, script, err = run("completion", "bash")
-    assert (code, err) == (0, "")
-    (tmp_path / "complete.bash").write_text(script)
-    lines = {
-        "tr": "train", "train --ga": "--gate --gate-temper", "train --model mul": "multihead", "store li": "list",
-        "design --circuit sel": "selective-soft selective-hard", "sample --filler ''": "random zero values",
-        "fit --fig": "--figure", "train --config comp": "complete.bash", "fit comp": "",
-        "train --json T": "",
-    }  # fmt: skip
-    ask = "COMP_WORDS=(recallscope {}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); $ask; echo ${{COMPREPLY[*]}}"
-    source = ["source ./complete.bash", "ask=$(complete -p recallscope | sed 's/.*-F \\([^ ]*\\).*/\\1/')"]
-    source += [ask.format(line) for line in lines]
-    done = subprocess.run(["bash", "-c", "\n".join(source)], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert dict(zip(lines, done.stdout.splitlines(), strict=True)) == lines
-    empty = "COMP_WORDS=(recallscope fit comp); COMP_CWORD=2; $ask; echo ${#COMPREPLY[@]}"  # then bash offers files
-    words = ["bash", "-c", "\n".join([*source[:2], empty])]
-    assert subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True).stdout == "0\n"
-    assert "complete -o default" in script
-    assert "(required)" not in script
-
-
-def test_other_shells_get_a_script_of_their_own(run):
-    code, script, _ = run("completion", "fish")
-    assert code == 0
-    assert "--command 'recallscope'" in script
-    assert "--head-pattern" in script
-    refused(run("completion", "tcsh"))
 
 
 def test_quiet_shows_no_progress(run, monkeypatch):

@@ -15,7 +15,6 @@ from rich.console import Console
 
 from recallscope.runs import make_plan, read_grid
 from recallscope.runs.live import LiveView
-from recallscope.runs.trackers import tracked
 
 ROOT = Path(__file__).resolve().parents[2]
 GRID = ROOT / "examples" / "tiny_grid.toml"
@@ -217,21 +216,6 @@ def test_mistakes_are_answered_in_one_paragraph(run, tmp_path):
     refused(run("fit", "runs/tiny", "--reduce", "seed"), "--seed")
     refused(run("fit", "runs/tiny", "--law", "unfied"), "unified")
     refused(run("store", "nonsense"))
-
-
-def test_a_tracker_that_is_not_installed_is_named_with_its_extra(run, monkeypatch):
-    monkeypatch.setitem(sys.modules, "wandb", None)
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    for tracker in ("wandb", "tensorboard"):
-        refused(
-            run("sweep", "examples/tiny_grid.toml", "--store", "runs/tiny", "--tracker", tracker),
-            "recallscope[trackers]",
-        )
-
-
-def test_no_tracker_is_ever_required(tmp_path):
-    view = object()
-    assert tracked(view, None, tmp_path) is view
 
 
 def test_the_live_grid_fills_in(home):

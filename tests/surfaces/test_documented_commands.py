@@ -108,7 +108,7 @@ def output_of(command: str, run) -> str:
     if words[0] == "make":  # what it does is tested elsewhere: the target has to be there
         assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), command
         return ""
-    if words[:2] == ["recallscope", "explore"] and "--export" not in words:
+    if words[:2] == ["recallscope", "explore"]:
         return served(words[1:])
     if words[0] == "recallscope":  # here, where torch is loaded already
         code, out, err = run(*words[1:])

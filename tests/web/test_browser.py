@@ -19,7 +19,6 @@ from playwright.sync_api import expect, sync_playwright
 from recallscope.answers import prediction
 from recallscope.cli.main import main
 from recallscope.runs import RunStore
-from recallscope.web import export
 from recallscope.web.fit import FitQuestion
 from recallscope.web.server import listen, make_app
 from recallscope.web.shelf import Shelf
@@ -264,25 +263,6 @@ def test_a_fact_is_stored_asked_overwritten_and_forgotten(visit):
     page.wait_for_selector("#alert >> text=key=99 is not a key")
     page.get_by_text("Attention and operators").click()
     page.wait_for_selector("text=questions of this sequence are answered right")
-
-
-def test_the_copy_opens_from_disk(browser, shelf, tmp_path, monkeypatch):
-    small = {"vocab_size": (512,), "num_facts": (16,), "embed_dim": (32, 64), "state_dim": (8, 16), "target": (0.99,)}
-    monkeypatch.setattr(export, "VALUES", small)
-    monkeypatch.setattr(export, "TOUR", 8)
-    monkeypatch.setattr(export, "paper_figures", dict)
-    monkeypatch.setattr(export, "experiments", list)
-    files = [path.name for path in export.write_site(shelf, tmp_path / "site")]
-    assert {"index.html", "page.js", "data.js", "style.css", "plotly.min.js", "runs-0.csv"} <= set(files)
-    one = Visit(browser, (tmp_path / "site" / "index.html").as_uri())
-    page = one.open("fit")
-    until_number(page, expected())
-    page.get_by_label("N, state").press("ArrowLeft")
-    until_number(page, expected(state_dim=8))
-    for view in ("runs", "paper", "zoo"):
-        one.open(view)
-    one.open("inside", "text=facts in")
-    one.close()
 
 
 def test_the_first_paint_is_quick(visit):

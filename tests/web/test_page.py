@@ -3,7 +3,6 @@
 import re
 from pathlib import Path
 
-from recallscope.web.export import MODULES, bundle
 from recallscope.web.server import page_files
 
 
@@ -12,17 +11,6 @@ def test_scripts_and_styles_are_small_and_load_nothing_from_elsewhere():
     assert sum(map(len, own.values())) < 90_000
     for name, data in own.items():
         assert re.findall(rb"https?://|//cdn|@import|innerHTML|eval\(", data) == [], name
-
-
-def test_every_module_is_in_the_bundle_after_what_it_imports():
-    own = page_files()
-    assert {name for name in own if name.endswith(".js")} == set(MODULES)
-    for name in MODULES:
-        for other in re.findall(r'from "\./([\w.]+)"', own[name].decode()):
-            assert MODULES.index(other) < MODULES.index(name)
-    text = bundle(own).decode()
-    assert re.findall(r"^(import|export) ", text, flags=re.M) == []
-    assert len(re.findall(r"^modules\[", text, flags=re.M)) == len(MODULES)
 
 
 def test_every_view_has_a_small_picture_in_the_docs():

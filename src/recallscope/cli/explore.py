@@ -1,4 +1,4 @@
-"""`recallscope explore`: laws, runs and models in a page of the browser, served on this machine or written to files."""
+"""`recallscope explore`: laws, runs and models in a page of the browser, served on this machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from recallscope.cli.draw import STORES
-from recallscope.cli.flags import OptionalPath, Unset
+from recallscope.cli.flags import Unset
 
 if TYPE_CHECKING:
     from recallscope.web.shelf import Shelf
@@ -23,8 +23,6 @@ class Explore:
 
     Open a page in your browser: will it fit (laws), runs of a store and a sweep as it goes, the state of a model as a
     hash table, architectures compared, and the paper claim by claim. Nothing leaves this machine. Ctrl-C ends it.
-
-    recallscope explore --export site writes the same page as files that need no server.
     """
 
     store: Annotated[tuple[Path, ...], Unset] = ()
@@ -37,23 +35,15 @@ class Explore:
     """Address to listen on. Any other than this machine's own lets others read your runs."""
     no_browser: bool = False
     """Only print the address."""
-    export: OptionalPath = None
-    """Write the page and its data to this folder instead, to be opened from disk or put on a site."""
 
     def run(self) -> int:
-        """Serve until interrupted, or export."""
+        """Serve until interrupted."""
         if not 0 <= self.port < 65536:
             raise ValueError(f"port={self.port} is outside 0..65535.")
         from recallscope.web.server import is_loopback, listen, make_app, plotly_facts, serve
 
         plotly_facts()  # without Plotly this fails now, not at the first chart
         shelf = self._shelf()
-        if self.export:
-            from recallscope.web.export import write_site
-
-            for path in write_site(shelf, self.export, lambda part: print(part, file=sys.stderr, flush=True)):
-                print(path)
-            return 0
         listener, hosts = listen(self.host, self.port)
         name = "localhost" if not is_loopback(self.host) else f"[{self.host}]" if ":" in self.host else self.host
         address = f"http://{name}:{listener.getsockname()[1]}/"

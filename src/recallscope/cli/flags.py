@@ -26,21 +26,14 @@ _METAVARS = {int: "INT", float: "FLOAT"}
 _WORDS = {"yes": True, "no": False}
 
 
-class Names:
-    """The names that a flag takes, from a registry: they end its help, and complete it in a shell."""
-
-    def __init__(self, names: Callable[[], Iterable[str]]) -> None:
-        self.names = names
-
-    def __call__(self, default: str) -> str:
-        """The end of the flag's help."""
-        chosen = "" if default in ("None", "") else f"; default: {default}"
-        return f"({', '.join(self.names())}{chosen})"
-
-
 def names_from(names: Callable[[], Iterable[str]]) -> Any:
-    """Of a flag that takes such names, or others: `names` gives what is known now."""
-    return arg(metavar="NAME", help_behavior_hint=Names(names))
+    """Of a flag that takes such names, or others: `names` gives what is known now, and they end its help."""
+
+    def end_of_help(default: str) -> str:
+        chosen = "" if default in ("None", "") else f"; default: {default}"
+        return f"({', '.join(names())}{chosen})"
+
+    return arg(metavar="NAME", help_behavior_hint=end_of_help)
 
 
 def with_spec_flags(

@@ -32,7 +32,6 @@ VERBS = {
     "laws": ("laws:Laws", "the catalogue of laws"),
     "claims": ("claims:Claims", "the paper's statements, and how each is held up"),
     "doctor": ("doctor:Doctor", "what is installed here, and does it work? for bug reports"),
-    "completion": ("completion:Completion", "a script that completes these words in your shell"),
 }
 
 OVERVIEW = f"""usage: recallscope VERB ...

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from recallscope.cli.flags import OptionalInt, OptionalPath, Quiet, Unset, print_json
+from recallscope.cli.flags import OptionalInt, OptionalPath, Quiet, print_json
 
 if TYPE_CHECKING:
     from recallscope.runs import Cell, Grid, Outcome, Plan, RunStore
 
 # flags that are handed to run_sweep as they are
-VALUES = ("engine", "workers", "slots_per_gpu", "device", "address", "lease_seconds", "tracker")
+VALUES = ("engine", "workers", "slots_per_gpu", "device", "address", "lease_seconds")
 SWITCHES = ("weights", "retry_failed")
 
 
@@ -52,8 +52,6 @@ class Sweep:
     """Try runs again that failed three times in an earlier sweep."""
     lease_seconds: float = 60.0
     """A run whose lease was not renewed for so long is taken over."""
-    tracker: Annotated[Literal["tensorboard", "wandb"] | None, Unset] = None
-    """Also write each finished run's curve for this tracker, in a folder of the store."""
     dry_run: Annotated[bool, tyro.conf.arg(aliases=["--plan"])] = False
     """Only print what is missing."""
     quiet: Quiet = False

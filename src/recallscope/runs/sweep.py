@@ -16,8 +16,6 @@ from recallscope.runs.plan import Plan, make_plan
 from recallscope.runs.store import RunStore
 from recallscope.runs.views import View
 
-Tracker = Literal["tensorboard", "wandb"]
-
 
 def run_sweep(
     grid: Grid | Iterable[Cell],
@@ -29,7 +27,6 @@ def run_sweep(
     slots_per_gpu: int | None = None,
     address: str = "auto",
     view: View | None = None,
-    tracker: Tracker | None = None,
     plan: Plan | None = None,
     weights: bool = False,
     retry_failed: bool = False,
@@ -47,11 +44,6 @@ def run_sweep(
     if plan is None:
         cells = grid.cells() if isinstance(grid, Grid) else grid
         plan = make_plan(cells, home, weights=weights, retry_failed=retry_failed)
-    view = view or View()
-    if tracker:
-        from recallscope.runs.trackers import tracked
-
-        view = tracked(view, tracker, home.root)
     if isinstance(engine, str):
         engine = _engine(engine if plan.missing else "local", home, workers, device, slots_per_gpu, address)
         if plan.missing and importlib.util.find_spec("torch") is None:
@@ -60,7 +52,7 @@ def run_sweep(
         store=home,
         engine=engine,
         plan=plan,
-        view=view,
+        view=view or View(),
         weights=weights,
         retry_failed=retry_failed,
         lease_seconds=lease_seconds,

@@ -1,5 +1,5 @@
 // The page: one view at a time, chosen by the address.
-import { alarm, ask, h, place, site } from "./core.js";
+import { alarm, ask, h, place } from "./core.js";
 import { forget } from "./charts.js";
 import { openFit } from "./fit.js";
 import { openRuns } from "./runs.js";
@@ -38,8 +38,7 @@ async function go() {
 
 const options = ask("options");
 options.then((known) => {
-  const where = site ? "a copy without a server" : "on this machine only";
-  document.getElementById("about").textContent = `recallscope ${known.version}, ${where}. Charts by Plotly ${known.plotly.version}.`;
+  document.getElementById("about").textContent = `recallscope ${known.version}, on this machine only. Charts by Plotly ${known.plotly.version}.`;
 }).catch(alarm);
 addEventListener("hashchange", go);
 go();

@@ -1,7 +1,5 @@
 // What all views share: elements, questions to the server, the address, tables and numbers.
 
-export const site = window.RECALLSCOPE_SITE; // answers by address, where the page is a copy without a server
-
 export function h(tag, attributes, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes ?? {})) {
@@ -28,11 +26,6 @@ async function refused(response) {
 }
 
 export async function ask(path, params = {}, { post, signal } = {}) {
-  if (site) {
-    const found = site.answers[post ? `${path} ${JSON.stringify(post)}` : address(path, params)];
-    if (found === undefined) throw new Error("This copy of the page does not hold that. Run: recallscope explore");
-    return found;
-  }
   const body = post && { method: "POST", body: JSON.stringify(post), headers: { "content-type": "application/json" } };
   const response = await fetch(`api/${address(path, params)}`, { signal, ...body });
   if (!response.ok) throw await refused(response);

@@ -1,5 +1,5 @@
 // Will it fit? One number by the recommended law, and all around it.
-import { choice, copier, facts, h, later, latest, many, note, parts, place, probability, sentence, site, table } from "./core.js";
+import { choice, copier, facts, h, later, latest, many, note, parts, place, probability, sentence, table } from "./core.js";
 import { SCALE, bar, chart, draw, powers } from "./charts.js";
 
 const DEFAULTS = { task: "mqar", model: "trained", vocab_size: 512, num_facts: 16, length: "", embed_dim: 64, state_dim: 16,
@@ -23,7 +23,7 @@ function knob(name, values, state, changed) {
   const [letter, meaning] = NAMES[name];
   const nearest = (value) => values.reduce((best, one, i) => (Math.abs(one - value) < Math.abs(values[best] - value) ? i : best), 0);
   const auto = () => (name === "length" ? 4 * state.num_facts : state[name]);
-  const field = h("input", { type: "number", id: `field-${name}`, value: state[name], step: name === "target" ? "any" : 1, readOnly: Boolean(site),
+  const field = h("input", { type: "number", id: `field-${name}`, value: state[name], step: name === "target" ? "any" : 1,
     placeholder: name === "length" ? "auto" : "", oninput: () => { set(field.value, field); } });
   const slider = h("input", { type: "range", min: 0, max: values.length - 1, step: 1, value: nearest(auto()), "aria-label": `${letter}, ${meaning}`,
     oninput: () => { set(values[slider.value], slider); } });
@@ -38,36 +38,13 @@ function knob(name, values, state, changed) {
   return { node: h("div", { className: "knob" }, h("label", { htmlFor: field.id }, h("span", {}, h("b", {}, letter), ` ${meaning}`)), field, slider), set };
 }
 
-// A copy holds sheets over D and N; the parts of an answer are read off them.
-function* fromSheets({ values, sheets }, state) {
-  const { embed_dim: Ds, state_dim: Ns } = values;
-  const cell = (D, N) => Ds.indexOf(D) * Ns.length + Ns.indexOf(N);
-  const at = (V, N_f, D, N) => sheets[`${V},${N_f}`].headlines[cell(D, N)];
-  const { vocab_size: V, num_facts: N_f, embed_dim: D, state_dim: N, target } = state;
-  const sheet = sheets[`${V},${N_f}`];
-  const entries = sheet.entries[cell(D, N)];
-  const bits = sheet.bounds[target];
-  yield { headline: at(V, N_f, D, N), summary: sheet.summary, reference: sheet.reference };
-  yield { bounds: { ...bits, state_entries: entries, bits_per_entry: bits.bits_needed / entries } };
-  yield { measured: sheet.measured };
-  yield { map: { embed_dim: Ds, state_dim: Ns, finest: true, p: Ds.map((d) => Ns.map((n) => at(V, N_f, d, n).probability)), extrapolated: Ds.map((d) => Ns.map((n) => (at(V, N_f, d, n).extrapolated ? 1 : 0))) } };
-  const here = { vocab_size: V, num_facts: N_f, embed_dim: D, state_dim: N };
-  for (const name of Object.keys(here)) yield { curve: { name, at: here[name], x: values[name], p: values[name].map((x) => at(...Object.values({ ...here, [name]: x })).probability) } };
-  const enough = Ds.flatMap((d) => Ns.map((n) => ({ embed_dim: d, state_dim: n, ...at(V, N_f, d, n), state_entries: sheet.entries[cell(d, n)], parameters: null, state_bytes: 4 * sheet.entries[cell(d, n)] }))).filter((one) => one.probability >= target);
-  const least = enough.filter((one) => !enough.some((other) => other !== one && other.embed_dim <= one.embed_dim && other.state_dim <= one.state_dim));
-  const best = least.reduce((a, b) => (a && a.state_entries <= b.state_entries ? a : b), null);
-  yield { frontier: { answer: best, frontier: least, reason: "None of the steps of this copy reaches it." } };
-}
-
 export async function openFit(root, params, options) {
-  const state = { ...DEFAULTS, ...(site?.fit?.start ?? {}) };
+  const state = { ...DEFAULTS };
   for (const [name, value] of Object.entries(params)) if (name in state) state[name] = TEXTS.includes(name) || value === "" ? value : Number(value);
-  const ranges = site?.fit?.values ?? { ...Object.fromEntries(Object.entries(options.ranges).map(([name, range]) => [name, steps(name, range)])), target: TARGETS };
+  const ranges = { ...Object.fromEntries(Object.entries(options.ranges).map(([name, range]) => [name, steps(name, range)])), target: TARGETS };
   const known = Object.keys(NAMES).filter((name) => ranges[name]);
-  const near = (name, value) => (site ? ranges[name].reduce((a, b) => (Math.abs(b - value) < Math.abs(a - value) ? b : a)) : value); // a copy holds some sizes only
-  for (const name of known) state[name] = near(name, state[name]);
   const run = latest();
-  const soon = later(site ? 0 : 25, () => run(answer));
+  const soon = later(25, () => run(answer));
   const knobs = Object.fromEntries(known.map((name) => [name, knob(name, ranges[name], state, changed)]));
   const text = (name, label, entries) => choice(label, entries, state[name], (value) => { state[name] = value; changed(); });
 
@@ -90,10 +67,10 @@ export async function openFit(root, params, options) {
   const models = Object.fromEntries(Object.entries(options.models).map(([model, law]) => [model, `${model} (${law})`]));
   root.append(h("h1", {}, "Will it fit?"), h("div", { className: "split" },
     h("form", { className: "card side", onsubmit: (event) => event.preventDefault(), "aria-label": "Task and model" },
-      site ? null : [text("task", "Task", { mqar: "MQAR: every fact is asked", ar: "AR: one fact is asked" }), text("model", "Model (and its law)", models)],
+      text("task", "Task", { mqar: "MQAR: every fact is asked", ar: "AR: one fact is asked" }), text("model", "Model (and its law)", models),
       known.filter((name) => name !== "num_heads").map((name) => knobs[name].node),
-      site ? null : [text("head_pattern", "Heads share", { "": "one head", MHA: "nothing (MHA)", MVA: "keys and queries (MVA)", MQA: "keys and values (MQA)", MKA: "queries and values (MKA)" }), knobs.num_heads.node],
-      h("p", { className: "quiet" }, site ? "This is a copy without a server: some sizes only, of a trained linear Mamba." : `No law yet for ${options.no_law.join(", ")}: see Architectures.`), peek),
+      text("head_pattern", "Heads share", { "": "one head", MHA: "nothing (MHA)", MVA: "keys and queries (MVA)", MQA: "keys and values (MQA)", MKA: "queries and values (MKA)" }), knobs.num_heads.node,
+      h("p", { className: "quiet" }, `No law yet for ${options.no_law.join(", ")}: see Architectures.`), peek),
     h("div", { className: "view" },
       h("section", { className: "card", "aria-label": "Answer" }, h("div", { className: "pair wide-left" }, h("div", { className: "view" }, number, badges, says), bounds),
         h("div", { className: "row" }, copier("Copy as command", command), copier("Copy as Python", python), copier("Copy link", () => location.href))),
@@ -103,8 +80,8 @@ export async function openFit(root, params, options) {
       h("section", { className: "card" }, h("h2", {}, "One size at a time, the others as chosen"), curves), stopped)));
 
   function pick(D, N) {
-    knobs.embed_dim.set(near("embed_dim", D));
-    knobs.state_dim.set(near("state_dim", N));
+    knobs.embed_dim.set(D);
+    knobs.state_dim.set(N);
     changed();
   }
 
@@ -125,7 +102,7 @@ export async function openFit(root, params, options) {
     view = {};
     let fresh = true;
     try {
-      for await (const part of site ? fromSheets(site.fit, state) : parts("fit", state, signal)) {
+      for await (const part of parts("fit", state, signal)) {
         if (part.error) throw new Error(part.error);
         if (part.stopped) stopped.textContent = part.stopped;
         if (part.curve && fresh) { view.curves = []; fresh = false; }

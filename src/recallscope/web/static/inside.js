@@ -1,5 +1,5 @@
 // Inside: the state of a model as a hash table. All that was done to it is in the address.
-import { ask, choice, facts, h, latest, many, note, probability, site, table } from "./core.js";
+import { ask, choice, facts, h, latest, many, note, probability, table } from "./core.js";
 import { chart, draw } from "./charts.js";
 
 const CIRCUIT = { circuit: "compressive", vocab_size: "128", embed_dim: "32", state_dim: "16", seed: "0" };
@@ -14,17 +14,13 @@ const read = (text) => text.split(".").filter((part) => /^[so]\d+-\d+$|^f\d+$/.t
 export async function openInside(root, params, options) {
   const state = { model: "", steps: "", ask: "", sequence: "0", ...CIRCUIT, ...params };
   root.append(h("h1", {}, "Inside"), h("p", { className: "quiet" }, "The state of a model is a hash table: storing a fact adds v′k′ᵀ to it, asking for a key multiplies it by q′. Nothing is looked up anywhere else."));
-  if (!options.torch && !site) {
+  if (!options.torch) {
     root.append(h("p", { className: "card" }, "This view needs torch, which is not installed. Run: ", h("code", {}, "pip install 'recallscope[torch]'")));
     return null;
   }
   const known = await ask("models");
-  const models = { ...Object.fromEntries(known.map((one) => [one.model, one.title])), ...(site ? {} : { circuit: "a circuit, written down as weights" }) };
+  const models = { ...Object.fromEntries(known.map((one) => [one.model, one.title])), circuit: "a circuit, written down as weights" };
   state.model ||= Object.keys(models).find((name) => /mechanism/.test(models[name])) ?? Object.keys(models)[0];
-  if (!state.model) {
-    root.append(h("p", { className: "card" }, "This copy of the page holds no model. Run: recallscope explore"));
-    return null;
-  }
   let steps = read(state.steps);
   let seen = null;
   const run = latest();
@@ -34,7 +30,7 @@ export async function openInside(root, params, options) {
   const sizes = h("div", { className: "row" });
   const key = h("input", { type: "number", id: "key", min: 1, value: state.ask || 1 });
   const value = h("input", { type: "number", id: "value" });
-  const button = (label, action, main) => h("button", { type: "button", className: main ? "main" : "", onclick: action, disabled: Boolean(site) }, label);
+  const button = (label, action, main) => h("button", { type: "button", className: main ? "main" : "", onclick: action }, label);
   const told = h("p", { role: "status", id: "told" }, "Reading the model.");
   const load = h("div");
   const [hashed, decoded, bars] = [chart(380), chart(380), chart(260)];
@@ -46,17 +42,17 @@ export async function openInside(root, params, options) {
   root.append(h("div", { className: "split" },
     h("form", { className: "card side", "aria-label": "Model and facts", onsubmit: (event) => { event.preventDefault(); act("store"); } },
       choice("Model", models, state.model, (model) => { state.model = model; steps = []; state.ask = ""; fillSizes(); changed(); }), sizes,
-      site ? copied() : [h("div", { className: "row" }, h("label", {}, "Key", key), h("label", {}, "Value", value)),
-        h("div", { className: "buttons" }, button("Store", () => act("store"), true), button("Overwrite", () => act("overwrite")), button("Forget", () => act("forget")), button("Ask", () => act("ask")), button("Add 8 at random", () => random(8)), button("Overload", overload), button("Undo", () => { steps.pop(); changed(); }), button("Empty", () => { steps = []; state.ask = ""; changed(); }))],
+      h("div", { className: "row" }, h("label", {}, "Key", key), h("label", {}, "Value", value)),
+        h("div", { className: "buttons" }, button("Store", () => act("store"), true), button("Overwrite", () => act("overwrite")), button("Forget", () => act("forget")), button("Ask", () => act("ask")), button("Add 8 at random", () => random(8)), button("Overload", overload), button("Undo", () => { steps.pop(); changed(); }), button("Empty", () => { steps = []; state.ask = ""; changed(); })),
       told, load),
     h("div", { className: "view" },
       h("div", { className: "pair" },
         h("section", { className: "card" }, hashedTitle, hashed, h("p", { className: "quiet" }, "All that the model keeps of what it has read.")),
-        h("section", { className: "card" }, h("h2", {}, "H″, the same numbers decoded: values by keys"), decoded, h("p", { className: "quiet" }, `Circles: the facts stored, red where another value wins.${site ? "" : " Click a cell to store that fact."}`))),
+        h("section", { className: "card" }, h("h2", {}, "H″, the same numbers decoded: values by keys"), decoded, h("p", { className: "quiet" }, "Circles: the facts stored, red where another value wins. Click a cell to store that fact."))),
       h("div", { className: "pair" },
         h("section", { className: "card" }, h("h2", {}, "Answer"), answer, bars),
         h("section", { className: "card" }, h("h2", {}, "What was stored, and what comes out"), stored)),
-      site ? null : more)));
+      more)));
 
   function fillSizes() {
     const field = (name, label) => h("label", {}, label, h("input", { type: "number", value: state[name], onchange: (event) => { state[name] = event.target.value; steps = []; state.ask = ""; changed(); } }));
@@ -93,18 +89,6 @@ export async function openInside(root, params, options) {
     const capacity = seen.read?.capacity ?? seen.vocab_size / 4;
     random(Math.max(8, Math.min(3 * capacity, seen.vocab_size / 2 - 1) - seen.facts.length));
   }
-  // A copy holds the states at some points of a tour.
-  function copied() {
-    const tour = site.inside.find((one) => one.model === state.model);
-    const slider = h("input", { type: "range", min: 0, max: tour.points.length - 1, value: 8, "aria-label": "Steps done", oninput: () => { go(); changed(); } });
-    const go = () => {
-      steps = tour.steps.slice(0, tour.points[slider.value]);
-      state.ask = steps.length ? String(steps.at(-1)[1]) : "";
-    };
-    go();
-    return h("label", {}, "Steps done (recallscope explore lets you do your own)", slider);
-  }
-
   async function fill(signal) {
     const question = { model: name(), steps, ...(state.ask === "" ? {} : { ask: Number(state.ask) }) };
     seen = await ask("memory", {}, { post: question, signal });
@@ -121,7 +105,7 @@ export async function openInside(root, params, options) {
     stored.replaceChildren(seen.facts.length ? table([{ name: "key", number: true }, { name: "value", number: true }, { name: "said", title: "answer", number: true },
       { name: "score", number: true, show: (x) => x.toFixed(2) }, { name: "margin", number: true, show: (x) => x.toFixed(2) },
       { name: "right", title: "", show: (right) => h("span", { className: `badge ${right ? "good" : "bad"}` }, right ? "right" : "wrong") }],
-    [...seen.facts].reverse(), { caption: "Stored facts", onrow: site ? null : (fact) => { key.value = fact.key; value.value = fact.value; state.ask = String(fact.key); changed(); }, chosen: (fact) => String(fact.key) === state.ask })
+    [...seen.facts].reverse(), { caption: "Stored facts", onrow: (fact) => { key.value = fact.key; value.value = fact.value; state.ask = String(fact.key); changed(); }, chosen: (fact) => String(fact.key) === state.ask })
       : h("p", { className: "quiet" }, "Nothing yet. Choose a key and a value, and store them."));
     drawAnswer();
   }
@@ -141,7 +125,7 @@ export async function openInside(root, params, options) {
       data: [{ type: "heatmap", x: keys.map(String), y: values.map(String), z, zmin: -1.2, zmax: 1.2, colorscale: around(c), colorbar: { thickness: 10, outlinewidth: 0, len: 0.9, title: { text: "1 = a fact", side: "right", font: { size: 11 } } }, hovertemplate: "key %{x}, value %{y}: %{z:.2f}<extra></extra>" },
         { type: "scatter", mode: "markers", x: shown.map((fact) => String(fact.key)), y: shown.map((fact) => String(fact.value)), hoverinfo: "skip", marker: { symbol: "circle-open", size: 13, line: { width: 2 }, color: shown.map((fact) => (fact.right ? c.ink : "#e0243a")) } }],
       layout: { xaxis: { title: "key", type: "category", categoryorder: "array", categoryarray: keys.map(String), showgrid: false }, yaxis: { title: "value", type: "category", categoryorder: "array", categoryarray: values.map(String), autorange: "reversed", showgrid: false } },
-    }), site ? null : (point) => { key.value = point.x; value.value = point.y; act("store"); });
+    }), (point) => { key.value = point.x; value.value = point.y; act("store"); });
   }
   function drawAnswer() {
     const said = seen.answer;

@@ -1,5 +1,5 @@
 // Runs: a sweep as it goes, grids and collapse of any group, all rows, and one run in full.
-import { ask, choice, facts, h, later, latest, many, note, probability, shown, site, table, words } from "./core.js";
+import { ask, choice, facts, h, later, latest, many, note, probability, shown, table, words } from "./core.js";
 import { SCALE, bar, chart, draw } from "./charts.js";
 
 const LETTERS = { embed_dim: "D", state_dim: "N", num_facts: "N_f", num_layers: "Λ", num_heads: "M" };
@@ -49,7 +49,6 @@ export async function openRuns(root, params, options) {
   const counts = h("p", { role: "status" });
   const running = h("div", { className: "cells" });
   live.append(counts, running);
-  let source = null;
   let finished = null;
   const again = later(1500, () => { fillGroups(); fillRows(); });
   function now(seen) {
@@ -60,11 +59,8 @@ export async function openRuns(root, params, options) {
     if (finished !== null && finished !== seen.done) again();
     finished = seen.done;
   }
-  if (site) live.hidden = true;
-  else {
-    source = new EventSource(`api/live?${words({ store: state.store })}`);
-    source.onmessage = (event) => now(JSON.parse(event.data));
-  }
+  const source = new EventSource(`api/live?${words({ store: state.store })}`);
+  source.onmessage = (event) => now(JSON.parse(event.data));
 
   // groups
   const pickGroup = h("div", { className: "row" });
@@ -80,7 +76,7 @@ export async function openRuns(root, params, options) {
     group.hidden = !groups.length;
     if (!groups.length) return;
     const titles = Object.fromEntries(groups.map((one, i) => [i, `${one.title}, ${one.runs} runs over ${one.axes.map(letter).join(", ")}${one.more ? ` (${one.more})` : ""}`]));
-    const laws = site ? [state.law] : Object.keys(options.laws);
+    const laws = Object.keys(options.laws);
     pickGroup.replaceChildren(choice("Group of runs", titles, state.group, (value) => { state.group = value; save(); showGroup(fillGroup); }),
       choice("Law to compare with", laws, state.law, (value) => { state.law = value; save(); showGroup(fillGroup); }), slice);
     showGroup(fillGroup);
@@ -161,7 +157,7 @@ export async function openRuns(root, params, options) {
     showRows();
   }
   function showRows() {
-    csv.href = site ? `runs-${state.store}.csv` : `api/runs.csv?${words({ store: state.store, where: state.where.split(",").filter((part) => CONDITION.test(part)).join(",") })}`;
+    csv.href = `api/runs.csv?${words({ store: state.store, where: state.where.split(",").filter((part) => CONDITION.test(part)).join(",") })}`;
     let found;
     try {
       found = rows.table.filter(filter(state.where, rows.columns, rows.alike));
@@ -205,5 +201,5 @@ export async function openRuns(root, params, options) {
 
   await Promise.all([fillGroups(), fillRows()]);
   if (state.run) showRun(fillRun);
-  return () => { source?.close(); showGroup(async () => {}); showRun(async () => {}); };
+  return () => { source.close(); showGroup(async () => {}); showRun(async () => {}); };
 }
