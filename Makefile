@@ -37,7 +37,6 @@ PAGES := $(addprefix results/paper/,tables zoo_page components_page) results/swe
   $(addprefix docs/generate/,law_table law_figures)
 
 report: $(VENV)/.ready-demo  ## figures, report and pages from the committed records, no training
-	$(BIN)/python results/paper/costs.py
 	$(BIN)/recallscope report results/paper --out docs/report.html --markdown docs/REPRODUCTION.md
 	set -e; for page in $(PAGES); do $(BIN)/python $$page.py; done
 

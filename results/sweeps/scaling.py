@@ -1,4 +1,4 @@
-"""Write the tables of docs/scaling.md from measured costs and scale.json: python results/sweeps/scaling.py"""
+"""Write the tables of docs/scaling.md from estimated costs and scale.json: python results/sweeps/scaling.py"""
 
 import heapq
 import json
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from recallscope.paper.costs import measured_cost
+from recallscope.paper.costs import SECONDS_PER_BILLION
 from recallscope.paper.experiment import experiments
 from recallscope.runs.leases import LEASE_SECONDS
 from recallscope.runs.plan import estimated_cost
@@ -22,15 +22,14 @@ RENEW_EVERY = LEASE_SECONDS / 6  # seconds; the driver's rule
 def paper_runs() -> dict[str, dict[str, float]]:
     """Seconds of every run at the paper's own scale, by experiment; runs that several share count with the first.
 
-    The cost of an experiment is measured or extrapolated (`recallscope.paper.costs`); its runs share it by their work.
+    Estimated from the amount of work at one measured rate (`recallscope.paper.costs`).
     """
     seen: set[str] = set()
     found = {}
     for one in experiments():
         cells = one.cells("paper")
-        work = {run: estimated_cost(cell.spec) for run, cell in cells.items()}
-        rate = float(measured_cost(one.name, "paper")["core_seconds"]) / sum(work.values())
-        found[one.name] = {run: rate * amount for run, amount in work.items() if run not in seen}
+        new = {run: cell for run, cell in cells.items() if run not in seen}
+        found[one.name] = {run: estimated_cost(cell.spec) / 1e9 * SECONDS_PER_BILLION for run, cell in new.items()}
         seen |= set(cells)
     return {name: runs for name, runs in found.items() if runs}
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
 from recallscope.paper import CLAIMS, claim
-from recallscope.paper.costs import cost_table, measured_cost
+from recallscope.paper.costs import SECONDS_PER_BILLION, core_seconds
 from recallscope.paper.experiment import SCALES, experiments, find_experiment
 from recallscope.paper.experiments.dn_grid import REGIMES
-from recallscope.records import RunRecord
+from recallscope.runs import RunStore
+from recallscope.runs.plan import estimated_cost
 
 
 def cells(name: str, label: str, scale: str = "paper") -> list[dict[str, object]]:
@@ -85,7 +85,7 @@ def test_scales_grow_and_costs_are_known_for_each() -> None:
     for experiment in experiments():
         runs = [len(experiment.cells(scale)) for scale in SCALES]
         assert runs == sorted(runs)
-        costs = [measured_cost(experiment.name, scale)["core_seconds"] for scale in SCALES]
+        costs = [core_seconds(experiment.name, scale) for scale in SCALES]
         assert all(cost > 0 for cost in costs)
         assert costs[0] < 300  # quick is for a demonstration
 
@@ -95,26 +95,12 @@ def test_an_unknown_experiment_is_named_with_those_there_are() -> None:
         find_experiment("dn-gird")
 
 
-def test_the_table_of_costs_is_complete() -> None:
-    table = json.loads((files("recallscope.paper") / "measured_costs.json").read_text())
-    assert {name: set(scales) for name, scales in table.items()} == {one.name: set(SCALES) for one in experiments()}
-
-
-def test_costs_are_sums_where_all_runs_are_there_and_extrapolated_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs of one second each: the quick scale is their sum, the others are more. What was measured before stays."""
-    cells = find_experiment("layers").cells("quick")
-    before = {"layers": {"quick": {"core_seconds": 1.0, "measured": True, "runs": len(cells)}}}
-    monkeypatch.setattr("recallscope.paper.costs._kept", lambda: before)
-    records = {
-        run: RunRecord(
-            run=run, spec=cell.spec, test_accuracy=1, val_accuracy=1, test_queries=1, best_step=1, steps=1, seconds=1
-        )
-        for run, cell in cells.items()
-    }
-    quick, small, paper = cost_table(records)["layers"].values()
-    assert quick == {"core_seconds": len(cells), "measured": True, "runs": len(cells)}
-    assert not small["measured"]
-    assert quick["core_seconds"] < small["core_seconds"] < paper["core_seconds"]
-    assert cost_table({})["layers"]["quick"] == before["layers"]["quick"]
-    before["layers"]["quick"]["runs"] += 1  # the experiment has changed since
-    assert not cost_table({})["layers"]["quick"]["measured"]
+def test_the_estimate_of_a_cost_is_the_sum_over_its_runs() -> None:
+    """And near what the stored runs took, all together."""
+    for scale in ("quick", "small"):
+        cells = find_experiment("layers").cells(scale)
+        work = sum(estimated_cost(cell.spec) for cell in cells.values())
+        assert core_seconds("layers", scale) == pytest.approx(work / 1e9 * SECONDS_PER_BILLION)
+    records = list(RunStore(Path(__file__).parents[2] / "results" / "paper").records())
+    rate = sum(record.seconds for record in records) / sum(estimated_cost(record.spec) for record in records)
+    assert pytest.approx(1e9 * rate, rel=0.01) == SECONDS_PER_BILLION

@@ -36,7 +36,7 @@ class Draw:
     scale: Scale = "small"
     """At which scale the runs were made."""
     out: Path = Path("figures")
-    """Folder for the pictures; those that would come out the same are left as they are."""
+    """Folder for the pictures."""
     show: Annotated[bool, tyro.conf.arg(name="list")] = False
     """Say which figures there are, and draw none."""
     json: bool = False

@@ -30,7 +30,7 @@ class WriteReport:
     store: Annotated[Path, tyro.conf.Positional]
     """Folder of the runs, of recallscope reproduce."""
     out: OptionalPath = None
-    """The page, one HTML file. Its pictures are also kept in .figures beside it: unchanged ones are not drawn again."""
+    """The page, one HTML file."""
     markdown: OptionalPath = None
     """The same as Markdown; its pictures go to a folder figures beside it."""
     scale: Scale = "small"
@@ -52,8 +52,7 @@ class WriteReport:
         runs = PaperRuns(RunStore(self.store), self.scale)
         if not any(map(runs.records, runs.parts)) and not any(map(runs.designed, runs.designed_parts)):
             raise ValueError(_nothing_measured(runs))
-        beside = pages[0].parent / ".figures" if pages else None
-        report = make_report(runs, store=str(self.store), pictures=beside, workers=os.cpu_count() or 1)
+        report = make_report(runs, store=str(self.store), pictures=bool(pages), workers=os.cpu_count() or 1)
         written = list(self._write(report))
         if self.json:
             print_json(report_data(report))

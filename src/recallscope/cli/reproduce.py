@@ -177,7 +177,7 @@ class Reproduce:
             table.add_row(
                 row["name"],
                 ", ".join(row["shows"]),
-                *(f"{at['runs']}: {_time(at['core_seconds'], at['measured'])}" for at in scales.values()),
+                *(f"{at['runs']}: {_time(at['core_seconds'])}" for at in scales.values()),
                 f"{scales['small']['done']} of {scales['small']['runs']}",
             )
         for row in _without_runs() if self.name in ("", "all") else ():
@@ -185,7 +185,7 @@ class Reproduce:
         console = Console()
         console.print(table, highlight=False)
         console.print(
-            f"\nRuns: time of one core, ~ if extrapolated from measured runs. Done: in {self.store}. results/paper of "
+            f"\nRuns: time of one core, estimated from the amount of work. Done: in {self.store}. results/paper of "
             "the repository holds the small scale.",
             highlight=False,
         )
@@ -193,7 +193,7 @@ class Reproduce:
 
     def _rows(self, chosen: list[Experiment], *wanted: Scale) -> list[dict[str, Any]]:
         from recallscope.paper.claims import claim
-        from recallscope.paper.costs import measured_cost
+        from recallscope.paper.costs import core_seconds
         from recallscope.records import RecordError
         from recallscope.runs import RunStore
 
@@ -209,7 +209,7 @@ class Reproduce:
             for scale in wanted:
                 runs, done = experiment.progress(scale, there)
                 scales[scale] = {
-                    **measured_cost(experiment.name, scale),
+                    "core_seconds": core_seconds(experiment.name, scale),
                     "runs": runs,
                     "done": done,
                     "cuts": [part.cut for part in experiment.parts(scale) if part.cut],
@@ -238,11 +238,8 @@ def _without_runs() -> list[dict[str, Any]]:
     ]
 
 
-def _time(seconds: float, measured: bool) -> str:
-    if seconds != seconds:
-        return "?"
-    about = "" if measured else "~"
+def _time(seconds: float) -> str:
     for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= size:
-            return f"{about}{seconds / size:.1f} {unit}"
-    return f"{about}{seconds:.0f} s"
+            return f"~{seconds / size:.1f} {unit}"
+    return f"~{seconds:.0f} s"

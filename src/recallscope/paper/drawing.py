@@ -1,19 +1,11 @@
-"""Work on a store in several processes, with progress, and pictures that are drawn again only if they would differ.
-
-A picture is kept with a digest of all that made it: every record of the store, the package's files, the libraries'
-versions. `.drawn.json` beside the pictures has these digests, and one of each picture's own bytes.
-"""
+"""Work on a store in several processes, with progress: the figures of the paper, and what the report asks for."""
 
 from __future__ import annotations
 
-import inspect
-import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from functools import cache, cached_property, partial
-from hashlib import sha256
-from importlib.metadata import version
+from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,65 +72,6 @@ def shown(results: Iterator[tuple[str, Any]], total: int) -> Iterator[tuple[str,
             yield name, result
 
 
-class KeptPictures:
-    """Pictures in a folder, and what made each."""
-
-    def __init__(self, folder: Path, runs: PaperRuns | None) -> None:
-        self.folder, self.runs = folder, runs
-        self.path = folder / ".drawn.json"
-        try:
-            self.facts: dict[str, Any] = json.loads(self.path.read_text())
-        except (OSError, ValueError):
-            self.facts = {}
-
-    @cached_property
-    def _code(self) -> str:
-        """Digest of the package's files and of the libraries that draw."""
-        package = Path(__file__).parents[1]
-        files = sorted(path for path in package.rglob("*") if path.suffix in (".py", ".toml", ".json"))
-        libraries = [f"{name} {version(name)}" for name in ("matplotlib", "numpy", "scipy")]
-        return _digest(*libraries, *(part for path in files for part in (str(path), path.read_bytes())))
-
-    @cached_property
-    def _store(self) -> str:
-        """Digest of all measurements of the store; taken before any of them is read for drawing."""
-        assert self.runs is not None
-        root = self.runs.store.root
-        files = sorted(path for glob in ("runs/*/record.json", "designed/*", "inside/*") for path in root.glob(glob))
-        parts = (part for path in files for part in (str(path.relative_to(root)), path.read_bytes()))
-        return _digest(str(root.resolve()), self.runs.scale, *parts)
-
-    def digest(self, figure: PaperFigure) -> str:
-        """Of all that makes a figure."""
-        source = inspect.getsourcefile(inspect.unwrap(getattr(figure.draw, "func", figure.draw)))
-        own = Path(source).read_bytes() if source else b""
-        return _digest(figure.name, self._code, own, self._store if figure.experiment else "")
-
-    def get(self, file: str, digest: str) -> bytes | None:
-        """A picture that was made of the same and has not been touched since; None if there is none."""
-        fact, path = self.facts.get(file), self.folder / file
-        if not isinstance(fact, dict) or fact.get("made_of") != digest or not path.is_file():
-            return None
-        data = path.read_bytes()
-        return data if fact.get("bytes") == _digest(data) else None
-
-    def put(self, file: str, digest: str, data: bytes) -> Path:
-        """Keep a picture."""
-        write_atomically(self.folder / file, data)
-        self.facts[file] = {"made_of": digest, "bytes": _digest(data)}
-        write_atomically(self.path, json.dumps(self.facts, indent=1, sort_keys=True).encode() + b"\n")
-        return self.folder / file
-
-
-def _digest(*parts: str | bytes) -> str:
-    """Of texts and bytes, each with its length, so that no two lists of parts look alike."""
-    found = sha256()
-    for part in parts:
-        data = part.encode() if isinstance(part, str) else part
-        found.update(len(data).to_bytes(8, "big") + data)
-    return found.hexdigest()
-
-
 def figure_job(name: str, kind: str) -> Job:
     """Draw a figure: kind `files` for PNG and SVG, `small` for the smaller of them. A text says why it cannot be."""
     return partial(_draw, name, kind)
@@ -157,26 +90,18 @@ def _draw(name: str, kind: str, runs: PaperRuns | None) -> Files | str:
         return str(error)
 
 
-def kept_files(kept: KeptPictures, figure: PaperFigure, suffixes: tuple[str, ...]) -> Files | None:
-    """All files of a figure that would come out the same; None if one is missing."""
-    found = {suffix: kept.get(figure.name + suffix, kept.digest(figure)) for suffix in suffixes}
-    return {suffix: data for suffix, data in found.items() if data} if all(found.values()) else None
-
-
 def draw_figures(
     runs: PaperRuns | None, figures: list[PaperFigure], out: Path, workers: int = 1
 ) -> dict[str, list[Path] | str]:
-    """The PNG and SVG of every figure in a folder, or why it cannot be drawn; unchanged ones are left as they are."""
-    kept, suffixes = KeptPictures(out, runs), (".png", ".svg")
-    old = {figure.name: kept_files(kept, figure, suffixes) for figure in figures}
-    todo = [figure for figure in figures if not old[figure.name]]
-    digests = {figure.name: kept.digest(figure) for figure in todo}
-    drawn = do_jobs(runs, {figure.name: figure_job(figure.name, "files") for figure in todo}, workers)
+    """The PNG and SVG of every figure in a folder, or why it cannot be drawn."""
+    drawn = do_jobs(runs, {figure.name: figure_job(figure.name, "files") for figure in figures}, workers)
     answers: dict[str, list[Path] | str] = {}
-    for figure in figures:
-        files = drawn.get(figure.name)
-        if isinstance(files, dict):
-            for suffix, data in files.items():
-                kept.put(figure.name + suffix, digests[figure.name], data)
-        answers[figure.name] = files if isinstance(files, str) else [out / (figure.name + s) for s in suffixes]
+    for name, files in drawn.items():
+        if isinstance(files, str):
+            answers[name] = files
+            continue
+        paths = {out / (name + suffix): data for suffix, data in files.items()}
+        for path, data in paths.items():
+            write_atomically(path, data)
+        answers[name] = list(paths)
     return answers

@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from math import isfinite
-from pathlib import Path
 from shlex import quote as shell_quote
 from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import quote
@@ -22,7 +21,7 @@ from urllib.parse import quote
 from recallscope import __version__
 from recallscope.paper.claims import CLAIMS, Claim, Finding, Verdict, claim
 from recallscope.paper.designed import DesignedPart
-from recallscope.paper.drawing import KeptPictures, do_jobs, figure_job, kept_files
+from recallscope.paper.drawing import do_jobs, figure_job
 from recallscope.paper.experiment import Part, Scale, counting_order, experiments, find_experiment, paper_figures
 from recallscope.paper.law_table import LawTable, law_table
 from recallscope.paper.paper_runs import PaperRuns
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 FURTHER = "further"
-_SMALL = ".small"  # how the file of a kept picture ends
+_SMALL = ".small"  # the smaller of PNG and SVG
 
 
 @dataclass(frozen=True)
@@ -251,25 +250,17 @@ def _duration(seconds: float) -> str:
 # Making a report
 
 
-def make_report(runs: PaperRuns, *, store: str = "", pictures: Path | None = None, workers: int = 1) -> Report:
-    """Read a store and put all it says into a report.
-
-    `pictures` is a folder that keeps them, so that only those that would differ are drawn; without it none are.
-    """
+def make_report(runs: PaperRuns, *, store: str = "", pictures: bool = False, workers: int = 1) -> Report:
+    """Read a store and put all it says into a report; `pictures` asks for its figures."""
     figures = paper_figures() if pictures else {}
-    kept = KeptPictures(pictures or Path(), runs)
-    digests = {name: kept.digest(figure) for name, figure in figures.items()}
-    files = {name: kept_files(kept, figure, (_SMALL,)) for name, figure in figures.items()}
     jobs: dict[str, Any] = {f"findings: {one.name}": partial(_find, one.name) for one in experiments()}
-    jobs |= {"law table": law_table} | {name: figure_job(name, "small") for name, found in files.items() if not found}
+    jobs |= {"law table": law_table} | {name: figure_job(name, "small") for name in figures}
     done = do_jobs(runs, jobs, workers)
     drawn = []
     for name, figure in figures.items():
-        found = files[name] or done[name]
+        found = done[name]
         why_not = found if isinstance(found, str) else ""
         data = b"" if why_not else found[_SMALL]
-        if data and not files[name]:
-            kept.put(name + _SMALL, digests[name], data)
         drawn.append(Picture(name, figure.title, figure.experiment or "", data, why_not))
     findings = {one.name: done[f"findings: {one.name}"] for one in experiments()}
     return Report(findings, done["law table"], run_facts(runs, store), drawn)
