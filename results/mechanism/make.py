@@ -25,6 +25,7 @@ from recallscope.train.weights import read_weights
 HERE = Path(__file__).parent
 LINEAR = [(64, 32), (64, 24), (48, 32)]
 NUM_SEQUENCES = 500
+PICTURED = ("D64-N32", "full", "bank")  # folders that keep their pictures
 FULL = RunSpec.model_validate(
     {
         "task": {"kind": "mqar", "vocab_size": 64, "num_facts": 8},
@@ -122,7 +123,11 @@ def look_inside(run: RunSpec, folder: Path, *, reuse: bool) -> tuple[dict[str, A
     scores: dict[str, Any] = {"accuracy": accuracy.accuracy, "standard_error": accuracy.standard_error}
     scores |= found.to_dict()
     scores |= {"model": model.spec.model_dump(mode="json"), "task": task.model_dump(mode="json")}
-    scores["pictures"] = [path.name for path in draw_pictures(model, task, found, folder, seed=0)]
+    drawn = draw_pictures(model, task, found, folder, seed=0)
+    for path in drawn:
+        if path.suffix == ".svg" or folder.name not in PICTURED:  # one format, and one of the linear models
+            path.unlink()
+    scores["pictures"] = [path.name for path in drawn if path.exists()]
     (folder / "scores.json").write_text(json.dumps(scores, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     return scores, json.loads((folder / "record.json").read_text(encoding="utf-8"))
 
@@ -145,7 +150,9 @@ def page(linear: dict[str, Looked], full: Looked, bank: Looked) -> str:
     found = bank[0]["banks"]
     overwrite, probe, shift = scores["overwrite"], scores["probe"], scores["shift_test"]
     pictures = "\n".join(
-        f"### {name}\n\n" + "\n".join(f"![{stem}]({name}/{stem}.png)" for stem in PICTURES) + "\n" for name in linear
+        f"### {name}\n\n" + "\n".join(f"![{stem}]({name}/{stem}.png)" for stem in PICTURES) + "\n"
+        for name in linear
+        if name in PICTURED
     )
     return f"""# Looking inside trained models
 
