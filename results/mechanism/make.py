@@ -30,6 +30,7 @@ HERE = Path(__file__).parent
 PAPER = RunStore(HERE.parent / "paper")
 LINEAR = [(64, 32), (64, 24), (48, 32)]
 NUM_SEQUENCES = 500
+PICTURED = ("D64-N32", "full", "bank")  # folders that keep their pictures
 FULL = RunSpec.model_validate(
     {
         "task": {"kind": "mqar", "vocab_size": 64, "num_facts": 8},

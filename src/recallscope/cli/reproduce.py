@@ -226,7 +226,7 @@ class Reproduce:
         from recallscope.runs import RunStore
 
         there: dict[str, Any] = {}
-        if (self.store / "store.json").exists():
+        if self.store.is_file() or (self.store / "store.json").exists():
             store = RunStore(self.store)
             for run in store.finished_names():
                 with suppress(RecordError):  # a damaged record is not done
