@@ -57,7 +57,7 @@ def explain(error: Exception) -> Fault:
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _ALLOCATION.search(str(error))):
         reason = (str(error).strip().splitlines() or ["no details"])[0].rstrip(".")
         here = f"this machine has {os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 1e9:.1f} GB"
-        return Fault(f"not enough memory for this request ({reason}); {here}. Ask for smaller sizes, or less at a time.")
+        return Fault(f"not enough memory for this request ({reason}); {here}. Use smaller sizes, or less at a time.")
     if isinstance(error, RecursionError):
         return Fault(f"the input is nested too deeply ({error}). Specs, grids and records are a few levels deep.")
     where = "RECALLSCOPE_TRACEBACK=1 in the environment shows where."

@@ -80,14 +80,14 @@ class Train(RunFlags):
     def _print(self, record: RunRecord, note: str) -> None:
         from rich.console import Console
 
-        from recallscope.cli.predict import predictions
+        from recallscope.answers import run_predictions
 
         console = Console(highlight=False)
         console.print(
             f"[bold]test accuracy {record.test_accuracy:.4f}[/bold]  ({record.test_queries:,} queries, "
             f"{record.steps} steps, {record.seconds:.1f} s)"
         )
-        for law, p in predictions(record.spec):
+        for law, p in run_predictions(record.spec):
             console.print(f"predicted     {p:.4f}  by {law}")
         if self.out:
             console.print(f"kept in {self.out}" + (f", {note}" if note else ""))
