@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.multihead import MultiHeadSpec
+from recallscope.circuits.circuit import Circuit, Sizes
 from recallscope.specs import HeadPattern, RunSpec, TaskSpec, find_architecture, in_words
 from recallscope.theory.law import DIMENSIONS, LAWS, RECOMMENDED, Law, find_law, laws_for
 from recallscope.theory.problem import ASKED, Problem, probability
@@ -145,6 +146,22 @@ def run_predictions(run: RunSpec) -> list[tuple[str, float]]:
         return []
     found = [(name, float(law_or_nan(find_law(name), problem)[0])) for name in names]
     return [(name, p) for name, p in found if p == p]
+
+
+def circuit_predictions(task: TaskSpec, circuit: Circuit, sizes: Sizes) -> dict[str, float]:
+    """What a circuit's laws predict for a task, where they apply to it; they assume random filler."""
+    fields = task.model_dump(mode="json")
+    if not circuit.laws or fields.get("filler") != "random":
+        return {}
+    words = fields | {"task": task.kind, "embed_dim": sizes.embed_dim, "state_dim": sizes.state_dim}
+    if circuit.head_pattern:
+        words |= {"head_pattern": circuit.head_pattern, "num_heads": sizes.num_heads}
+    problem = Problem.from_words(words)
+    options = {word: getattr(sizes, field) for word, field in circuit.law_options.items()}
+    laws = [find_law(name) for name in circuit.laws if name in LAWS]
+    asked = [replace(law, options={**law.options, **options}) for law in laws]
+    found = {law.name: float(law_or_nan(law, problem)[0]) for law in asked}
+    return {name: p for name, p in found.items() if p == p}
 
 
 def probability_text(row: Mapping[str, Any], law: str) -> str:

@@ -21,6 +21,7 @@ OptionalText = Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")]
 OptionalPath = Annotated[Path | None, arg(metavar="PATH", help_behavior_hint="")]
 Unset = arg(help_behavior_hint="")
 Quiet = Annotated[bool, arg(aliases=["-q"])]
+STORES = (Path("results/paper"), Path("runs/paper"))  # where the paper's runs are, if --store is left out
 _METAVARS = {int: "INT", float: "FLOAT"}
 _WORDS = {"yes": True, "no": False}
 

@@ -21,6 +21,8 @@ from recallscope.interp.inspection import Inspection
 from recallscope.interp.probes import Behaviour
 from recallscope.specs import TaskSpec
 from recallscope.tasks import Batch, draw_batch
+from recallscope.theory.law import DIMENSIONS
+from recallscope.theory.problem import SIZES
 
 
 def draw_pictures(model: RecallModel, task: TaskSpec, found: Inspection, out: Path, seed: int) -> list[Path]:
@@ -40,9 +42,8 @@ def draw_pictures(model: RecallModel, task: TaskSpec, found: Inspection, out: Pa
 
 def _sizes(model: RecallModel, task: TaskSpec) -> str:
     """The sizes that model and task have, in the paper's letters."""
-    letters = {"embed_dim": "D", "state_dim": "N", "vocab_size": "V", "num_facts": "N_f"}
     known: dict[str, Any] = model.spec.model_dump() | task.model_dump()
-    return ", ".join(f"${letter}={known[name]}$" for name, letter in letters.items() if name in known)
+    return ", ".join(f"${SIZES[name]['letter']}={known[name]}$" for name in DIMENSIONS if name in known)
 
 
 def behaviour_figure(seen: Behaviour, label: str) -> Figure:

@@ -24,7 +24,7 @@ from recallscope.runs import find_runs
 from recallscope.runs.table import Condition
 from recallscope.specs import ARCHITECTURES, find_architecture, parse_model
 from recallscope.theory.bounds import information_bits, jl_least_square, least_dim_product, most_recall
-from recallscope.theory.law import RECOMMENDED, Law, find_law
+from recallscope.theory.law import Law, find_law, recommended
 from recallscope.theory.problem import ASKED, SIZES, Array, Problem, one_value
 from recallscope.theory.solve import Question
 from recallscope.web.shelf import Query, Shelf
@@ -64,20 +64,14 @@ class FitQuestion(create_model("Sizes", __base__=Query, **{name: _query_field(na
     @property
     def words(self) -> dict[str, Any]:
         """As the commands take them."""
-        if self.model not in models():
-            raise UnknownNameError(f"model={self.model!r}: there is a law for {', '.join(models())}.")
+        if self.model not in recommended():
+            raise UnknownNameError(f"model={self.model!r}: there is a law for {', '.join(recommended())}.")
         return {**self.model_dump(exclude={"target"}), "law": ()}
 
     @property
     def kind(self) -> str:
         """The architecture whose runs and whose state belong to the model that is asked about."""
         return self.model if self.model in ARCHITECTURES.names() else LINEAR
-
-
-def models() -> dict[str, str]:
-    """Kinds of weights and architectures that a law speaks about, with the name of the law."""
-    of_kinds = {kind: law for kind in ARCHITECTURES.names() if (law := find_architecture(kind).law)}
-    return {str(weights): name for weights, name in RECOMMENDED.items()} | of_kinds
 
 
 def fit_parts(question: FitQuestion, shelf: Shelf) -> Iterator[dict[str, Any]]:

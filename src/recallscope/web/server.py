@@ -28,8 +28,8 @@ from recallscope import __version__
 from recallscope.circuits.circuit import CIRCUITS
 from recallscope.faults import explain, finite
 from recallscope.specs import ARCHITECTURES
-from recallscope.theory.law import catalogue
-from recallscope.web.fit import RANGES, FitQuestion, fit_parts, models
+from recallscope.theory.law import catalogue, recommended
+from recallscope.web.fit import RANGES, FitQuestion, fit_parts
 from recallscope.web.guard import Guard
 from recallscope.web.runs import StoreQuestion, Watch
 from recallscope.web.shelf import Query, Shelf, has_torch
@@ -83,7 +83,7 @@ def plotly_facts() -> dict[str, Any]:
 def options(shelf: Shelf, words: dict[str, Any]) -> dict[str, Any]:
     """What can be chosen on the page."""
     Query.of(words)
-    with_law = models()
+    with_law = recommended()
     return {
         "version": __version__,
         "plotly": plotly_facts(),
@@ -93,6 +93,7 @@ def options(shelf: Shelf, words: dict[str, Any]) -> dict[str, Any]:
         "no_law": [kind for kind in ARCHITECTURES.names() if kind not in with_law],
         "circuits": list(CIRCUITS.names()),
         "ranges": RANGES,
+        "start": FitQuestion().model_dump(),
         "laws": {law["name"]: law for law in catalogue()["laws"]},
     }
 
