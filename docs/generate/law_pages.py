@@ -20,7 +20,7 @@ from recallscope.figures.style import GUESS, PAGE, figure_style, new_figure, sma
 from recallscope.runs import RunStore, find_runs
 from recallscope.specs import ModelSpec, find_architecture
 from recallscope.theory.law import DIMENSIONS, LAWS, Law
-from recallscope.theory.problem import FIELDS, LawTask, Problem
+from recallscope.theory.problem import FIELDS, SIZES, LawTask, Problem
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = {"task": "mqar", "vocab_size": 512, "num_facts": 16}
@@ -118,7 +118,7 @@ def _sizes(law: Law) -> dict[str, Any]:
 
 
 def _in_letters(sizes: Mapping[str, Any]) -> str:
-    letters = {"vocab_size": "V", "num_facts": "N_f", "num_layers": "Λ", "num_heads": "M"}
+    letters = {name: about["letter"].replace("Lambda", "Λ") for name, about in SIZES.items()}
     return ", ".join(f"{letters.get(name, name)} = {value}" for name, value in sizes.items())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.multihead import MultiHeadSpec
-from recallscope.specs import HeadPattern, TaskSpec, find_architecture
-from recallscope.theory.law import LAWS, RECOMMENDED, Law, find_law, laws_for
-from recallscope.theory.problem import Problem
+from recallscope.circuits.circuit import Circuit, Sizes
+from recallscope.specs import HeadPattern, RunSpec, TaskSpec, find_architecture, in_words
+from recallscope.theory.law import DIMENSIONS, LAWS, RECOMMENDED, Law, find_law, laws_for
+from recallscope.theory.problem import ASKED, Problem, probability
 from recallscope.theory.reduction import one_head
 from recallscope.theory.solve import LARGEST_EMBED, FrontierPoint, Question, Unknown, frontier, solve
 
@@ -135,6 +136,97 @@ def _rows(laws: list[Law], problem: Problem, *, named: bool) -> list[dict[str, A
     return rows
 
 
+def run_predictions(run: RunSpec) -> list[tuple[str, float]]:
+    """What the law of the run's architecture, and the paper's own, predict for it; none where they do not apply."""
+    own = run.model.own_law
+    names = dict.fromkeys(filter(None, (own, "unified" if own and not find_law(own).heads else None)))
+    try:
+        problem = Problem.from_words(in_words(run.model_dump(mode="json")))
+    except ValueError:  # a task without a law
+        return []
+    found = [(name, float(law_or_nan(find_law(name), problem)[0])) for name in names]
+    return [(name, p) for name, p in found if p == p]
+
+
+def circuit_predictions(task: TaskSpec, circuit: Circuit, sizes: Sizes) -> dict[str, float]:
+    """What a circuit's laws predict for a task, where they apply to it; they assume random filler."""
+    fields = task.model_dump(mode="json")
+    if not circuit.laws or fields.get("filler") != "random":
+        return {}
+    words = fields | {"task": task.kind, "embed_dim": sizes.embed_dim, "state_dim": sizes.state_dim}
+    if circuit.head_pattern:
+        words |= {"head_pattern": circuit.head_pattern, "num_heads": sizes.num_heads}
+    problem = Problem.from_words(words)
+    options = {word: getattr(sizes, field) for word, field in circuit.law_options.items()}
+    laws = [find_law(name) for name in circuit.laws if name in LAWS]
+    asked = [replace(law, options={**law.options, **options}) for law in laws]
+    found = {law.name: float(law_or_nan(law, problem)[0]) for law in asked}
+    return {name: p for name, p in found.items() if p == p}
+
+
+def probability_text(row: Mapping[str, Any], law: str) -> str:
+    """A law's number in a row of a prediction, or its two bounds; a dash where it has no meaning."""
+    ends = [row["laws"][law], row.get("laws_upper", {}).get(law)]
+    texts = ["-" if p != p else f"{p:.3f}" if p <= 0.9995 else f"{p:.6g}" for p in ends if p is not None]
+    return "..".join(texts)
+
+
+def marked(row: Mapping[str, Any], law: str) -> str:
+    """The same with a star where it is extrapolated."""
+    text = probability_text(row, law)
+    return f"{text}*" if row["extrapolated"][law] and text != "-" else text
+
+
+def basis(headline: Mapping[str, Any]) -> list[str]:
+    """What the headline of a prediction rests on: what its law was compared with, or why it is extrapolated."""
+    if headline["extrapolated"]:
+        return [headline["support"], headline["extrapolated"]]
+    return [f"compared for {headline['compared']}", headline["support"]]
+
+
+def size_question(words: Mapping[str, Any]) -> tuple[Question, Wanted]:
+    """What the flags of `size` ask: the known sizes, checked, and which is wanted."""
+    probability("target", words["target"])
+    name, pattern = words["law"], words["head_pattern"]
+    law = find_law(name) if name else recommended_law(words["model"]).for_pattern(pattern)
+    unknown = _unknown(words)
+    _check_known(words)
+    known = {name: words[name] for name in ASKED} | {"law": law, "target": words["target"]}
+    return Question(**known | ({"num_layers": None} if unknown == "num_layers" else {})), unknown
+
+
+def _unknown(words: Mapping[str, Any]) -> Wanted:
+    missing: list[Any] = [name for name in DIMENSIONS if words[name] is None]
+    if words["solve_for"] == "num_layers":
+        if missing:
+            raise ValueError(f"--solve-for num_layers needs {', '.join(missing)} as well.")
+        return "num_layers"
+    if missing == ["embed_dim", "state_dim"]:
+        return "frontier"
+    if not missing:
+        raise ValueError(
+            "nothing is left to find: leave out one of --embed-dim, --state-dim, --num-facts, --vocab-size, "
+            "or say --solve-for num_layers. To get the probability itself, use recallscope predict."
+        )
+    if len(missing) > 1:
+        raise ValueError(
+            f"too much is left to find: {', '.join(missing)}. Leave out one of them, or both --embed-dim and "
+            f"--state-dim to see all minimal pairs."
+        )
+    wanted: Wanted = missing[0]
+    return wanted
+
+
+def _check_known(words: Mapping[str, Any]) -> None:
+    """The known sizes must make sense as a task and a model; stand-ins take the place of the unknown."""
+    N_f, D, N = (1 if words[name] is None else words[name] for name in ("num_facts", "embed_dim", "state_dim"))
+    V = 2 * max(N_f, 1) + 8 if words["vocab_size"] is None else words["vocab_size"]
+    make_task(kind=words["task"], vocab_size=V, num_facts=N_f, length=words["length"])
+    LinearSpec(embed_dim=D, state_dim=N, num_layers=words["num_layers"])  # type: ignore[call-arg]
+    M = words["num_heads"]
+    check_heads(M, words["head_pattern"], M if words["embed_dim"] is None else D)
+
+
 def sizing(asked: Question, unknown: Wanted, *, model: str = "trained", max_points: int = 256) -> dict[str, Any]:
     """The size that a question leaves out, or all minimal pairs of D and N with what they cost in an architecture.
 
@@ -149,11 +241,25 @@ def sizing(asked: Question, unknown: Wanted, *, model: str = "trained", max_poin
         found = solve(asked, unknown)
         reason = found.reason
         if found.value is not None:
-            answer = {"embed_dim": asked.embed_dim, "state_dim": asked.state_dim, unknown: found.value}
+            D, N = asked.known("embed_dim"), asked.known("state_dim")
+            answer = {"embed_dim": D, "state_dim": N, unknown: found.value}
             answer |= {"probability": found.probability, "extrapolated": found.extrapolated}
             answer |= {} if found.real is None else {"real": found.real}
     shown = {"target": asked.target, "law": asked.law.name, "answer": answer, "reason": reason}
     return shown | {"frontier": [asdict(point) for point in points]}
+
+
+def size_sentences(found: Mapping[str, Any], unknown: Wanted) -> list[str]:
+    """What was found, the headline first, and where it comes from."""
+    answer, reason, by = found["answer"], found["reason"], f"by {found['law']}"
+    if answer is None:
+        return [f"no answer for p >= {found['target']:g} {by}: {reason}"]
+    if unknown == "frontier":
+        best = f"embed_dim={answer['embed_dim']}, state_dim={answer['state_dim']}"
+        return [f"{len(found['frontier'])} minimal pairs reach p >= {found['target']:g} {by}; {reason}: {best}"]
+    real = f", {answer['real']:.6g} before rounding" if "real" in answer else ""
+    headline = f"{unknown} = {answer[unknown]}   p_recall {answer['probability']:.6f} {by}{real}"
+    return [headline, reason, *filter(None, [answer["extrapolated"]])]
 
 
 def _smallest_state(points: list[FrontierPoint], asked: Question) -> tuple[dict[str, Any] | None, str]:

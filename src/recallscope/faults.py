@@ -1,10 +1,23 @@
-"""What is wrong with the fields of a spec, in sentences: what came, and which rule it breaks. Numbers JSON can hold."""
+"""From an exception to one sentence for the user: what came in, which rule it breaks, the way out.
+
+The command line and the explorer both use `explain`, so the same mistake reads the same in both.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import os
+import re
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
+
+_ALLOCATION = re.compile("can't allocate memory|not enough memory|out of memory")  # torch's wording
+_EXTRAS = {  # package: the extra that installs it
+    **dict.fromkeys(("torch", "einops", "jaxtyping", "safetensors"), "torch"),
+    "transformers": "hf",
+    **dict.fromkeys(("matplotlib", "jinja2"), "figures"),
+    **dict.fromkeys(("starlette", "uvicorn", "plotly", "anyio"), "web"),
+}
 
 _RULES = {
     "greater_than": "it must be greater than {gt}",
@@ -19,6 +32,36 @@ _RULES = {
     "extra_forbidden": "there is no such field",
     "missing": "it is needed",
 }
+
+
+class Fault(NamedTuple):
+    """An exception explained: the sentence, the command's exit code, the explorer's HTTP status."""
+
+    sentence: str
+    exit_code: int = 2  # the user's mistake; 1 is ours
+    status: int = 400
+
+
+def explain(error: Exception) -> Fault:
+    """Explain any exception; one that is not foreseen is an internal error."""
+    if isinstance(error, ValidationError):
+        return Fault(in_sentences(error))
+    if isinstance(error, ModuleNotFoundError) and error.name in _EXTRAS:
+        install = f"pip install 'recallscope[{_EXTRAS[error.name]}]'"
+        return Fault(f"this needs {error.name}, which is not installed. Run: {install}", status=424)
+    if isinstance(error, OSError):
+        name = f"{error.filename}: " if error.filename else ""
+        return Fault(f"{name}{str(error.strerror or error).rstrip('.')}.", status=404)
+    if isinstance(error, ValueError):
+        return Fault(str(error))
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _ALLOCATION.search(str(error))):
+        reason = (str(error).strip().splitlines() or ["no details"])[0].rstrip(".")
+        here = f"this machine has {os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 1e9:.1f} GB"
+        return Fault(f"not enough memory for this request ({reason}); {here}. Use smaller sizes, or less at a time.")
+    if isinstance(error, RecursionError):
+        return Fault(f"the input is nested too deeply ({error}). Specs, grids and records are a few levels deep.")
+    where = "RECALLSCOPE_TRACEBACK=1 in the environment shows where."
+    return Fault(f"internal error, {type(error).__name__}: {error}. Please report it; {where}", 1, 500)
 
 
 def in_sentences(error: ValidationError) -> str:

@@ -19,7 +19,6 @@ from recallscope.architectures.mamba2 import Full2Spec
 from recallscope.architectures.model import build_model
 from recallscope.architectures.outside import outside
 from recallscope.circuits import designed_circuit, ideal_circuit
-from recallscope.cli.inspect import verdict
 from recallscope.figures import (
     attention_figure,
     copy_shift_figure,
@@ -32,6 +31,7 @@ from recallscope.interp import hash_tables, inspect_model, states_at
 from recallscope.interp.attention import MOST_TOKENS, tokens_to_show
 from recallscope.interp.inspection import Inspection
 from recallscope.interp.probes import Behaviour, ShiftScores
+from recallscope.interp.verdict import describe
 from recallscope.specs import TaskSpec
 from recallscope.tasks import Score, draw_batch
 from recallscope.train.weights import read_weights, write_weights
@@ -208,7 +208,7 @@ def test_drawing_leaves_the_callers_style_alone():
 
 def test_the_verdict_speaks_of_what_was_measured():
     found = inspect_model(ideal_circuit(32), TASK, torch.Generator().manual_seed(0), num_sequences=4)
-    lines = verdict(Score(1.0, 0.0, 16), found, TASK)
+    lines = describe(Score(1.0, 0.0, 16), found, TASK)
     assert lines[0] == "recall 1.0000 ± 0.0000"
     assert lines[-1].startswith("verdict: ")
 
@@ -226,7 +226,7 @@ def test_the_verdict_speaks_of_what_was_measured():
 )
 def test_where_keys_answer_follows_the_numbers_and_the_line_is_stated(shifted, unshifted, said):
     found = Inspection(behaviour=BEHAVIOUR, shift_test=ShiftScores(shifted, unshifted))
-    (line,) = [line for line in verdict(Score(0.5, 0.0, 16), found, TASK) if line.startswith("shift")]
+    (line,) = [line for line in describe(Score(0.5, 0.0, 16), found, TASK) if line.startswith("shift")]
     assert said in line
     assert line.endswith("2 sd away from unrelated places are called an answer")
 
@@ -234,7 +234,7 @@ def test_where_keys_answer_follows_the_numbers_and_the_line_is_stated(shifted, u
 def test_an_untrained_full_model_is_not_said_to_answer():
     model = build_model(FullSpec(embed_dim=8, state_dim=4), 32, torch.Generator().manual_seed(0))
     found = inspect_model(model, TASK, torch.Generator().manual_seed(0), num_sequences=20)
-    said = "\n".join(verdict(Score(0.03, 0.01, 80), found, TASK))
+    said = "\n".join(describe(Score(0.03, 0.01, 80), found, TASK))
     assert "keys answer neither one place later" in said
     assert "recall 0.0300 ± 0.0100, not above the 0.2500 of guessing any of the 4 values of the context" in said
     assert "though" not in said
@@ -243,12 +243,12 @@ def test_an_untrained_full_model_is_not_said_to_answer():
 def test_the_verdict_names_each_criterion_that_failed_and_by_how_much(ideal):
     found = inspect_model(read_weights(ideal)[0], TASK, torch.Generator().manual_seed(0), num_sequences=4)
     worse = dataclasses.replace(found.operators, g_vv_block_mass=0.5, closeness=0.9)
-    last = verdict(Score(1.0, 0.0, 16), dataclasses.replace(found, operators=worse), TASK)[-1]
+    last = describe(Score(1.0, 0.0, 16), dataclasses.replace(found, operators=worse), TASK)[-1]
     assert last == (
         "verdict: not the recall circuit, or not yet: share of G_vv in its block 0.500 (0.450 short of 0.95), "
         "closeness to the circuit 0.900 (0.050 short of 0.95)."
     )
-    last = verdict(Score(0.8, 0.0, 16), found, TASK)[-1]
+    last = describe(Score(0.8, 0.0, 16), found, TASK)[-1]
     assert last.endswith("too small or too noisy to recall well: recall 0.800 (0.100 short of 0.9).")
 
 

@@ -12,7 +12,7 @@ from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.mamba import FullSpec
 from recallscope.architectures.memory import NotEnoughMemoryError, machine_bytes, weight_bytes
 from recallscope.architectures.model import build_model
-from recallscope.cli.errors import explain
+from recallscope.faults import explain
 from recallscope.specs import RunSpec, TaskSpec, TrainSpec
 from recallscope.train.loop import WEIGHT_COPIES, memory_of_training, train_run
 from recallscope.train.optimizer import FlatWeights
@@ -70,7 +70,7 @@ def test_a_container_has_what_its_group_allows(tmp_path, monkeypatch):
     ],
 )
 def test_memory_that_runs_out_is_no_internal_error(error):
-    text, code = explain(error)
+    text, code, _ = explain(error)
     assert code == 2
     assert text.startswith("not enough memory")
     assert "GB" in text

@@ -11,7 +11,8 @@ import numpy as np
 from recallscope.analysis.accuracy_grid import AccuracyGrid, convergence_by_best
 from recallscope.analysis.collapse import Fit, fit_collapse
 from recallscope.analysis.compare import Comparison, compare_laws
-from recallscope.analysis.rows import COMPARED, Reduce, RunGroup
+from recallscope.analysis.rows import COMPARED, CONVERGED, Reduce, RunGroup
+from recallscope.analysis.seed_noise import interval
 from recallscope.theory.law import LAWS, Law
 
 
@@ -27,6 +28,24 @@ class GroupFit:
     laws: tuple[Comparison, ...]
     seeds: int
     converged: int
+
+    @property
+    def sentences(self) -> list[str]:
+        """What the group is, how many runs converged, and the fits."""
+        measured = sum(1 for _ in self.grid.cells())
+        lines = [
+            f"{self.group.label}  {len(self.group.rows)} runs, {measured} cells, {self.reduce} of seeds",
+            f"{self.converged} of {self.seeds} runs converged (accuracy >= {CONVERGED:g}, App. K.5)",
+        ]
+        for fit in self.fits:
+            width = " / sqrt(1 + v)" if fit.form == "two-moment" else ""
+            lines += [
+                f"Phi((x - b){width}):  a = {fit.a:.3f} {interval(*fit.a_interval, 3)}"
+                f"  b = {fit.b:.3f} {interval(*fit.b_interval, 3)}",
+                f"    mean error {fit.mean_error:.4f}, max {fit.max_error:.4f}"
+                f"   (theory: b = {fit.b_typical:.3f}, printed {fit.b_printed:.3f})",
+            ]
+        return [*lines, f"no fit: {self.why_not}"] if self.why_not else lines
 
     @property
     def data(self) -> dict[str, Any]:

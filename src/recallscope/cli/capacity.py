@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from recallscope.cli.flags import OptionalInt, OptionalText, Quiet, print_json
+from recallscope.cli.flags import OptionalInt, OptionalText, Quiet
+from recallscope.cli.output import console, number, print_json, show, table
 from recallscope.cli.run_flags import RunFlags, with_run_flags
 
 if TYPE_CHECKING:
@@ -48,11 +50,12 @@ class FindCapacity(RunFlags):
         from recallscope.measuring.capacity import find_capacity
         from recallscope.measuring.trainings import store_trainer
         from recallscope.runs.store import RunStore
+        from recallscope.runs.views import PlainView
 
         question = self._question()
         search = question.law is None and not self.starts and "learning_rate" not in self.given("train")
         store = RunStore(self.store, create=True)
-        trainer = store_trainer(store, workers=self.workers, view=None if self.quiet else progress_lines())
+        trainer = store_trainer(store, workers=self.workers, view=None if self.quiet else PlainView(sys.stderr))
         found = find_capacity(question, trainer, most=self.most, search_rates=search)
         if self.json:
             print_json(asdict(found) | {"seconds": found.seconds, "store": str(self.store)})
@@ -86,47 +89,19 @@ class FindCapacity(RunFlags):
         return question
 
     def _print(self, found: Capacity) -> None:
-        from rich.console import Console
-        from rich.table import Table
-
-        from recallscope.runs.views import clock
-
-        console = Console(highlight=False)
-        answer = "no answer" if found.value is None else f"{found.unknown} = {found.value}"
-        console.print(f"[bold]{answer}[/bold]   {found.reason}")
-        if found.crossing is not None and found.interval is not None:
-            low, high = found.interval
-            console.print(
-                f"recall {found.target:g} at {found.unknown} = {found.crossing:.2f}  (95 %: {low:.2f} to {high:.2f}, "
-                f"probit fit against {f'the variable of {found.law}' if found.law else 'log n'})"
-            )
-        if found.law:
-            console.print(f"{found.law} alone says {found.predicted}")
-        if found.rate:
-            console.print(found.rate.sentence())
+        show(found.sentences, bold=1)
         if found.trainings:
-            table = Table(box=None, pad_edge=False, header_style="dim")
-            for name in (found.unknown, "accuracy", "seconds", "run"):
-                table.add_column(name, justify="right")
-            for tried in sorted(found.trainings, key=lambda tried: tried.value):
-                seconds = f"{tried.seconds:.1f}" if tried.new else "found"
-                table.add_row(str(tried.value), f"{tried.accuracy:.4f}", seconds, tried.run[:8])
-            console.print(table)
-            count = len(found.trainings)
-            short = f" and {len(found.rate.losses)} short ones" if found.rate else ""
-            console.print(
-                f"{count} training{'s' * (count > 1)}{short}, {clock(found.seconds)} of a core; every value up to "
-                f"{found.grid_trainings} would take {found.grid_trainings} trainings, {clock(found.grid_seconds)}"
-            )
-
-
-def progress_lines() -> Any:
-    """Plain lines on stderr, one per training."""
-    import sys
-
-    from recallscope.runs.views import PlainView
-
-    return PlainView(sys.stderr)
+            rows = [
+                (
+                    str(tried.value),
+                    number(tried.accuracy),
+                    number(tried.seconds, 1) if tried.new else "found",
+                    tried.run[:8],
+                )
+                for tried in sorted(found.trainings, key=lambda tried: tried.value)
+            ]
+            console().print(table((found.unknown, "accuracy", "seconds", "run"), rows))
+            show([found.effort])
 
 
 def verb_for(arguments: Sequence[str]) -> type:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from recallscope.cli.flags import print_json
+from recallscope.cli.output import console, print_json, show, table
 
 
 @dataclass(kw_only=True)
@@ -29,20 +30,14 @@ class Claims:
         if self.json:
             print_json({"claims": [asdict(claim) for claim in chosen]})
             return 0
-        from collections import Counter
-
-        from rich.console import Console
-        from rich.table import Table
-
-        table = Table(box=None, pad_edge=False, header_style="dim")
-        for column in ("claim", "status", "says", "function", "test"):
-            table.add_column(column, overflow="fold")
-        for claim in chosen:
-            functions = "\n".join(name.removeprefix("recallscope.") for name in claim.functions)
-            tests = "\n".join(path.removeprefix("tests/") for path in claim.tests)
-            table.add_row(claim.number, claim.status, claim.sentence, functions, tests)
-        console = Console()
-        console.print(table, highlight=False)
+        columns = ("claim", "status", "says", "function", "test")
+        rows = [
+            (claim.number, claim.status, claim.sentence,
+             "\n".join(name.removeprefix("recallscope.") for name in claim.functions),
+             "\n".join(path.removeprefix("tests/") for path in claim.tests))
+            for claim in chosen
+        ]  # fmt: skip
+        console().print(table(columns, rows, left=columns))
         counts = Counter(claim.status for claim in CLAIMS)
-        console.print("\n" + ", ".join(f"{count} {status}" for status, count in counts.most_common()), highlight=False)
+        show(["", ", ".join(f"{count} {status}" for status, count in counts.most_common())])
         return 0

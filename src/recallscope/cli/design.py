@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from recallscope.circuits.circuit import CIRCUITS, Circuit, Sizes
@@ -12,10 +12,10 @@ from recallscope.cli.flags import (
     OptionalPath,
     SpecFlags,
     names_from,
-    print_json,
     typed_value,
     with_spec_flags,
 )
+from recallscope.cli.output import print_json, show
 from recallscope.specs import TASKS, TaskSpec
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ class Design(SpecFlags):
 
     def run(self) -> int:
         """Draw, measure, compare, keep."""
+        from recallscope.answers import circuit_predictions
+
         task, circuit = TaskSpec.model_validate({"kind": self.task} | self.given("task")), CIRCUITS.find(self.circuit)
         sizes = self._sizes(task, circuit)
         if self.draws < 1 or self.num_examples < self.draws:
@@ -70,7 +72,7 @@ class Design(SpecFlags):
             error = (sum((s.accuracy - accuracy) ** 2 for s in scores) / (self.draws - 1) / self.draws) ** 0.5
         else:
             error = scores[0].standard_error
-        laws = self._laws(task, circuit, sizes)
+        laws = circuit_predictions(task, circuit, sizes)
         if self.out:
             from recallscope.train.weights import write_weights
 
@@ -122,34 +124,10 @@ class Design(SpecFlags):
             scores.append(evaluate(model, task, self.num_examples // self.draws, generator))
         return model, scores
 
-    def _laws(self, task: TaskSpec, circuit: Circuit, sizes: Sizes) -> dict[str, float]:
-        """What the circuit's laws say, where they speak about this task; they suppose random filler."""
-        from recallscope.answers import law_or_nan
-        from recallscope.theory.law import LAWS, find_law
-        from recallscope.theory.problem import Problem
-
-        fields = task.model_dump(mode="json")
-        if not circuit.laws or fields.get("filler") != "random":
-            return {}
-        words = fields | {"task": task.kind, "embed_dim": sizes.embed_dim, "state_dim": sizes.state_dim}
-        if circuit.head_pattern:
-            words |= {"head_pattern": circuit.head_pattern, "num_heads": sizes.num_heads}
-        problem = Problem.from_words(words)
-        options = {word: getattr(sizes, field) for word, field in circuit.law_options.items()}
-        laws = [find_law(name) for name in circuit.laws if name in LAWS]
-        asked = [replace(law, options={**law.options, **options}) for law in laws]
-        found = {law.name: float(law_or_nan(law, problem)[0]) for law in asked}
-        return {name: p for name, p in found.items() if p == p}
-
     def _print(self, accuracy: float, error: float, laws: dict[str, float]) -> None:
-        from rich.console import Console
-
-        console = Console(highlight=False)
-        console.print(f"[bold]measured  {accuracy:.4f}[/bold] ± {error:.4f}  ({self.draws} draw(s) of the codes)")
-        for name, p in laws.items():
-            console.print(f"predicted {p:.4f}  by {name}")
-        if self.out:
-            console.print(f"weights in {self.out}")
+        lines = [f"measured  {accuracy:.4f} ± {error:.4f}  ({self.draws} draw(s) of the codes)"]
+        lines += [f"predicted {p:.4f}  by {name}" for name, p in laws.items()]
+        show([*lines, *([f"weights in {self.out}"] if self.out else [])], bold=1)
 
 
 def verb_for(arguments: Sequence[str]) -> type:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from recallscope import __version__
-from recallscope.cli.flags import print_json
+from recallscope.cli.output import print_json
 from recallscope.registry import GROUPS, PLUGINS
 
 CORE = "core"  # what is needed without any extra

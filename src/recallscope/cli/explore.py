@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from recallscope.cli.draw import STORES
-from recallscope.cli.flags import Unset
+from recallscope.cli.flags import STORES, Unset
 
 if TYPE_CHECKING:
     from recallscope.web.shelf import Shelf

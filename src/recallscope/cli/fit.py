@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from recallscope.cli.flags import OptionalInt, OptionalPath, Unset, print_json
-from recallscope.cli.store_upkeep import warn_of_damage
+from recallscope.cli.flags import OptionalInt, OptionalPath, Unset
+from recallscope.cli.output import console, number, print_json, show, table, warn
 from recallscope.health import Flag
 
 if TYPE_CHECKING:
-    from recallscope.analysis import Comparison, GroupFit
+    from recallscope.analysis import GroupFit
 
 
 @dataclass(kw_only=True)
@@ -56,6 +56,7 @@ class FitStore:
             raise ValueError("--seed and --reduce seed go together: which seed of each cell is to be taken?")
         from recallscope.analysis import fit_group, group_runs
         from recallscope.runs import RunStore, find_runs, parse_conditions
+        from recallscope.runs.table import damage
         from recallscope.theory.law import LAWS, find_law
 
         if self.figure:
@@ -68,7 +69,7 @@ class FitStore:
         )
         store = RunStore(self.store)
         found = [row for row in find_runs(store, conditions) if row["test_accuracy"] is not None]
-        warn_of_damage(store)
+        warn(damage(store))
         rows = [row for row in found if row["flag"] not in self.leave_out]
         flags = Counter(row["flag"] for row in rows if row["flag"])
         left_out = Counter(row["flag"] for row in found if row["flag"] in self.leave_out)
@@ -99,64 +100,21 @@ class FitStore:
         return 0
 
     def _print(self, answer: GroupFit) -> None:
-        from rich.console import Console
-        from rich.table import Table
-
-        from recallscope.analysis import interval
-
-        console = Console()
-        group, laws = answer.group, answer.laws
-        measured = sum(1 for _ in answer.grid.cells())
-        console.print(
-            f"[bold]{group.label}[/bold]  {len(group.rows)} runs, {measured} cells, {self.reduce} of seeds",
-            highlight=False,
-        )
-        console.print(
-            f"{answer.converged} of {answer.seeds} runs converged (accuracy >= 0.1, App. K.5)",
-            highlight=False,
-        )
-        for fit in answer.fits:
-            width = " / sqrt(1 + v)" if fit.form == "two-moment" else ""
-            console.print(
-                f"Phi((x - b){width}):  a = {fit.a:.3f} {interval(*fit.a_interval, 3)}"
-                f"  b = {fit.b:.3f} {interval(*fit.b_interval, 3)}\n"
-                f"    mean error {fit.mean_error:.4f}, max {fit.max_error:.4f}"
-                f"   (theory: b = {fit.b_typical:.3f}, printed {fit.b_printed:.3f})",
-                highlight=False, markup=False,
-            )  # fmt: skip
-        if answer.why_not:
-            console.print(f"no fit: {answer.why_not}", highlight=False)
-        table = Table(box=None, pad_edge=False, header_style="dim", caption_justify="left")
-        table.caption = "errors are |measured - predicted|; bias is the mean of measured minus predicted"
-        for name in ("law", "mean error", "max", "bias", "cells"):
-            table.add_column(name, justify="left" if name == "law" else "right")
-        for c in laws:
-            table.add_row(c.law, *(_number(value) for value in (c.mean_error, c.max_error, c.bias)), str(len(c.cells)))
-        console.print(table, highlight=False)
+        show(answer.sentences, bold=1)
+        laws = answer.laws
+        rows = [(c.law, *map(number, (c.mean_error, c.max_error, c.bias)), str(len(c.cells))) for c in laws]
+        caption = "errors are |measured - predicted|; bias is the mean of measured minus predicted"
+        columns = ("law", "mean error", "max", "bias", "cells")
+        console().print(table(columns, rows, left=("law",), caption=caption, caption_justify="left"))
         for c in (laws if self.law else laws[:1]) if self.cells else ():
-            self._print_cells(console, c)
-        console.print()
-
-    def _print_cells(self, console: Any, comparison: Comparison) -> None:
-        from rich.table import Table
-
-        table = Table(title=comparison.law, box=None, pad_edge=False, header_style="dim", title_justify="left")
-        names = list(comparison.cells[0].words) if comparison.cells else []
-        for name in (*names, "measured", "predicted", "difference"):
-            table.add_column(name, justify="right")
-        for cell in comparison.cells:
-            table.add_row(
-                *(str(value) for value in cell.words.values()),
-                f"{cell.measured:.4f}",
-                f"{cell.predicted:.4f}",
-                f"{cell.error:+.4f}",
-            )
-        console.print(table, highlight=False)
+            names = [*(c.cells[0].words if c.cells else ()), "measured", "predicted", "difference"]
+            cells = [
+                [*map(str, cell.words.values()), number(cell.measured), number(cell.predicted), f"{cell.error:+.4f}"]
+                for cell in c.cells
+            ]
+            console().print(table(names, cells, title=c.law, title_justify="left"))
+        show([""])
 
 
 def _counted(flags: Counter[str]) -> str:
     return ", ".join(f"{count} {flag}" for flag, count in flags.most_common())
-
-
-def _number(value: float) -> str:
-    return f"{value:.4f}" if value == value else "-"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 from tyro.conf import arg
 
-from recallscope.faults import finite
+from recallscope.cli.output import print_json as print_json  # draw, report and reproduce import it from here
 from recallscope.specs import Frozen
 
 # flags that may be left out; help shows what they take, not the None they start from
@@ -22,6 +21,7 @@ OptionalText = Annotated[str | None, arg(metavar="NAME", help_behavior_hint="")]
 OptionalPath = Annotated[Path | None, arg(metavar="PATH", help_behavior_hint="")]
 Unset = arg(help_behavior_hint="")
 Quiet = Annotated[bool, arg(aliases=["-q"])]
+STORES = (Path("results/paper"), Path("runs/paper"))  # where the paper's runs are, if --store is left out
 _METAVARS = {int: "INT", float: "FLOAT"}
 _WORDS = {"yes": True, "no": False}
 
@@ -141,9 +141,3 @@ def json_table(text: str | None, flag: str) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise ValueError(f"{flag} {text!r} is a {type(table).__name__}. Write a table such as '{{\"width\": 64}}'.")
     return table
-
-
-def print_json(value: Any) -> None:
-    """One JSON object on stdout and nothing else; not-a-number becomes null."""
-    json.dump(finite(value), sys.stdout, allow_nan=False)
-    sys.stdout.write("\n")

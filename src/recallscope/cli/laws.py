@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from recallscope.cli.flags import print_json
+from recallscope.cli.output import console, print_json
 
 
 @dataclass(kw_only=True)
@@ -24,20 +24,17 @@ class Laws:
         if self.json:
             print_json(catalogue())
             return 0
-        from rich.console import Console
         from rich.padding import Padding
 
-        console, best = Console(highlight=False), set(recommended().values())
+        out, best = console(), set(recommended().values())
         compared: dict[str, str] = {}  # what was compared, to its number
         for law in LAWS:
             text = "; or ".join(domain.sentence for domain in law.compared)
             number = compared.setdefault(text, f"({len(compared) + 1})") if text else "nothing"
             name = f"[bold]{law.name}[/bold]" + (" *" if law.name in best else "")
-            console.print(f"{name}  [dim]{law.about} · {law.reference} · {law.status} · compared for {number}[/dim]")
-            console.print(Padding(law.summary + (f". Holds for: {law.holds}" if law.holds else ""), (0, 0, 0, 4)))
-        console.print(
-            "\n* recommended, for an architecture or designed weights. Compared for, and extrapolated elsewhere:"
-        )
+            out.print(f"{name}  [dim]{law.about} · {law.reference} · {law.status} · compared for {number}[/dim]")
+            out.print(Padding(law.summary + (f". Holds for: {law.holds}" if law.holds else ""), (0, 0, 0, 4)))
+        out.print("\n* recommended, for an architecture or designed weights. Compared for, and extrapolated elsewhere:")
         for text, number in compared.items():
-            console.print(f"{number} {text}")
+            out.print(f"{number} {text}")
         return 0

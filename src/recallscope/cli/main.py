@@ -72,11 +72,11 @@ def main(argv: list[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("RECALLSCOPE_TRACEBACK"):
             raise
-        from recallscope.cli.errors import explain
+        from recallscope.faults import explain
 
-        text, code = explain(error)
-        print(f"recallscope: {text}", file=sys.stderr)
-        return code
+        fault = explain(error)
+        print(f"recallscope: {fault.sentence}", file=sys.stderr)
+        return fault.exit_code
 
 
 def _run(name: str, arguments: list[str]) -> int:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from recallscope.atomic import write_atomically
-from recallscope.cli.flags import OptionalInt, OptionalPath, Quiet, print_json, typed_value
+from recallscope.cli.flags import OptionalInt, OptionalPath, Quiet, typed_value
+from recallscope.cli.output import console, count, number, print_json, show, table
 from recallscope.cli.run_flags import RunFlags, with_run_flags
-from recallscope.cli.weights import is_pretrained, is_weights, load_model, task_of, weights_file, what_is_measured
+from recallscope.train.saved import is_pretrained, is_weights, load_model, task_of, weights_file, what_is_measured
 
 if TYPE_CHECKING:
     from recallscope.architectures.model import RecallModel
@@ -73,11 +75,11 @@ class Measure(RunFlags):
             self.weights, self.model = Path(self.model), None
         if self.model is None and self.weights is None and not self.starts:
             raise ValueError("which model? Name it first: recallscope measure linear, my_nets.py:MyModel, or weights.")
-        from recallscope.cli.capacity import progress_lines
         from recallscope.cli.training import pick_device, use_threads
         from recallscope.measuring.measure import measure
         from recallscope.measuring.trainings import RECIPE, store_trainer
         from recallscope.runs.store import RunStore
+        from recallscope.runs.views import PlainView
 
         use_threads(1)
         if self.weights is not None:
@@ -90,7 +92,7 @@ class Measure(RunFlags):
             run = self.run_spec(RECIPE)
             task = run.task
             store = RunStore(self.out / "store", create=True)
-            view = None if self.quiet else progress_lines()
+            view = None if self.quiet else PlainView(sys.stderr)
             measured = measure(
                 run.model, task, train=run.train, seed=run.seed, seeds=self.seeds, store=store, beside=self.beside,
                 search_rates=not self.starts and "learning_rate" not in self.given("train"),
@@ -134,80 +136,29 @@ class Measure(RunFlags):
         """Save the figure; None where there is no matplotlib."""
         if importlib.util.find_spec("matplotlib") is None:
             return None
-        import numpy as np
-
         from recallscope.figures import PAGE, draw_measured, figure_style, new_figure, save_figure
-        from recallscope.measuring.measurement import linear_curve
-        from recallscope.theory.bounds import most_recall
+        from recallscope.measuring.measurement import reference_curves
 
-        seen = [row.state_entries for row in measured.beside if row.state_entries] + [measured.state_entries or 256]
-        few, many = (np.geomspace(max(min(seen) / 4, 2), max(seen) * 4, points) for points in (12, 100))
-        curves = {"best linear Mamba (law)": (few, linear_curve(task, few))}
-        if "num_facts" in measured.task:
-            bound = most_recall(many, measured.task["num_facts"], task.vocab_size)
-            curves["information bound, 1 bit per entry"] = (many, bound)
         with figure_style():
             figure = new_figure(PAGE, 3.0)
-            axes = draw_measured(measured, figure.subplots(), curves)
+            axes = draw_measured(measured, figure.subplots(), reference_curves(measured, task))
             axes.set_title(", ".join(f"{name} {value}" for name, value in measured.task.items()), fontsize=7)
         return str(save_figure(figure, stem)[0])
 
     def _print(self, measured: Measurement, figure: str | None) -> None:
-        from rich.console import Console
-        from rich.table import Table
-
-        console = Console(highlight=False)
-        (low, high), held, equal = measured.accuracy.interval, measured.information, measured.linear
-        console.print(
-            f"[bold]{measured.name}  recall {measured.accuracy.mean:.4f}[/bold]  (95 %: {low:.4f} to {high:.4f}, over "
-            f"{measured.accuracy.over})"
-        )
-        if len(measured.accuracy.seeds) > 1:
-            console.print("seeds       " + "  ".join(f"{value:.4f}" for value in measured.accuracy.seeds))
-        size = f"{measured.state_entries:,} entries, {measured.state_bytes:,} bytes, " if measured.state_entries else ""
-        console.print(f"state       {size}{measured.state_how}")
-        console.print(f"parameters  {measured.parameters:,}")
-        if held is not None:
-            console.print(f"bits        {held.held:.1f} of the {held.of_task:.1f} that the facts have", end="")
-            if held.per_entry is not None and held.share_of_bound is not None:
-                share = f"{held.share_of_bound:.2%} of what its 32-bit numbers could hold (Lem 4.5)"
-                console.print(f"; {held.per_entry:.3f} per state entry, {share}", end="")
-            console.print()
-        if equal.state_dim is None:
-            console.print(f"equals      no linear Mamba by {equal.law}: {equal.reason}")
-        else:
-            sizes = f"D={equal.embed_dim}, N={equal.state_dim}, {equal.state_entries:,} state entries"
-            console.print(f"equals      a linear Mamba of {sizes}: {equal.reason}, by {equal.law}")
-        console.print(f"recipe      {measured.recipe}")
-        for sentence in measured.warnings:
-            console.print(f"[bold]warning     {sentence}[/bold]")
-        self._print_beside(console, Table, measured)
-        console.print(f"figure      {figure or 'none: pip install recallscope[figures]'}", markup=False)
-
-    def _print_beside(self, console: Any, table_class: Any, measured: Measurement) -> None:
-        if not measured.beside:
-            console.print("beside      no stored run on this task; name stores with --beside")
-            return
-        among = f"place {measured.place} of {len(measured.beside) + 1} by recall"
-        if measured.place_per_entry is not None:
-            among += f", place {measured.place_per_entry} among those with no more state"
-        console.print(f"beside      {among}")
-        mine = measured.state_entries or 1
-        rows = [row for row in measured.beside if row.state_entries]
-        near = sorted(rows, key=lambda row: max(row.state_entries or 1, mine) / min(row.state_entries or 1, mine))
-        shown = [(row.label, row.accuracy, row.state_entries, row.seeds, row.store) for row in near[:SHOWN]]
-        shown.append(
-            (measured.name, measured.accuracy.mean, measured.state_entries, len(measured.accuracy.seeds), "this")
-        )
-        table = table_class(box=None, pad_edge=False, header_style="dim")
-        for name in ("model", "recall", "state entries", "seeds", "store"):
-            table.add_column(name, justify="left" if name in ("model", "store") else "right")
-        for label, accuracy, entries, seeds, store in sorted(shown, key=lambda row: -row[1]):
-            style = "bold" if store == "this" else None
-            table.add_row(
-                label, f"{accuracy:.4f}", "-" if entries is None else f"{entries:,}", str(seeds), store, style=style
-            )
-        console.print(table)
+        show([measured.headline], bold=1)
+        show(f"{name:12}{text}" for name, text in measured.summary.items())
+        show((f"warning     {sentence}" for sentence in measured.warnings), bold=len(measured.warnings))
+        show([f"beside      {measured.rank}"])
+        if measured.beside:
+            rows = measured.nearest(SHOWN)
+            cells = [
+                (row.label, number(row.accuracy), count(row.state_entries), str(row.seeds), row.store) for row in rows
+            ]
+            mine = [place for place, row in enumerate(rows) if row.store == "this"]
+            columns = ("model", "recall", "state entries", "seeds", "store")
+            console().print(table(columns, cells, left=("model", "store"), bold=mine))
+        show([f"figure      {figure or 'none: pip install recallscope[figures]'}"])
 
 
 def verb_for(arguments: Sequence[str]) -> type:

@@ -22,6 +22,8 @@ from recallscope.interp.inspection import Inspection
 from recallscope.interp.probes import Behaviour
 from recallscope.specs import TaskSpec
 from recallscope.tasks import Batch, draw_batch
+from recallscope.theory.law import DIMENSIONS
+from recallscope.theory.problem import SIZES
 
 
 def draw_pictures(
@@ -43,9 +45,8 @@ def draw_pictures(
 
 def _sizes(model: RecallModel, task: TaskSpec) -> str:
     """The sizes that model and task have, in the paper's letters."""
-    letters = {"embed_dim": "D", "state_dim": "N", "vocab_size": "V", "num_facts": "N_f"}
     known: dict[str, Any] = model.spec.model_dump() | task.model_dump()
-    return ", ".join(f"${letter}={known[name]}$" for name, letter in letters.items() if name in known)
+    return ", ".join(f"${SIZES[name]['letter']}={known[name]}$" for name in DIMENSIONS if name in known)
 
 
 def behaviour_figure(seen: Behaviour, label: str) -> Figure:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from recallscope.cli.flags import OptionalText, Unset, print_json
-from recallscope.cli.store_upkeep import warn_of_damage
+from recallscope.cli.flags import OptionalText, Unset
+from recallscope.cli.output import print_json, warn
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,13 +53,14 @@ class Plot:
         from recallscope.analysis.series import also_varying, series_of, sorted_values
         from recallscope.figures import check_picture
         from recallscope.runs import RunStore, find_runs, parse_conditions
+        from recallscope.runs.table import damage
 
         check_picture(self.out)
         chosen = [name for name in (self.x, self.y, self.color, self.facet) if name]
         store, conditions = RunStore(self.store), parse_conditions(self.where)
         find_runs(store, conditions, columns=chosen, limit=1)  # names a column that is not there, and the nearest ones
         every = [row for row in find_runs(store, conditions) if row["status"] != "damaged"]
-        warn_of_damage(store)
+        warn(damage(store))
         rows = [row for row in every if row[self.x] is not None and row[self.y] is not None]
         if not rows:
             raise ValueError(

@@ -12,12 +12,12 @@ from typing import Annotated
 
 import tyro
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from recallscope.atomic import write_atomically
-from recallscope.cli.flags import OptionalPath, OptionalText, Quiet, Unset, names_from, print_json
+from recallscope.cli.flags import OptionalPath, OptionalText, Quiet, Unset, names_from
+from recallscope.cli.output import console, print_json, show, table
 from recallscope.probing.page import compared, layer_rows, point_rows, probe_page, summary
 from recallscope.probing.record import ProbeRecord, find_probes, keep_probe, probe_path, read_probe
 
@@ -96,17 +96,15 @@ class ProbeCheckpoint:
         if self.json:
             print_json(record.model_dump(mode="json") | {"record": str(path), "figure": figure, "page": str(page)})
             return 0
-        console = Console(highlight=False, soft_wrap=True)
-        console.print(f"[bold]{escape(record.name)}[/bold]  {record.verdict}")
-        console.print(_table(*point_rows(record)))
-        for name, text in summary(record).items():
-            console.print(f"{name:8}{text}", markup=False)
+        out = console(soft_wrap=True)
+        show([f"{record.name}  {record.verdict}"], bold=1, to=out)
+        out.print(_table(*point_rows(record)))
+        show((f"{name:8}{text}" for name, text in summary(record).items()), to=out)
         if record.inside:
-            console.print(_table(*layer_rows(record.inside)))
-        found = "" if new else "probed before, answered from the record"
-        console.print(f"{'record':8}{path}  {found}".rstrip(), markup=False)
-        console.print(f"{'figure':8}{figure or 'none: pip install recallscope[figures]'}", markup=False)
-        console.print(f"{'page':8}{page}", markup=False)
+            out.print(_table(*layer_rows(record.inside)))
+        known = "" if new else "probed before, answered from the record"
+        shown = {"record": f"{path}  {known}".rstrip(), "figure": figure or "none: pip install recallscope[figures]"}
+        show((f"{name:8}{text}" for name, text in (shown | {"page": str(page)}).items()), to=out)
         return 0
 
     def _probe(self) -> tuple[ProbeRecord, Path, bool]:
@@ -144,19 +142,14 @@ class ProbeCheckpoint:
         if self.json:
             print_json({"probes": [record.model_dump(mode="json") for record in records], "figure": figure})
             return 0
-        Console(highlight=False, soft_wrap=True).print(_table(*compared(records)))
+        console(soft_wrap=True).print(_table(*compared(records)))
         if figure:
             print(f"figure {figure}")
         return 0
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for number, name in enumerate(columns):
-        table.add_column(name, justify="right" if number else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*map(escape, row))
-    return table
+    return table(columns, rows, left=columns[:1], whole=columns)
 
 
 @contextlib.contextmanager

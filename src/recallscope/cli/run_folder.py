@@ -7,12 +7,12 @@ checkpoint that cannot be resumed is renamed, never removed.
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from recallscope.cli.output import warn
 from recallscope.health import examine
 from recallscope.records import NewerRecordError, RecordError, RunRecord, differences, read_facts, record_from
 from recallscope.runs.store import CHECKPOINT, DAMAGED, RECORD, WEIGHTS
@@ -69,8 +69,7 @@ def keep(trained: Trained, folder: Path) -> None:
 def warn_of(record: RunRecord) -> str:
     """Say on stderr what is wrong with a run, if anything is; returns the sentence."""
     sentence = examine(record.model_dump(mode="json")).sentence
-    if sentence:
-        print(f"recallscope: this run {sentence}", file=sys.stderr)
+    warn(f"this run {sentence}" if sentence else "")
     return sentence
 
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from recallscope.cli.flags import OptionalInt, SpecFlags, names_from, print_json, typed_value, with_spec_flags
+from recallscope.cli.flags import OptionalInt, SpecFlags, names_from, typed_value, with_spec_flags
+from recallscope.cli.output import console, print_json
 from recallscope.specs import TASKS, TaskSpec
 
 if TYPE_CHECKING:
@@ -72,16 +73,15 @@ class Sample(SpecFlags):
         return draw_batch(task, self.num_examples, torch.Generator().manual_seed(self.seed))
 
     def _print(self, task: TaskSpec, batch: Batch) -> None:
-        from rich.console import Console
         from rich.text import Text
 
-        console = Console(highlight=False)
+        out = console()
         half, context = task.vocab_size // 2, 2 * batch.all_values[0].numel()  # tokens of the facts section
         width = len(str(task.vocab_size - 1))
         legend = Text.assemble(
             ("key", "cyan"), " ", ("value", "red"), " ", ("query", "bold green"), " ", ("filler", "dim"), "\n"
         )
-        console.print(legend)
+        out.print(legend)
         shown = min(len(batch.tokens), 20)
         for tokens, targets in zip(batch.tokens[:shown].tolist(), batch.targets[:shown].tolist(), strict=True):
             x, y = Text("x  "), Text("y  ")
@@ -90,11 +90,11 @@ class Sample(SpecFlags):
                 style = "bold green" if asked else "dim" if position >= context else "cyan" if token < half else "red"
                 x.append(f"{token:>{width}} ", style)
                 y.append(f"{target if asked else '*':>{width}} ", "red" if asked else "dim")
-            console.print(x, soft_wrap=True)
-            console.print(y, soft_wrap=True)
-            console.print()
+            out.print(x, soft_wrap=True)
+            out.print(y, soft_wrap=True)
+            out.print()
         if shown < len(batch.tokens):
-            console.print(f"{len(batch.tokens) - shown} more sequences; --json prints all.")
+            out.print(f"{len(batch.tokens) - shown} more sequences; --json prints all.")
 
 
 def verb_for(arguments: Sequence[str]) -> type:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from recallscope.cli.flags import OptionalInt, Unset, print_json
-from recallscope.cli.store_upkeep import Pack, Unpack, Verify
+from recallscope.cli.flags import OptionalInt, Unset
+from recallscope.cli.output import console, number, print_json, table
+
+if TYPE_CHECKING:
+    from recallscope.runs import Copied
 
 Folder = Annotated[Path, tyro.conf.Positional]
 SHOWN = ("run", "task", "vocab_size", "num_facts", "length", "model", "embed_dim", "state_dim", "num_layers", "seed")
@@ -59,7 +62,8 @@ class List:
             print_json({"runs": rows, "more": more})
             return 0
         columns, alike = (self.columns, {}) if self.columns else _telling_columns(rows)
-        _print_table(rows, columns)
+        cells = [[_text(name, row[name]) for name in columns] for row in rows]
+        console(width=None if sys.stdout.isatty() else 220).print(table(columns, cells, whole=columns))
         if alike:
             print("all: " + " ".join(f"{name}={value}" for name, value in alike.items()))
         print(
@@ -142,6 +146,79 @@ class Export:
         return 0
 
 
+@dataclass(kw_only=True)
+class Verify:
+    """recallscope store verify STORE
+
+    Read every file. What is damaged, half written or edited since it was written is named and moved to STORE/damaged,
+    never deleted, with a note that says where it was and why; a sweep then runs those cells again. Exit code 1 if
+    anything was. Records that need another version, or code that is not installed, are counted apart and left as they
+    are, as are links, which are not followed.
+    """
+
+    store: Folder
+    """Folder of the runs, or a packed file, in which nothing is moved."""
+    dry_run: bool = False
+    """Only name it: nothing is written, so a store that may only be read will do."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def run(self) -> int:
+        """Read everything, report."""
+        from recallscope.runs import RunStore, verify
+
+        health = verify(RunStore(self.store), move=not self.dry_run)
+        if self.json:
+            print_json({"clean": health.clean, **asdict(health)})
+        else:
+            print("\n".join(health.lines(self.store, moved=not self.dry_run)))
+        return 0 if health.clean else 1
+
+
+@dataclass(kw_only=True)
+class Pack:
+    """recallscope store pack STORE runs.jsonl
+
+    Write all records into one file, one per line. Every command that reads a store also reads this file; none writes
+    to it. Weights, checkpoints and failures are not packed. Placed inside a store's folder as runs.jsonl, the file is
+    the read-only part of that store, and new runs are added beside it.
+    """
+
+    store: Folder
+    """Folder of the runs."""
+    out: Annotated[Path, tyro.conf.Positional]
+    """File to write; an earlier packed store of this name is replaced."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def run(self) -> int:
+        """Pack, report."""
+        from recallscope.runs import RunStore, pack_store
+
+        return _report(pack_store(RunStore(self.store), self.out), self.store, self.out, self.json)
+
+
+@dataclass(kw_only=True)
+class Unpack:
+    """recallscope store unpack runs.jsonl STORE
+
+    The inverse of pack: a folder with one record.json per run, byte for byte as recallscope wrote them.
+    """
+
+    store: Folder
+    """Packed file."""
+    out: Annotated[Path, tyro.conf.Positional]
+    """Folder to make; it must be new or empty."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def run(self) -> int:
+        """Unpack, report."""
+        from recallscope.runs import RunStore, unpack_store
+
+        return _report(unpack_store(RunStore(self.store), self.out), self.store, self.out, self.json)
+
+
 @dataclass
 class Store:
     """recallscope store list STORE
@@ -154,6 +231,8 @@ class Store:
         | Annotated[Show, tyro.conf.subcommand("show")]
         | Annotated[Export, tyro.conf.subcommand("export")]
         | Annotated[Verify, tyro.conf.subcommand("verify")]
+        | Annotated[Pack, tyro.conf.subcommand("pack")]
+        | Annotated[Unpack, tyro.conf.subcommand("unpack")]
         | Annotated[Pack, tyro.conf.subcommand("pack")]
         | Annotated[Unpack, tyro.conf.subcommand("unpack")]
     ]
@@ -190,7 +269,7 @@ def _print_record(record: dict[str, Any], row: dict[str, Any], needs: str | None
     facts = {name: "-" if value is None else value for name, value in row.items()}
     queries = f"{facts['test_queries']:,}" if isinstance(facts["test_queries"], int) else facts["test_queries"]
     seconds = f"{facts['seconds']:.1f}" if row["seconds"] is not None else "-"
-    print(f"  test accuracy {_four(row['test_accuracy'])} over {queries} queries, {facts['steps']} steps, {seconds} s")
+    print(f"  test accuracy {number(row['test_accuracy'])} over {queries} queries, {facts['steps']} steps, {seconds} s")
     print("  " + " ".join(f"{word}={value}" for word, value in row.items() if word not in ("run", "status", *RESULTS)))
     if sentence := examine(record).sentence:
         print(f"  {sentence}")
@@ -199,25 +278,8 @@ def _print_record(record: dict[str, Any], row: dict[str, Any], needs: str | None
     history = record.get("history")
     for seen in history if isinstance(history, list) else ():
         if isinstance(seen, dict):
-            loss, reached = _four(seen.get("loss")), _four(seen.get("accuracy"))
+            loss, reached = number(seen.get("loss")), number(seen.get("accuracy"))
             print(f"  step {seen.get('step')!s:>7}  loss {loss}  accuracy {reached}")
-
-
-def _four(value: Any) -> str:
-    """Four digits; a dash for what is no number, such as the loss of a run that diverged."""
-    return f"{value:.4f}" if isinstance(value, int | float) else "-"
-
-
-def _print_table(rows: list[dict[str, Any]], columns: Sequence[str]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in columns:
-        table.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(*(_text(name, row[name]) for name in columns))
-    Console(width=None if sys.stdout.isatty() else 220).print(table, highlight=False)
 
 
 def _text(name: str, value: Any) -> str:
@@ -226,3 +288,17 @@ def _text(name: str, value: Any) -> str:
     if name == "run":
         return str(value)[:8]
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _report(copied: Copied, store: Path, out: Path, as_json: bool) -> int:
+    """Print what was copied and what was left out; exit code 1 if damaged records were."""
+    if as_json:
+        print_json({"file": str(out), **asdict(copied)})
+    else:
+        left = {"weights files": copied.weights, "unfinished runs": copied.unfinished, "damaged": copied.damaged}
+        print(f"{copied.runs} runs in {out}")
+        if any(left.values()):
+            print("left out: " + ", ".join(f"{count} {what}" for what, count in left.items() if count))
+        if copied.damaged:
+            print(f"what is damaged: recallscope store verify {shlex.quote(str(store))} --dry-run")
+    return 1 if copied.damaged else 0

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from recallscope.cli.flags import OptionalInt, OptionalPath, Quiet, print_json
+from recallscope.cli.flags import OptionalInt, OptionalPath, Quiet
+from recallscope.cli.output import print_json, warn
 
 if TYPE_CHECKING:
     from recallscope.runs import Cell, Grid, Outcome, Plan, RunStore
@@ -104,26 +105,17 @@ class Sweep:
         failures = [found for cell in cells if outcome.failed and (found := store.failure(cell.run)) is not None]
         for failure in failures[:10]:
             last = "".join(f": {line}" for line in failure.stderr.strip().splitlines()[-1:])
-            print(
-                f"recallscope: run {failure.run} failed {failure.tries} times; its worker {failure.reason}{last}",
-                file=sys.stderr,
-            )
+            warn(f"run {failure.run} failed {failure.tries} times; its worker {failure.reason}{last}")
         if failures:
-            print(
-                f"recallscope: details: recallscope store show {self.folder} {failures[0].run[:8]}; "
-                f"--retry-failed tries again",
-                file=sys.stderr,
-            )
+            run = failures[0].run[:8]
+            warn(f"details: recallscope store show {self.folder} {run}; --retry-failed tries again")
         diverged = _diverged(store, cells)
         if diverged:
             some = ", ".join(run[:8] for run in diverged[:4]) + " ..." * (len(diverged) > 4)
-            print(
-                f"recallscope: {len(diverged)} of the finished runs diverged: {some}. "
-                f"recallscope fit {self.folder} --leave-out diverged fits without them",
-                file=sys.stderr,
-            )
+            without = f"recallscope fit {self.folder} --leave-out diverged fits without them"
+            warn(f"{len(diverged)} of the finished runs diverged: {some}. {without}")
         if outcome.interrupted:
-            print(f"recallscope: stopped, nothing is lost. Resume with: {self.command()}", file=sys.stderr)
+            warn(f"stopped, nothing is lost. Resume with: {self.command()}")
         facts = {
             "done": outcome.done,
             "skipped": outcome.skipped,

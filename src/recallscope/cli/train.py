@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from recallscope.cli.flags import OptionalPath, Quiet, print_json
+from recallscope.cli.flags import OptionalPath, Quiet
+from recallscope.cli.output import print_json, show
 from recallscope.cli.run_flags import RunFlags, with_run_flags
 
 if TYPE_CHECKING:
@@ -78,19 +79,13 @@ class Train(RunFlags):
         return trained.record
 
     def _print(self, record: RunRecord, note: str) -> None:
-        from rich.console import Console
+        from recallscope.answers import run_predictions
 
-        from recallscope.cli.predict import predictions
-
-        console = Console(highlight=False)
-        console.print(
-            f"[bold]test accuracy {record.test_accuracy:.4f}[/bold]  ({record.test_queries:,} queries, "
-            f"{record.steps} steps, {record.seconds:.1f} s)"
-        )
-        for law, p in predictions(record.spec):
-            console.print(f"predicted     {p:.4f}  by {law}")
-        if self.out:
-            console.print(f"kept in {self.out}" + (f", {note}" if note else ""))
+        effort = f"{record.test_queries:,} queries, {record.steps} steps, {record.seconds:.1f} s"
+        lines = [f"test accuracy {record.test_accuracy:.4f}  ({effort})"]
+        lines += [f"predicted     {p:.4f}  by {law}" for law, p in run_predictions(record.spec)]
+        lines += [f"kept in {self.out}" + (f", {note}" if note else "")] if self.out else []
+        show(lines, bold=1)
 
 
 def verb_for(arguments: Sequence[str]) -> type:

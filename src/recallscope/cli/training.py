@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import sys
 import threading
 from pathlib import Path
 
 import torch
 
+from recallscope.cli.output import warn
 from recallscope.cli.run_folder import set_checkpoint_aside
 from recallscope.runs.driver import stop_on_signals
 from recallscope.specs import RunSpec
@@ -70,9 +70,7 @@ def train_resumable(
         assert checkpoint is not None
         if isinstance(error, OtherRunError) and not overwrite:
             raise
-        print(
-            f"recallscope: {error} Set aside as {set_checkpoint_aside(checkpoint).name}; begins anew.", file=sys.stderr
-        )
+        warn(f"{error} Set aside as {set_checkpoint_aside(checkpoint).name}; begins anew.")
         return _train_until_stopped(run, device, checkpoint, quiet)
 
 

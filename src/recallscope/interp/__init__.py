@@ -22,6 +22,7 @@ _NAMES = {
     "states": "facts_at states_at",
     "surgery": "AblationScores OverwriteScores ProjectionScores ablate_blocks answer_ablated fact_writes "
     "overwrite_facts project_on_facts",
+    "verdict": "describe",
 }
 _HOMES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names.split()}
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)

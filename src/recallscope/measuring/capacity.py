@@ -17,6 +17,7 @@ from recallscope.analysis.probit import ProbitFit, fit_probit
 from recallscope.measuring.capacity_question import CapacityQuestion
 from recallscope.measuring.trainings import RateSearch, Trainer, Training, search_rate, with_train
 from recallscope.runs.plan import estimated_cost
+from recallscope.runs.views import clock
 from recallscope.specs import RunSpec
 
 MOST_TRAININGS = 6
@@ -60,6 +61,30 @@ class Capacity:
     def seconds(self) -> float:
         """Training time of all values tried, also of those that were found in the store."""
         return sum(tried.seconds for tried in self.trainings)
+
+    @property
+    def sentences(self) -> list[str]:
+        """The answer first, then where the fit crosses the target, the law's own answer, and the learning rate."""
+        found = "no answer" if self.value is None else f"{self.unknown} = {self.value}"
+        lines = [f"{found}   {self.reason}"]
+        if self.crossing is not None and self.interval is not None:
+            low, high = self.interval
+            lines.append(
+                f"recall {self.target:g} at {self.unknown} = {self.crossing:.2f}  (95 %: {low:.2f} to {high:.2f}, "
+                f"probit fit against {f'the variable of {self.law}' if self.law else 'log n'})"
+            )
+        lines += [f"{self.law} alone says {self.predicted}"] if self.law else []
+        return [*lines, self.rate.sentence()] if self.rate else lines
+
+    @property
+    def effort(self) -> str:
+        """How many trainings it took, and how many a grid would take."""
+        count = len(self.trainings)
+        short = f" and {len(self.rate.losses)} short ones" if self.rate else ""
+        return (
+            f"{count} training{'s' * (count > 1)}{short}, {clock(self.seconds)} of a core; every value up to "
+            f"{self.grid_trainings} would take {self.grid_trainings} trainings, {clock(self.grid_seconds)}"
+        )
 
 
 def find_capacity(

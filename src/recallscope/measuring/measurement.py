@@ -12,7 +12,7 @@ from scipy.special import ndtri, stdtrit
 
 from recallscope.measuring.beside import Neighbour
 from recallscope.specs import ModelSpec, TaskSpec
-from recallscope.theory.bounds import information_bits
+from recallscope.theory.bounds import information_bits, most_recall
 from recallscope.theory.law import RECOMMENDED, find_law
 from recallscope.theory.problem import Array, Problem
 from recallscope.theory.solve import Question, frontier, solve
@@ -149,6 +149,50 @@ class Measurement:
             row.accuracy > self.accuracy.mean for row in self.beside if row.state_entries and row.state_entries <= mine
         )
 
+    @property
+    def headline(self) -> str:
+        """Name and accuracy with its interval."""
+        low, high = self.accuracy.interval
+        interval = f"95 %: {low:.4f} to {high:.4f}, over {self.accuracy.over}"
+        return f"{self.name}  recall {self.accuracy.mean:.4f}  ({interval})"
+
+    @property
+    def summary(self) -> dict[str, str]:
+        """What was measured, a line per name."""
+        size = f"{self.state_entries:,} entries, {self.state_bytes:,} bytes, " if self.state_entries else ""
+        lines = {"seeds": "  ".join(f"{value:.4f}" for value in self.accuracy.seeds)}
+        lines = lines if len(self.accuracy.seeds) > 1 else {}
+        lines |= {"state": f"{size}{self.state_how}", "parameters": f"{self.parameters:,}"}
+        if held := self.information:
+            lines["bits"] = f"{held.held:.1f} of the {held.of_task:.1f} that the facts have"
+            if held.per_entry is not None and held.share_of_bound is not None:
+                share = f"{held.share_of_bound:.2%} of what its 32-bit numbers could hold (Lem 4.5)"
+                lines["bits"] += f"; {held.per_entry:.3f} per state entry, {share}"
+        equal = self.linear
+        lines["equals"] = f"no linear Mamba by {equal.law}: {equal.reason}"
+        if equal.state_dim is not None:
+            sizes = f"D={equal.embed_dim}, N={equal.state_dim}, {equal.state_entries:,} state entries"
+            lines["equals"] = f"a linear Mamba of {sizes}: {equal.reason}, by {equal.law}"
+        return lines | {"recipe": self.recipe}
+
+    @property
+    def rank(self) -> str:
+        """Its place among the models beside it, as a sentence."""
+        if not self.beside:
+            return "no stored run on this task; name stores with --beside"
+        among = f"place {self.place} of {len(self.beside) + 1} by recall"
+        per_entry = self.place_per_entry
+        return among if per_entry is None else f"{among}, place {per_entry} among those with no more state"
+
+    def nearest(self, count: int) -> list[Neighbour]:
+        """The models beside it that are nearest in state size, and itself (store "this"), best accuracy first."""
+        mine = self.state_entries or 1
+        rows = [row for row in self.beside if row.state_entries]
+        near = sorted(rows, key=lambda row: max(row.state_entries or 1, mine) / min(row.state_entries or 1, mine))
+        seeds = len(self.accuracy.seeds)
+        itself = Neighbour(self.name, "", self.accuracy.mean, seeds, self.state_entries, "this")
+        return sorted([*near[:count], itself], key=lambda row: -row.accuracy)
+
 
 def linear_by_state(states: Array, state_dim: Array) -> Array:
     """D of a linear Mamba with so many state entries, 2 D N."""
@@ -172,3 +216,14 @@ def linear_curve(task: TaskSpec, sizes: Array, embed_dim: Callable[[Array, Array
     except ValueError:  # a task that the laws do not speak about
         return np.full(len(sizes), np.nan)
     return np.maximum.accumulate(p.reshape(len(sizes), -1).max(axis=1))
+
+
+def reference_curves(measured: Measurement, task: TaskSpec) -> dict[str, tuple[Array, Array]]:
+    """Accuracy against state entries to compare a measurement with: the best linear Mamba, the information bound."""
+    seen = [row.state_entries for row in measured.beside if row.state_entries] + [measured.state_entries or 256]
+    few, many = (np.geomspace(max(min(seen) / 4, 2), max(seen) * 4, points) for points in (12, 100))
+    curves = {"best linear Mamba (law)": (few, linear_curve(task, few))}
+    if "num_facts" in measured.task:
+        bound = most_recall(many, measured.task["num_facts"], task.vocab_size)
+        curves["information bound, 1 bit per entry"] = (many, bound)
+    return curves

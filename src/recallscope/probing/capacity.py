@@ -14,7 +14,7 @@ from recallscope.probing.curves import INTERVAL, Curve, Form, fit, interpolated,
 from recallscope.probing.record import Crossing, LawSays, Point
 from recallscope.theory.bounds import information_bits
 from recallscope.theory.law import find_law
-from recallscope.theory.solve import Question, solve
+from recallscope.theory.solve import solve
 
 TARGETS = (0.5, 0.9)
 FIRST = 2  # facts; with one there is nothing to tell apart
@@ -108,6 +108,7 @@ def law_says(embed_dim: int, state_entries: int, vocab_size: int) -> LawSays | N
     if N < 1:
         return None
     n_50, n_90 = (
-        solve(Question(law, target, "ar", vocab_size, None, embed_dim, N), "num_facts").value for target in TARGETS
+        solve(law=law, target=target, task="ar", vocab_size=vocab_size, embed_dim=embed_dim, state_dim=N).value
+        for target in TARGETS
     )
     return LawSays(law=law.name, embed_dim=embed_dim, state_dim=N, vocab_size=vocab_size, n_50=n_50, n_90=n_90)

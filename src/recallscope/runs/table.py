@@ -11,6 +11,7 @@ import io
 import json
 import math
 import re
+import shlex
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -246,3 +247,12 @@ def _parquet(rows: list[dict[str, Any]], columns: list[str]) -> bytes:
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table({name: values(name) for name in columns}), sink)
     return bytes(sink.getvalue().to_pybytes())
+
+
+def damage(store: RunStore) -> str:
+    """Which records count for nothing, as they were edited, cut off or lost; "" if there are none."""
+    runs = [row["run"] for row in find_runs(store, parse_conditions(["status=damaged"]), columns=["run"])]
+    if not runs:
+        return ""
+    told = f"left out {len(runs)} damaged record{'s' * (len(runs) > 1)}, {runs[0][:8]} first"
+    return f"{told}; recallscope store verify {shlex.quote(str(store.root))} --dry-run says why."

@@ -53,6 +53,28 @@ class Health:
         """No file is damaged. Runs not yet finished, and records that need another version, are no fault."""
         return not self.faults
 
+    def lines(self, store: Path, *, moved: bool) -> list[str]:
+        """One line per fault, then the counts; `moved`: whether damaged files were set aside."""
+        lines = [
+            f"damaged: {fault.path}: {fault.reason}" + (f"; set aside as {fault.moved_to}" if fault.moved_to else "")
+            for fault in self.faults
+        ]
+        lines += [f"not read: {reason}" for reason in self.newer]
+        lines += [f"not followed: {name} is a link" for name in self.links]
+        if self.index_was_wrong:
+            lines.append("the index did not agree with the files" + (" and was made anew" if moved else ""))
+        counts = f"{self.done} done, {self.failed} failed, {self.running} running, {self.begun} begun"
+        counts += f", {len(self.newer)} that need another version" if self.newer else ""
+        lines.append(f"{counts}: " + ("clean" if self.clean else f"{len(self.faults)} damaged"))
+        if self.without_digest:
+            lines.append(
+                f"{self.without_digest} of an earlier version have no digest: whether they were edited is unknown"
+            )
+        if self.set_aside_before:
+            place = store / "damaged"
+            lines.append(f"{self.set_aside_before} files set aside earlier are in {place}, each with a note")
+        return lines
+
 
 def verify(store: RunStore, *, move: bool = True) -> Health:
     """Read every file of the store; what is damaged or half written is named and, with `move`, moved aside.

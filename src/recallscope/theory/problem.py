@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, get_args, get_type_hints
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,17 +17,13 @@ LawTask = Literal["ar", "mqar"]
 Array = NDArray[np.float64]
 Result = TypeVar("Result")
 
-_SIZES = {  # field: the paper's letter and the least value
-    "vocab_size": ("V", 2.0),
-    "num_facts": ("N_f", 1.0),
-    "embed_dim": ("D", 1.0),
-    "state_dim": ("N", 1.0),
-    "num_layers": ("Lambda", 1.0),
-    "num_heads": ("M", 1.0),
-    "expand": ("expand", 1.0),
-}
 _ONE_SHAPE = ("V", "N_f", "D", "N", "L")  # letters that are given the common shape
 LETTERS = ("V", "N_f", "L", "D", "N", "G", "Lambda", "M")
+
+
+def _size(letter: str, description: str, least: int = 1) -> dict[str, Any]:
+    """A size: the paper's letter, what it is, and its smallest value."""
+    return {"letter": letter, "description": description, "least": least}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -38,16 +34,21 @@ class Problem:
     N_f, D, N and L are float arrays of the common `shape`; asking for one that was left out is an error.
     """
 
-    task: LawTask = "mqar"
-    vocab_size: ArrayLike | None = None
-    num_facts: ArrayLike | None = None
-    length: ArrayLike | None = None  # 4 N_f unless given; 2 N_f + 1 for AR
-    embed_dim: ArrayLike | None = None
-    state_dim: ArrayLike | None = None
-    num_layers: ArrayLike = 1
-    num_heads: ArrayLike = 1
-    head_pattern: HeadPattern | None = None  # None: the model counts as one head
-    expand: ArrayLike = 2  # inner channels over D
+    task: LawTask = field(default="mqar", metadata={"description": "ar: one query; mqar: every fact is queried once"})
+    vocab_size: ArrayLike | None = field(default=None, metadata=_size("V", "even: half keys, half values", least=2))
+    num_facts: ArrayLike | None = field(default=None, metadata=_size("N_f", "key-value pairs in the context"))
+    length: ArrayLike | None = field(
+        default=None, metadata=_size("L", "tokens in a sequence; 4 N_f for mqar, 2 N_f + 1 for ar unless given")
+    )
+    embed_dim: ArrayLike | None = field(default=None, metadata=_size("D", "embedding dimension"))
+    state_dim: ArrayLike | None = field(default=None, metadata=_size("N", "state dimension"))
+    num_layers: ArrayLike | None = field(default=1, metadata=_size("Lambda", "layers; their states add up (Thm 4.6)"))
+    num_heads: ArrayLike = field(default=1, metadata=_size("M", "heads of Mamba-2, with a head pattern"))
+    head_pattern: HeadPattern | None = field(
+        default=None,
+        metadata={"description": "what the heads share (Thm 4.7); without it the model counts as one head"},
+    )
+    expand: ArrayLike = field(default=2, metadata=_size("expand", "inner channels over D"))
 
     shape: tuple[int, ...] = field(init=False, repr=False)
     V: Array = field(init=False, repr=False)
@@ -68,9 +69,9 @@ class Problem:
             raise ValueError(f"head_pattern={self.head_pattern!r}: the patterns are MHA, MQA, MKA and MVA (Tab. 5).")
         own = self.__dict__  # a frozen dataclass may not assign to its attributes
         letters: dict[str, Array] = {}
-        for name, (letter, least) in _SIZES.items():
-            if own[name] is not None:
-                own[name] = letters[letter] = _numbers(name, own[name], least)
+        for name, about in SIZES.items():
+            if own[name] is not None and name != "length":
+                own[name] = letters[about["letter"]] = _numbers(name, own[name], about["least"])
         L = self._length(letters.get("N_f"))
         if L is not None:
             letters["L"] = L
@@ -104,7 +105,7 @@ class Problem:
 
         def __getattr__(self, letter: str) -> NoReturn:
             """Called for attributes that are not there: a size that was left out is named."""
-            names = {letter: name for name, (letter, _) in _SIZES.items()} | {"L": "num_facts"}
+            names = {about["letter"]: name for name, about in SIZES.items()} | {"L": "num_facts"}
             if letter in names:
                 raise ValueError(f"{names[letter]} is not given, and this needs it ({letter}).")
             raise AttributeError(f"a Problem has no attribute {letter!r}")
@@ -141,7 +142,14 @@ class Problem:
         return self.replace(**{name: np.broadcast_to(arrays[name], self.shape)[index] for name in sizes})
 
 
-FIELDS = tuple(entry.name for entry in fields(Problem) if entry.init)
+FIELDS = {entry.name: entry for entry in fields(Problem) if entry.init}
+SIZES = {name: entry.metadata for name, entry in FIELDS.items() if "letter" in entry.metadata}
+ASKED = {name: entry for name, entry in FIELDS.items() if name != "expand"}  # which follows from the architecture
+
+
+def one_value(name: str) -> Any:
+    """The type of a field in a single setting: int for a size, where a Problem also takes arrays."""
+    return int if name in SIZES else get_type_hints(Problem)[name]
 
 
 def problem_and_options(problem: Problem | None, words: dict[str, Any]) -> tuple[Problem, dict[str, Any]]:

@@ -8,49 +8,40 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from recallscope.specs import LARGEST, HeadPattern, find_architecture
+from recallscope.specs import LARGEST, find_architecture
 from recallscope.theory.law import RECOMMENDED, Law, find_law
-from recallscope.theory.problem import LawTask, Problem, probability
+from recallscope.theory.problem import Problem, probability
 
 Unknown = Literal["embed_dim", "state_dim", "num_facts", "vocab_size", "num_layers"]
 LARGEST_EMBED = 2**20  # a law that does not reach the target by here has levelled off
 LARGEST_WANTED = {"num_facts": "largest num_facts", "vocab_size": "largest even vocab_size"}  # of the others, the least
 
 
-@dataclass(frozen=True)
-class Question:
-    """What is known: the law's arguments but one (None), and the wanted probability.
+@dataclass(frozen=True, eq=False)
+class Question(Problem):
+    """A Problem that leaves out one size (None), the law that is inverted, and the wanted probability.
 
     `law` is a Law or the name of one; unless given, the one recommended for trained models, with heads or without.
     """
 
     law: Any = None
     target: float = 0.99
-    task: LawTask = "mqar"
-    vocab_size: int | None = None
-    num_facts: int | None = None
-    embed_dim: int | None = None
-    state_dim: int | None = None
-    num_layers: int | None = 1
-    length: int | None = None
-    num_heads: int = 1
-    head_pattern: HeadPattern | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not isinstance(self.law, Law):
             law = find_law(self.law) if self.law else find_law(RECOMMENDED["trained"]).for_pattern(self.head_pattern)
             object.__setattr__(self, "law", law)
 
-    @cached_property
-    def problem(self) -> Problem:
-        """What is known, as a Problem."""
-        return Problem.from_words(vars(self))
+    def known(self, size: str) -> int | None:
+        """A size as a whole number; None if it is left out."""
+        value = getattr(self, size)
+        return None if value is None else int(value)
 
     def evaluate(self, settle: bool = True, /, **values: ArrayLike) -> NDArray[np.float64]:
         """The law, with the unknown given; 0 where it gives no number, or one without a meaning.
@@ -58,11 +49,11 @@ class Question:
         Where a quick form is too close to the target to tell, the exact one answers, unless `settle` is off.
         """
         with np.errstate(all="ignore"):
-            p = np.where(self.law.in_domain(self.problem, **values), self.law(self.problem, **values), 0.0)
+            p = np.where(self.law.in_domain(self, **values), self.law(self, **values), 0.0)
             close = np.abs(p - self.target) <= self.law.tolerance
             if settle and self.law.tolerance and np.any(close):
                 those = {name: np.broadcast_to(value, p.shape)[close] for name, value in values.items()}
-                p[close] = self.law(self.problem, exact=True, **those)
+                p[close] = self.law(self, exact=True, **those)
         return np.nan_to_num(p, nan=0.0)
 
     def reaches(self, **values: int) -> bool:
@@ -71,7 +62,7 @@ class Question:
 
     def limits(self, **values: int) -> str:
         """Why the law's answer for these values is extrapolated; "" if it is not."""
-        limits: str = self.law.limits(self.problem, **values)
+        limits: str = self.law.limits(self, **values)
         return limits
 
 
@@ -101,10 +92,10 @@ def solve(question: Question | None = None, unknown: Unknown | None = None, **kn
     for name in get_args(Unknown):
         if (getattr(question, name) is None) != (name == unknown):
             wanted = "must be left out: it is the unknown" if name == unknown else "is needed"
-            raise ValueError(f"{name}={getattr(question, name)} {wanted} when solving for {unknown}.")
+            raise ValueError(f"{name}={question.known(name)} {wanted} when solving for {unknown}.")
     search = _search(question, unknown)
     low, high = search.low, search.high
-    unit = {"vocab_size": 2, "embed_dim": question.num_heads}.get(unknown, 1)  # heads split D evenly
+    unit = {"vocab_size": 2, "embed_dim": int(question.M)}.get(unknown, 1)  # heads split D evenly
     find, edge, far = (_last_true, high, low) if unknown in LARGEST_WANTED else (_first_true, low, high)
     found = find(lambda n: question.reaches(**{unknown: unit * n}), low, high)
     if found is None:
@@ -130,10 +121,10 @@ def _left_out(question: Question) -> Unknown:
 
 def closed_form(question: Question, unknown: Unknown) -> float | None:
     """The exact real solution, for laws that have an `inverse`; None for the others."""
-    law, several = question.law, (question.num_layers or 1) > 1
+    law, several = question.law, (question.known("num_layers") or 1) > 1
     if law.inverse is None or unknown == "num_layers" or (several and law.layers != "printed"):
         return None
-    return law.inverse(question.problem, unknown, question.target, **law.options)
+    return law.inverse(question, unknown, question.target, **law.options)
 
 
 class _Search(NamedTuple):
@@ -148,12 +139,12 @@ class _Search(NamedTuple):
 
 def _search(q: Question, unknown: Unknown) -> _Search:
     """The range of an unknown, and the sentences about its ends."""
-    below, more = f"{{p}}, below {q.target:g}", "Use a larger embed_dim or state_dim."
-    law, known = q.law, q.problem
+    law, short, more = q.law, f"below {q.target:g}", "Use a larger embed_dim or state_dim."
+    below = f"{{p}}, {short}"
     match unknown:
         case "state_dim":
-            D = int(known.D)
-            largest = max(D // int(known.Lambda), 1)
+            D = int(q.D)
+            largest = max(D // int(q.Lambda), 1)
             low, high, best = _scan_states(q, _spread(largest, 256))
             none = (
                 f"with embed_dim={D} the law gives at most {{p}} (at state_dim={{at}}), below {q.target:g}; the hash F "
@@ -162,28 +153,29 @@ def _search(q: Question, unknown: Unknown) -> _Search:
             )
             return _Search(low, high, none, best=best)
         case "embed_dim":
-            N = int(known.N * known.Lambda)
+            N = int(q.N * q.Lambda)
             none = (
-                f"with state_dim={q.state_dim} the law levels off at {{p}} (embed_dim={{at}}), below {q.target:g}: key "
+                f"with state_dim={q.known('state_dim')} the law levels off at {{p}} (embed_dim={{at}}), {short}: key "
                 f"noise of order 1/N, or the task's own ceiling, remains. Use a larger state_dim."
             )
             at_rank = "; a smaller embed_dim would leave num_layers x state_dim > embed_dim" if N > 1 else ""
-            M = q.num_heads
+            M = int(q.M)
             return _Search(max(-(-N // M), -(-2 // M)), LARGEST_EMBED // M, none, at_rank)
         case "num_facts":
-            V = int(known.V)
+            V = int(q.V)
             largest = min(V // 2 - 1, (V - 1) // law.vocab_per_fact)
-            if known.length is not None:
-                largest = min(largest, int(known.L) // 4)
+            if q.length is not None:
+                largest = min(largest, int(q.L) // 4)
             none = f"already {{at}} fact(s) give {below}. {more}"
-            return _Search(law.fewest_facts, largest, none, f"; more do not fit (vocab_size={V}, length={q.length})")
+            no_more = f"; more do not fit (vocab_size={V}, length={q.known('length')})"
+            return _Search(law.fewest_facts, largest, none, no_more)
         case "vocab_size":
-            N_f = int(known.N_f)
+            N_f = int(q.N_f)
             least_half = max(N_f + 1, law.vocab_per_fact * N_f // 2 + 1, 4)
             none = f"even vocab_size={{at}}, the least for {N_f} facts, gives {below}. {more}"
             return _Search(least_half, LARGEST // 2, none, f" (every vocabulary up to {LARGEST} does)")
         case "num_layers":
-            D, N = int(known.D), int(known.N)
+            D, N = int(q.D), int(q.N)
             none = (
                 f"{{at}} layer(s) of state_dim={N} fill the rank of embed_dim={D} and give {below}; more bring nothing "
                 f"(Thm 4.6 within rank D). Use a larger embed_dim."
@@ -241,7 +233,7 @@ def frontier(
     """
     q = Question(**known) if question is None else replace(question, **known)
     probability("target", q.target)
-    unit = q.num_heads  # heads split D evenly
+    unit = int(q.M)  # heads split D evenly
     square = _first_true(lambda d: q.reaches(embed_dim=unit * d, state_dim=unit * d), -(-2 // unit), LARGEST_EMBED)
     if square is None:
         return []
@@ -267,12 +259,13 @@ def frontier(
     embeddings = unit * high
     probabilities = q.evaluate(embed_dim=embeddings, state_dim=states)
     costs, best = find_architecture(model), LARGEST
-    heads = {name: getattr(q, name) for name in ("num_heads", "head_pattern") if name in costs.model_fields}
+    heads = {"num_heads": unit, "head_pattern": q.head_pattern}
+    heads = {name: value for name, value in heads.items() if name in costs.model_fields}
     for N, D, p, ok in zip(states.tolist(), embeddings.tolist(), probabilities.tolist(), reached.tolist(), strict=True):
         if ok and best > D >= N:
             best, spec = D, costs.model_validate({"embed_dim": D, "state_dim": N} | heads)
-            entries = spec.state_entries_after(int(q.problem.L)) or D * N
-            parameters = None if q.head_pattern else spec.parameter_count(int(q.problem.V))
+            entries = spec.state_entries_after(int(q.L)) or D * N
+            parameters = None if q.head_pattern else spec.parameter_count(int(q.V))
             limits = q.limits(embed_dim=D, state_dim=N)
             points.append(FrontierPoint(D, N, p, entries, parameters, 4 * entries, limits))
     return points

@@ -12,25 +12,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import product
 from threading import Lock
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, create_model
 
 from recallscope.answers import law_or_nan, prediction, sizing
 from recallscope.registry import UnknownNameError
 from recallscope.runs import find_runs
 from recallscope.runs.table import Condition
-from recallscope.specs import ARCHITECTURES, HeadPattern, find_architecture, parse_model
+from recallscope.specs import ARCHITECTURES, find_architecture, parse_model
 from recallscope.theory.bounds import information_bits, jl_least_square, least_dim_product, most_recall
-from recallscope.theory.law import RECOMMENDED, Law, find_law
-from recallscope.theory.problem import Array, Problem
+from recallscope.theory.law import Law, find_law, recommended
+from recallscope.theory.problem import ASKED, SIZES, Array, Problem, one_value
 from recallscope.theory.solve import Question
 from recallscope.web.shelf import Query, Shelf
 
-Dimension = Annotated[int, Field(ge=1, le=4096)]
-Few = Annotated[int, Field(ge=1, le=64)]
+START = {"vocab_size": 512, "num_facts": 16, "embed_dim": 64, "state_dim": 16}  # what the page opens with
+MOST_SIZE = 4096  # of a size, unless MOST has another bound
+MOST = {"vocab_size": 2**20, "length": 2**20, "num_layers": 64, "num_heads": 64}
 SIDE = 32  # cells along an axis of the map
 STRIDES = (4, 2, 1)  # the map is filled in ever finer steps
 CHUNK = 64  # cells that are computed before the question may be dropped
@@ -45,38 +46,32 @@ RANGES = {
 }  # fmt: skip
 
 
-class FitQuestion(Query):
-    """The words of `predict` and `size`, one of each, within bounds that keep an answer quick."""
+def _query_field(name: str) -> tuple[Any, Any]:
+    """Type and default of a field of a recall problem in a query."""
+    kind, default = one_value(name), START.get(name, ASKED[name].default)
+    if name in SIZES:
+        kind = Annotated[kind, Field(ge=SIZES[name]["least"], le=MOST.get(name, MOST_SIZE))]
+        kind = kind | None if default is None else kind
+    return kind, default
 
-    task: Literal["mqar", "ar"] = "mqar"
-    vocab_size: Annotated[int, Field(ge=2, le=2**20)] = 512
-    num_facts: Dimension = 16
-    length: Annotated[int, Field(ge=1, le=2**20)] | None = None
-    embed_dim: Dimension = 64
-    state_dim: Dimension = 16
-    num_layers: Few = 1
-    num_heads: Few = 1
-    head_pattern: HeadPattern | None = None
+
+class FitQuestion(create_model("Sizes", __base__=Query, **{name: _query_field(name) for name in ASKED})):  # type: ignore
+    """The sizes of `predict` and `size`, one of each, within bounds that keep an answer quick."""
+
     model: str = "trained"
     target: Annotated[float, Field(gt=0, lt=1)] = 0.99
 
     @property
     def words(self) -> dict[str, Any]:
         """As the commands take them."""
-        if self.model not in models():
-            raise UnknownNameError(f"model={self.model!r}: there is a law for {', '.join(models())}.")
+        if self.model not in recommended():
+            raise UnknownNameError(f"model={self.model!r}: there is a law for {', '.join(recommended())}.")
         return {**self.model_dump(exclude={"target"}), "law": ()}
 
     @property
     def kind(self) -> str:
         """The architecture whose runs and whose state belong to the model that is asked about."""
         return self.model if self.model in ARCHITECTURES.names() else LINEAR
-
-
-def models() -> dict[str, str]:
-    """Kinds of weights and architectures that a law speaks about, with the name of the law."""
-    of_kinds = {kind: law for kind in ARCHITECTURES.names() if (law := find_architecture(kind).law)}
-    return {str(weights): name for weights, name in RECOMMENDED.items()} | of_kinds
 
 
 def fit_parts(question: FitQuestion, shelf: Shelf) -> Iterator[dict[str, Any]]:

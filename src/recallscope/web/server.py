@@ -17,7 +17,6 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import uvicorn
-from pydantic import ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -27,10 +26,10 @@ from starlette.routing import Route
 
 from recallscope import __version__
 from recallscope.circuits.circuit import CIRCUITS
-from recallscope.faults import finite, in_sentences
+from recallscope.faults import explain, finite
 from recallscope.specs import ARCHITECTURES
-from recallscope.theory.law import catalogue
-from recallscope.web.fit import RANGES, FitQuestion, fit_parts, models
+from recallscope.theory.law import catalogue, recommended
+from recallscope.web.fit import RANGES, FitQuestion, fit_parts
 from recallscope.web.guard import Guard
 from recallscope.web.runs import StoreQuestion, Watch
 from recallscope.web.shelf import Query, Shelf, has_torch
@@ -84,7 +83,7 @@ def plotly_facts() -> dict[str, Any]:
 def options(shelf: Shelf, words: dict[str, Any]) -> dict[str, Any]:
     """What can be chosen on the page."""
     Query.of(words)
-    with_law = models()
+    with_law = recommended()
     return {
         "version": __version__,
         "plotly": plotly_facts(),
@@ -94,6 +93,7 @@ def options(shelf: Shelf, words: dict[str, Any]) -> dict[str, Any]:
         "no_law": [kind for kind in ARCHITECTURES.names() if kind not in with_law],
         "circuits": list(CIRCUITS.names()),
         "ranges": RANGES,
+        "start": FitQuestion().model_dump(),
         "laws": {law["name"]: law for law in catalogue()["laws"]},
     }
 
@@ -241,20 +241,13 @@ async def _body(request: Request) -> dict[str, Any]:
 
 
 def _explain(error: Exception) -> tuple[int, str]:
-    """Status and sentence of what went wrong; never a traceback."""
+    """Status and sentence for what went wrong; never a traceback."""
     if isinstance(error, HTTPException):
         return error.status_code, error.detail
-    if isinstance(error, ValidationError):
-        return 400, in_sentences(error)
-    if isinstance(error, ModuleNotFoundError):
-        extra = "figures" if error.name in ("matplotlib", "jinja2") else "torch"
-        return 424, f"this view needs {error.name}, which is not installed. Run: pip install 'recallscope[{extra}]'"
-    if isinstance(error, ValueError):
-        return 400, str(error)
-    if isinstance(error, OSError):
-        return 404, f"{error.filename or 'the file'}: {error.strerror or error}."
-    log.error("%s: %s", type(error).__name__, error)
-    return 500, f"internal error, {type(error).__name__}: {error}. Please report it."
+    fault = explain(error)
+    if fault.status == 500:
+        log.error("%s: %s", type(error).__name__, error)
+    return fault.status, fault.sentence
 
 
 async def _on_error(request: Request, error: Exception) -> Response:

@@ -16,9 +16,10 @@ from pydantic import BaseModel, ConfigDict
 from recallscope.records import is_run_name
 from recallscope.runs import RunStore, find_runs, parse_conditions
 from recallscope.runs.store import WEIGHTS
+from recallscope.theory.law import DIMENSIONS
+from recallscope.theory.problem import SIZES
 
 T = TypeVar("T")
-LETTERS = {"vocab_size": "V", "num_facts": "N_f", "embed_dim": "D", "state_dim": "N"}
 MOST_KEPT = 256  # answers that are kept
 
 
@@ -112,5 +113,5 @@ def _short(path: Path) -> str:
 
 
 def _told(row: Mapping[str, Any]) -> str:
-    sizes = " ".join(f"{letter} {row[name]}" for name, letter in LETTERS.items() if row.get(name) is not None)
+    sizes = " ".join(f"{SIZES[name]['letter']} {row[name]}" for name in DIMENSIONS if row.get(name) is not None)
     return f"{row['model']} {sizes}, {row['test_accuracy']:.3f}, run {row['run'][:8]}"

@@ -2,8 +2,6 @@
 import { choice, copier, facts, h, later, latest, many, note, parts, place, probability, sentence, table } from "./core.js";
 import { SCALE, bar, chart, draw, powers } from "./charts.js";
 
-const DEFAULTS = { task: "mqar", model: "trained", vocab_size: 512, num_facts: 16, length: "", embed_dim: 64, state_dim: 16,
-  num_layers: 1, num_heads: 1, head_pattern: "", target: 0.99 };
 const NAMES = { vocab_size: ["V", "vocabulary"], num_facts: ["N_f", "facts"], length: ["L", "tokens, 4 N_f if empty"], embed_dim: ["D", "embedding"],
   state_dim: ["N", "state"], num_layers: ["Λ", "layers"], num_heads: ["M", "heads"], target: ["p", "recall you want"] };
 const TARGETS = [0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999];
@@ -39,7 +37,8 @@ function knob(name, values, state, changed) {
 }
 
 export async function openFit(root, params, options) {
-  const state = { ...DEFAULTS };
+  const start = Object.fromEntries(Object.entries(options.start).map(([name, value]) => [name, value ?? ""]));
+  const state = { ...start };
   for (const [name, value] of Object.entries(params)) if (name in state) state[name] = TEXTS.includes(name) || value === "" ? value : Number(value);
   const ranges = { ...Object.fromEntries(Object.entries(options.ranges).map(([name, range]) => [name, steps(name, range)])), target: TARGETS };
   const known = Object.keys(NAMES).filter((name) => ranges[name]);
@@ -194,7 +193,7 @@ export async function openFit(root, params, options) {
       found.frontier, { caption: "Least sizes", onrow: (row) => pick(row.embed_dim, row.state_dim), chosen: (row) => row.embed_dim === state.embed_dim && row.state_dim === state.state_dim }) : null));
   }
 
-  note("fit", place().view === "fit" ? state : DEFAULTS);
+  note("fit", place().view === "fit" ? state : start);
   run(answer);
   return () => run(async () => {});
 }

@@ -1,4 +1,4 @@
-"""Weights on disk, ours or a language model's: what `measure` and `inspect` are given."""
+"""Models on disk: what a path holds, ours or a Hugging Face folder, and loading it. Only loading needs torch."""
 
 from __future__ import annotations
 
