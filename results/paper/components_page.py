@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from recallscope.paper.components_page import components_page
-from recallscope.paper.paper_runs import PaperRuns
 from recallscope.runs import RunStore
+from recallscope.studies.components_page import components_page
+from recallscope.studies.paper_runs import PaperRuns
 
 HERE = Path(__file__).resolve().parent
 

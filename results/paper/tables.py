@@ -11,12 +11,13 @@ import numpy as np
 from recallscope.analysis.collapse import fit_collapse
 from recallscope.analysis.rows import row_of
 from recallscope.analysis.seed_noise import interval
-from recallscope.paper.experiments.dn_grid import EXAMPLE, FULL_EXAMPLE, PUBLISHED_EXAMPLE
-from recallscope.paper.experiments.minimality import RUNGS, ladder, rung_of
-from recallscope.paper.full_as_linear import coefficient_ratio
-from recallscope.paper.paper_runs import PaperRuns
 from recallscope.records import RunRecord
 from recallscope.runs import RunStore
+from recallscope.studies.dn_parts import EXAMPLE, FULL_EXAMPLE
+from recallscope.studies.full_as_linear import coefficient_ratio
+from recallscope.studies.paper.dn_grid import PUBLISHED_EXAMPLE
+from recallscope.studies.paper.minimality import RUNGS, ladder, rung_of
+from recallscope.studies.paper_runs import PaperRuns
 from recallscope.theory.law import find_law
 
 HERE = Path(__file__).parent

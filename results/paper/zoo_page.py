@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from recallscope.paper.paper_runs import PaperRuns
-from recallscope.paper.zoo_page import zoo_page
 from recallscope.runs import RunStore
+from recallscope.studies.paper_runs import PaperRuns
+from recallscope.studies.zoo_page import zoo_page
 
 HERE = Path(__file__).resolve().parent
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from recallscope.cli.flags import OptionalPath, print_json
-from recallscope.paper.experiment import SCALES, Scale
+from recallscope.studies.experiment import SCALES, Scale
 
 if TYPE_CHECKING:
-    from recallscope.paper.paper_runs import PaperRuns
-    from recallscope.paper.report import Report
+    from recallscope.studies.paper_runs import PaperRuns
+    from recallscope.studies.report import Report
 
 
 @dataclass(kw_only=True)
@@ -43,9 +43,9 @@ class WriteReport:
         pages = [path for path in (self.out, self.markdown) if path is not None]
         for path in pages:
             _check_file(path)
-        from recallscope.paper.paper_runs import PaperRuns
-        from recallscope.paper.report import make_report, report_data, templates
         from recallscope.runs import RunStore
+        from recallscope.studies.paper_runs import PaperRuns
+        from recallscope.studies.report import make_report, report_data, templates
 
         if pages:
             templates()  # without Jinja2 this fails now, not after a minute of work
@@ -64,7 +64,7 @@ class WriteReport:
 
     def _write(self, report: Report) -> Iterator[Path]:
         from recallscope.atomic import write_atomically
-        from recallscope.paper.report import html_page, markdown_page
+        from recallscope.studies.report import html_page, markdown_page
 
         if self.out:
             write_atomically(self.out, html_page(report).encode())
@@ -81,7 +81,7 @@ class WriteReport:
         from rich.markup import escape
         from rich.table import Table
 
-        from recallscope.paper.claims import claim
+        from recallscope.studies.claims import claim
 
         console = Console()
         if with_findings:
@@ -106,7 +106,7 @@ def _check_file(path: Path) -> None:
 
 
 def _nothing_measured(runs: PaperRuns) -> str:
-    from recallscope.paper.experiment import experiments
+    from recallscope.studies.experiment import experiments
 
     left, there = set(runs.store.finished_names()), []
     for scale in SCALES:

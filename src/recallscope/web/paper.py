@@ -9,11 +9,11 @@ from typing import Annotated, Any
 from pydantic import Field
 from starlette.responses import Response
 
-from recallscope.paper.claims import CLAIMS, claim
-from recallscope.paper.drawing import figure_job
-from recallscope.paper.experiment import experiments, find_experiment, paper_figures
-from recallscope.paper.paper_runs import NoRunsError
-from recallscope.paper.report import Picture, run_facts
+from recallscope.studies.claims import CLAIMS, claim
+from recallscope.studies.drawing import figure_job
+from recallscope.studies.experiment import experiments, find_experiment, paper_figures
+from recallscope.studies.paper_runs import NoRunsError
+from recallscope.studies.report import Picture, run_facts
 from recallscope.web.runs import StoreQuestion
 from recallscope.web.shelf import Shelf
 from recallscope.web.zoo import SCALE, paper_runs
