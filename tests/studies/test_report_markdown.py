@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from markdown_it import MarkdownIt
 
-from recallscope.studies.claims import CLAIMS
-from recallscope.studies.report import markdown_page, paragraph, plain
+from recallscope.studies.claims import CLAIMS, own_check
+from recallscope.studies.report import Report, markdown_page, paragraph, plain
 
 
 def rendered(text):
@@ -108,3 +108,16 @@ def test_headings_are_where_the_contents_point(report):
 
 def test_the_same_report_gives_the_same_bytes(report):
     assert markdown_page(report) == markdown_page(replace(report))
+
+
+def test_our_own_questions_are_counted_and_listed_apart(findings, laws, facts):
+    findings |= {"zoo": [own_check("Which is best?").answer("DeltaNet", "does not hold", "14 forms")]}
+    findings["heads"].append(own_check("Is it ours?").answer("yes", "holds", "1 run"))
+    report = Report(findings, laws, facts)
+    assert "Of 5 questions about the paper's claims" in report.summary
+    assert "Of 2 questions of our own, 2 could be answered at scale small: 1 holds, 0 hold" in report.summary
+    assert [finding.question for finding in report.refuted] == ["Designed against theory"]
+    about, beyond = markdown_page(report).split("\n## Beyond the paper\n")
+    assert "Is it ours?" not in about
+    assert "| Is it ours? | yes | ● holds | 1 run |" in beyond
+    assert "| Which is best? | DeltaNet | ✕ does not hold | 14 forms |" in beyond

@@ -32,7 +32,7 @@ class WriteReport:
     out: OptionalPath = None
     """The page, one HTML file."""
     markdown: OptionalPath = None
-    """The same as Markdown; its pictures go to a folder figures beside it."""
+    """The same as Markdown; chapters with more detail go beside it, pictures to a folder figures beside it."""
     scale: Scale = "small"
     """Which runs of the store: those of this scale of recallscope reproduce."""
     json: bool = False
@@ -64,7 +64,7 @@ class WriteReport:
 
     def _write(self, report: Report) -> Iterator[Path]:
         from recallscope.atomic import write_atomically
-        from recallscope.studies.report import html_page, markdown_page
+        from recallscope.studies.report import chapter_page, html_page, markdown_page
 
         if self.out:
             write_atomically(self.out, html_page(report).encode())
@@ -73,15 +73,15 @@ class WriteReport:
             for picture in report.pictures:
                 if picture.data:
                     write_atomically(self.markdown.parent / "figures" / picture.file_name, picture.data)
-            write_atomically(self.markdown, markdown_page(report).encode())
-            yield self.markdown
+            chapters = {name: chapter_page(page, report.facts.store) for name, page in report.pages.items()}
+            for name, text in {self.markdown.name: markdown_page(report), **chapters}.items():
+                write_atomically(self.markdown.with_name(name), text.encode())
+                yield self.markdown.with_name(name)
 
     def _print(self, report: Report, *, with_findings: bool) -> None:
         from rich.console import Console
         from rich.markup import escape
         from rich.table import Table
-
-        from recallscope.studies.claims import claim
 
         console = Console()
         if with_findings:
@@ -89,7 +89,7 @@ class WriteReport:
             for column in ("claim", "question", "paper", "measured", "verdict"):
                 table.add_column(column, overflow="fold")
             for finding in report.findings:
-                row = (claim(finding.claim).number, finding.question, finding.paper, finding.ours, finding.verdict)
+                row = (finding.number, finding.question, finding.paper, finding.ours, finding.verdict)
                 table.add_row(*map(escape, row))  # brackets of intervals are no markup
             console.print(table, highlight=False)
             console.print()

@@ -153,7 +153,8 @@ class Reproduce:
             if one.tested:
                 yield fill(one.question, width, initial_indent="  ", subsequent_indent="  ")
                 for name, text in (("paper: ", one.paper), ("here:  ", one.ours)):
-                    yield fill(text, width, initial_indent=f"    {name}", subsequent_indent=" " * 11)
+                    if text:
+                        yield fill(text, width, initial_indent=f"    {name}", subsequent_indent=" " * 11)
                 yield f"    -> {one.verdict}"
         if left := sum(not one.tested for one in findings):
             larger = SCALES[SCALES.index(self.scale) + 1 :]

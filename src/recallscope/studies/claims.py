@@ -73,7 +73,7 @@ def _rows() -> tuple[Claim, ...]:
 CLAIMS: tuple[Claim, ...] = _rows()
 _BY_KEY = {row.key: row for row in CLAIMS}
 
-# Findings: a question put to one claim, the paper's number, ours, and the verdict, with the evidence as text
+# Findings: a question about one claim, or of our own; the paper's number, ours, the verdict, and the evidence as text
 
 Verdict = Literal["holds", "holds approximately", "does not hold", "not tested"]
 NOTHING = "-"  # what was measured for a finding that could not be tested
@@ -83,9 +83,9 @@ NOTHING = "-"  # what was measured for a finding that could not be tested
 class Finding:
     """One row of the report. Texts are made from measured numbers where the finding is made, never typed."""
 
-    claim: str  # key of claims.toml, such as "fig-10"
+    claim: str | None  # key of claims.toml, such as "fig-10"; None for a question of our own
     question: str  # what is asked, one line
-    paper: str  # what the paper says, with its number
+    paper: str  # what the paper says, with its number; empty for a question of our own
     ours: str  # what we measured, with its error
     verdict: Verdict
     evidence: str  # runs, cells, how the number and its error were made
@@ -97,12 +97,17 @@ class Finding:
         """Whether it was measured at all. A measurement that decides nothing has the verdict "not tested" as well."""
         return self.ours != NOTHING
 
+    @property
+    def number(self) -> str:
+        """The number of its claim, such as Fig. 10; "ours" without one."""
+        return claim(self.claim).number if self.claim else "ours"
+
 
 @dataclass(frozen=True)
 class Check:
     """What is asked of a claim, and what the paper says; `answer` or `untested` makes the finding."""
 
-    claim: str
+    claim: str | None
     question: str
     paper: str
     figure: str = ""
@@ -114,6 +119,11 @@ class Check:
     def untested(self, why: str, missing: int = 0) -> Finding:
         """A finding that cannot be made, and why."""
         return self.answer(NOTHING, "not tested", why, missing)
+
+
+def own_check(question: str, figure: str = "") -> Check:
+    """A question of our own: no claim of the paper is behind it."""
+    return Check(None, question, "", figure)
 
 
 def verdict_of(distance: float, holds: float, roughly: float) -> Verdict:

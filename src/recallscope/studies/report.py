@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from math import isfinite
@@ -20,6 +21,10 @@ from urllib.parse import quote
 
 from recallscope import __version__
 from recallscope.records import RunRecord
+from recallscope.studies.chapters.architectures import architectures
+from recallscope.studies.chapters.cells import cells
+from recallscope.studies.chapters.components import components
+from recallscope.studies.chapters.page import Chapter
 from recallscope.studies.claims import CLAIMS, Claim, Finding, Verdict, claim
 from recallscope.studies.designed import DesignedPart
 from recallscope.studies.drawing import do_jobs, figure_job
@@ -31,7 +36,13 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+CHAPTERS: Mapping[str, Callable[[PaperRuns], Chapter]] = {
+    "ZOO.md": architectures,
+    "COMPONENTS.md": components,
+    "TABLES.md": cells,
+}
 FURTHER = "further"
+OWN_QUESTIONS = "own-questions"
 _SMALL = ".small"  # the smaller of PNG and SVG
 
 
@@ -100,12 +111,12 @@ class Section:
     pictures: tuple[Picture, ...]
     not_drawn: str  # figures that are missing, and why
     parts: tuple[PartFacts, ...]
-    own: bool = False  # no claim of the paper stands behind it
+    own: bool = False  # questions of our own: no claim of the paper is behind its findings
 
     @property
     def by_claim(self) -> list[tuple[Claim, list[Finding]]]:
-        """Findings under the claim they are about, claims in order of first mention."""
-        keys = dict.fromkeys(finding.claim for finding in self.findings)
+        """Findings under the claim they are about, claims in order of first mention; none of our own questions."""
+        keys = dict.fromkeys(finding.claim for finding in self.findings if finding.claim)
         return [(claim(key), [finding for finding in self.findings if finding.claim == key]) for key in keys]
 
 
@@ -117,6 +128,7 @@ class Report:
     laws: LawTable
     facts: RunFacts
     pictures: Sequence[Picture] = ()
+    pages: Mapping[str, Chapter] = field(default_factory=dict)  # chapters that are files of their own, by file name
 
     title = "On the Recall Scaling Laws in Mamba: what holds when it is run again"
     claims = CLAIMS
@@ -138,8 +150,9 @@ class Report:
         "todo": "no code yet",
     }
     beyond_caption = (
-        "Experiments of our own: other architectures, what each part of full Mamba brings, and laws far from the sizes "
-        "they were made for. What the laws say is on the page of the laws; runs that are missing are counted"
+        "Questions of our own, about which the paper claims nothing: other architectures, what each part of full Mamba "
+        "brings, and laws far from the sizes they were made for. What the laws say is on the page of the laws; runs "
+        "that are missing are counted"
     )
     law_caption = (
         "Mean (and largest) distance of measured and predicted accuracy, and the mean of measured minus predicted "
@@ -156,9 +169,12 @@ class Report:
         if FURTHER in homes.values():
             titles[FURTHER] = "figures that belong to no single experiment"
         pictures = sorted(self.pictures, key=lambda picture: counting_order(picture.name))
-        sections = []
+        sections, ours = [], []
         for name, title in titles.items():
             findings = tuple(self.by_experiment.get(name, ()))
+            if name not in own:
+                ours += [finding for finding in findings if not finding.claim]
+                findings = tuple(finding for finding in findings if finding.claim)
             here = [picture for picture in pictures if homes[picture.name] == name]
             missing = {picture.name: picture.why_not for picture in here if not picture.data}
             for finding in findings:
@@ -167,6 +183,9 @@ class Report:
             drawn = tuple(picture for picture in here if picture.data)
             parts = self.facts.parts.get(name, ())
             sections.append(Section(name, title, findings, drawn, _reasons(missing), parts, own=name in own))
+        if ours:
+            title = "questions of ours about the paper's models"
+            sections.append(Section(OWN_QUESTIONS, title, tuple(ours), (), "", (), own=True))
         return tuple(sections)
 
     @property
@@ -185,24 +204,25 @@ class Report:
     @property
     def refuted(self) -> list[Finding]:
         """Findings that speak against the paper."""
-        return [finding for finding in self.findings if finding.verdict == "does not hold"]
+        return [finding for finding in self.findings if finding.claim and finding.verdict == "does not hold"]
 
     @cached_property
     def verdicts(self) -> dict[Verdict, int]:
-        """How many findings have each verdict, those that nobody has included."""
-        return {verdict: sum(finding.verdict == verdict for finding in self.findings) for verdict in VERDICTS}
+        """How many findings about the paper's claims have each verdict, those that nobody has included."""
+        return _verdicts(finding for finding in self.findings if finding.claim)
+
+    @cached_property
+    def own_verdicts(self) -> dict[Verdict, int]:
+        """The same for our own questions."""
+        return _verdicts(finding for finding in self.findings if not finding.claim)
 
     @property
     def summary(self) -> str:
         """The report in one paragraph, made of its own numbers."""
-        counts, facts, total = self.verdicts, self.facts, len(self.findings)
-        holds, roughly, fails, untested = (counts[verdict] for verdict in VERDICTS)
-        verdicts = (
-            f"Of {_count(total, 'question')} put to the paper's statements and ours {total - untested} could be "
-            f"answered at scale {facts.scale}: {holds} {'holds' if holds == 1 else 'hold'}, {roughly} "
-            f"{'holds' if roughly == 1 else 'hold'} approximately, {fails} {'does' if fails == 1 else 'do'} not hold; "
-            f"{untested} {'was' if untested == 1 else 'were'} not tested."
-        )
+        facts = self.facts
+        verdicts = _counted(self.verdicts, "about the paper's claims", facts.scale)
+        if any(self.own_verdicts.values()):
+            verdicts += " " + _counted(self.own_verdicts, "of our own", facts.scale)
         runs = f"Behind it are {facts.runs} of the {facts.asked} runs this scale asks for"
         runs += f", {_duration(facts.core_seconds)} of core time in all" if facts.runs else ""
         made = ", ".join(f"{name} {' and '.join(values)}" for name, values in facts.environment.items())
@@ -235,6 +255,23 @@ def _reasons(missing: Mapping[str, str]) -> str:
     return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in by_reason.items())
 
 
+def _verdicts(findings: Iterable[Finding]) -> dict[Verdict, int]:
+    """How many findings have each verdict."""
+    counts = Counter(finding.verdict for finding in findings)
+    return {verdict: counts[verdict] for verdict in VERDICTS}
+
+
+def _counted(counts: Mapping[Verdict, int], whose: str, scale: Scale) -> str:
+    """The verdicts on some questions as a sentence."""
+    holds, roughly, fails, untested = (counts[verdict] for verdict in VERDICTS)
+    return (
+        f"Of {_count(sum(counts.values()), 'question')} {whose}, {holds + roughly + fails} could be answered at scale "
+        f"{scale}: {holds} {'holds' if holds == 1 else 'hold'}, {roughly} {'holds' if roughly == 1 else 'hold'} "
+        f"approximately, {fails} {'does' if fails == 1 else 'do'} not hold; {untested} "
+        f"{'was' if untested == 1 else 'were'} not tested."
+    )
+
+
 def _count(number: int, noun: str) -> str:
     """1 run, 2 runs."""
     return f"{number} {noun}" + ("" if number == 1 else "s")
@@ -255,6 +292,7 @@ def make_report(runs: PaperRuns, *, store: str = "", pictures: bool = False, wor
     figures = paper_figures() if pictures else {}
     jobs: dict[str, Any] = {f"findings: {one.name}": partial(_find, one.name) for one in experiments()}
     jobs |= {"law table": law_table} | {name: figure_job(name, "small") for name in figures}
+    jobs |= CHAPTERS if pictures else {}
     done = do_jobs(runs, jobs, workers)
     drawn = []
     for name, figure in figures.items():
@@ -263,7 +301,8 @@ def make_report(runs: PaperRuns, *, store: str = "", pictures: bool = False, wor
         data = b"" if why_not else found[_SMALL]
         drawn.append(Picture(name, figure.title, figure.experiment or "", data, why_not))
     findings = {one.name: done[f"findings: {one.name}"] for one in experiments()}
-    return Report(findings, done["law table"], run_facts(runs, store), drawn)
+    pages = {name: done[name] for name in CHAPTERS if name in done and done[name].done}
+    return Report(findings, done["law table"], run_facts(runs, store), drawn, pages)
 
 
 def _find(experiment: str, runs: PaperRuns) -> list[Finding]:
@@ -372,6 +411,11 @@ def markdown_page(report: Report, folder: str = "figures") -> str:
     return templates().get_template("report.md.j2").render(report=report, folder=folder, licences=licence_rows())
 
 
+def chapter_page(chapter: Chapter, store: str) -> str:
+    """A chapter that is a page of its own, as Markdown."""
+    return templates().get_template("chapter.md.j2").render(chapter=chapter, store=store)
+
+
 def report_data(report: Report) -> dict[str, Any]:
     """The report for programs: plain values, ready for JSON."""
     facts, laws = report.facts, report.laws
@@ -383,6 +427,7 @@ def report_data(report: Report) -> dict[str, Any]:
         "core_seconds": facts.core_seconds,
         "environment": {name: list(values) for name, values in facts.environment.items()},
         "verdicts": report.verdicts,
+        "own_verdicts": report.own_verdicts,
         "findings": [
             {"experiment": section.name, **asdict(finding)}
             for section in report.sections

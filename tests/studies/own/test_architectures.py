@@ -31,10 +31,11 @@ from recallscope.studies.architecture_forms import (
     measured,
     ranking,
 )
+from recallscope.studies.chapters.architectures import architectures
 from recallscope.studies.experiment import paper_figures
 from recallscope.studies.own.architectures import CELLS, measure_ages, zoo
 from recallscope.studies.paper_runs import NoRunsError, PaperRuns
-from recallscope.studies.zoo_page import zoo_page
+from recallscope.studies.report import chapter_page
 from recallscope.train.weights import write_weights
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -119,7 +120,7 @@ def test_findings_say_who_overwrites_who_guesses_and_who_failed(some: PaperRuns)
 
 
 def test_the_page_holds_the_numbers_of_the_runs_that_are_there(some: PaperRuns) -> None:
-    page = zoo_page(some)
+    page = chapter_page(architectures(some), "here")
     assert "**Per state entry** MesaNet recalls most" in page
     assert "DeltaNet 0.995 can (at least 0.9)" in page.replace("GLA 0.950, ", "")
     assert "| MesaNet | **0.900**" in page
@@ -128,8 +129,8 @@ def test_the_page_holds_the_numbers_of_the_runs_that_are_there(some: PaperRuns) 
 
 
 def test_docs_hold_what_the_committed_records_give() -> None:
-    page = zoo_page(PaperRuns(RunStore(ROOT / "results" / "paper"), "small"))
-    assert_same_text(page, (ROOT / "docs" / "ZOO.md").read_text(encoding="utf-8"), "python results/paper/zoo_page.py")
+    page = chapter_page(architectures(PaperRuns(RunStore(ROOT / "results" / "paper"), "small")), "results/paper")
+    assert_same_text(page, (ROOT / "docs" / "ZOO.md").read_text(encoding="utf-8"), "make report")
 
 
 def test_figures_are_drawn_from_a_few_runs_and_refused_without_any(some: PaperRuns, tmp_path: Path) -> None:

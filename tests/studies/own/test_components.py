@@ -16,6 +16,7 @@ from recallscope.records import Evaluation, RunRecord
 from recallscope.runs import RunStore
 from recallscope.specs import RunSpec, in_words
 from recallscope.studies import component_forms
+from recallscope.studies.chapters.components import components as components_chapter
 from recallscope.studies.component_forms import (
     FIRST,
     FORMS,
@@ -28,12 +29,12 @@ from recallscope.studies.component_forms import (
     measuring,
     references,
 )
-from recallscope.studies.components_page import components_page
 from recallscope.studies.experiment import paper_figures
 from recallscope.studies.own import large_sizes as large
 from recallscope.studies.own.components import CELLS, MARGIN, components
 from recallscope.studies.own.large_sizes import large_sizes
 from recallscope.studies.paper_runs import NoRunsError, PaperRuns
+from recallscope.studies.report import chapter_page
 
 ROOT = Path(__file__).resolve().parents[3]
 ND, BANK = 0.7, 0.85
@@ -82,7 +83,7 @@ def made(folder: Path, rule: Rule, best: float | None = None) -> PaperRuns:
 def known_laws(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers that do not depend on any law."""
     says = {"linear law": 0.64, component_forms.ND: ND, "bank law": BANK}
-    for module in ("component_forms", "components_page", "own.components"):
+    for module in ("component_forms", "chapters.components", "own.components"):
         monkeypatch.setattr(f"recallscope.studies.{module}.references", lambda cell: says)
 
 
@@ -189,7 +190,7 @@ def test_the_table_and_the_figure_show_every_form_of_every_cell(tmp_path: Path) 
 
 
 def test_the_page_has_every_seed_and_says_what_is_open(tmp_path: Path) -> None:
-    page = components_page(made(tmp_path, as_expected))
+    page = chapter_page(components_chapter(made(tmp_path, as_expected)), "here")
     assert "**Does the gate alone add nothing?** Holds. linear + gate less linear: +0.000" in page
     assert "| linear | 0.640 ±0.010 (0.636, 0.640, 0.644) |" in page
     assert "**Does trained-sharing hold for linear Mamba at large sizes?** Open. no runs yet." in page
@@ -198,9 +199,10 @@ def test_the_page_has_every_seed_and_says_what_is_open(tmp_path: Path) -> None:
 
 def test_docs_hold_what_the_committed_records_give(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()  # by the real laws
-    page = components_page(PaperRuns(RunStore(ROOT / "results" / "paper"), "small"))
+    chapter = components_chapter(PaperRuns(RunStore(ROOT / "results" / "paper"), "small"))
+    page = chapter_page(chapter, "results/paper")
     committed = (ROOT / "docs" / "COMPONENTS.md").read_text(encoding="utf-8")
-    assert_same_text(page, committed, "python results/paper/components_page.py")
+    assert_same_text(page, committed, "make report")
 
 
 def test_what_is_missing_is_counted(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ from recallscope.studies.architecture_forms import (
     size_curves,
     zoo_law_errors,
 )
-from recallscope.studies.claims import Check, Finding, verdict_of
+from recallscope.studies.claims import Finding, own_check, verdict_of
 from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.law_table import entry_of
 from recallscope.studies.paper_runs import PaperRuns, no_runs, sheet, source_line
@@ -116,14 +116,13 @@ def measure_ages(runs: PaperRuns) -> None:
 
 # Findings
 
-OWN = "not in the paper, which asks for it in its outlook"
 FLAT = 0.05  # newest quarter less oldest, at which recall no longer counts as the same for all facts
 
 
 @zoo.findings
 def rates(runs: PaperRuns) -> Iterator[Finding]:
     """Whether every form is trained with the best rate of its search."""
-    check = Check("app-k", "Is every form trained at the best learning rate of its search?", OWN)
+    check = own_check("Is every form trained at the best learning rate of its search?")
     best = {form.label: found for form in FORMS if (found := best_rate(runs, form)) is not None}
     missing = runs.missing(*(label_of("rates", form) for form in FORMS))
     if not best:
@@ -152,7 +151,7 @@ def per_size(runs: PaperRuns) -> Iterator[Finding]:
     sizes: tuple[tuple[Size, str, str], ...] = (("state_entries", "state entry", "zoo"),
                                                 ("parameters", "parameter", "zoo-parameters"))  # fmt: skip
     for size, name, figure in sizes:
-        check = Check("lem-4.5", f"Which bare form recalls most per {name}?", OWN, figure)
+        check = own_check(f"Which bare form recalls most per {name}?", figure)
         order = ranking(runs, size)
         if not order:
             yield check.untested("no cell that all measured forms have yet", runs.missing(*labels))
@@ -172,12 +171,12 @@ def own_laws(runs: PaperRuns) -> Iterator[Finding]:
     found = zoo_law_errors(runs)
     if not found:
         why = "no cell of a form that has a law yet"
-        yield Check("thm-4.2", "Do bare forms recall as their laws say?", OWN).untested(why, runs.missing(*labels))
+        yield own_check("Do bare forms recall as their laws say?").untested(why, runs.missing(*labels))
     for law, forms in found.items():
         by_form = {form.label: entry_of(errors) for form, errors in forms.items()}
         together = entry_of(np.concatenate(list(forms.values())))
         wanted = WANTED.get(law, 0.01)
-        yield Check("thm-4.2", f"Do bare forms recall as the law {law} says?", OWN).answer(
+        yield own_check(f"Do bare forms recall as the law {law} says?").answer(
             f"off by {together.mean_error:.4f} on average, {together.max_error:.3f} at most ({together.bias:+.3f}); "
             + ", ".join(f"{label} {one.mean_error:.4f} ({one.max_error:.3f})" for label, one in by_form.items()),
             verdict_of(together.mean_error, wanted, 3 * wanted),
@@ -192,12 +191,12 @@ def overwriting(runs: PaperRuns) -> Iterator[Finding]:
     """Who answers with the last value of a key: the forms of every rule, against what is expected of them."""
     labels = [label_of("repeated", form) for form in BARE]
     found = {form.label: one for form in BARE for one in measured(runs, "repeated", form).values()}
-    for question, said, rules, expected, limits in (
-        ("Does the delta rule overwrite?", "a key's last value is the answer", ("replaces",), 1.0, (0.01, 0.05)),
-        ("Does a state that only adds guess?", "one layer guesses: 1/N_k", ("adds",), 0.5, (0.03, 0.1)),
-        ("Do fading, least squares and attention overwrite?", OWN, ("fades", "solves", "keeps all"), 1.0, (0.05, 0.1)),
+    for question, rules, expected, limits in (
+        ("Does the delta rule overwrite?", ("replaces",), 1.0, (0.01, 0.05)),
+        ("Does a state that only adds guess?", ("adds",), 0.5, (0.03, 0.1)),
+        ("Do fading, least squares and attention overwrite?", ("fades", "solves", "keeps all"), 1.0, (0.05, 0.1)),
     ):
-        check = Check("fig-18", question, said, "zoo-repeated")
+        check = own_check(question, "zoo-repeated")
         mine = {label: one for label, one in found.items() if one.form.rule in rules}
         if not mine:
             yield check.untested("no such run yet", runs.missing(*labels))
@@ -220,7 +219,7 @@ def by_age(runs: PaperRuns) -> Iterator[Finding]:
         ("Do states that only add recall old facts as well as new ones?", ("adds",), True),
         ("Do states that replace recall new facts better?", ("replaces",), False),
     ):
-        check = Check("thm-4.2", question, OWN, "zoo-age")
+        check = own_check(question, "zoo-age")
         mine = {label: age_gap(places) for label, places in found.items() if rule[label] in rules}
         if not mine:
             yield check.untested("no weights of such a model, or nothing measured from them yet")
@@ -238,7 +237,7 @@ def by_age(runs: PaperRuns) -> Iterator[Finding]:
 def published(runs: PaperRuns) -> Iterator[Finding]:
     """Two published layers on the first cell."""
     labels = [label_of("recall", form) for form in PUBLISHED]
-    check = Check("lem-4.5", "Do two published layers train by the same recipe?", OWN, "zoo")
+    check = own_check("Do two published layers train by the same recipe?", "zoo")
     found = {form: one for form in PUBLISHED for one in measured(runs, "recall", form).values()}
     if not found:
         yield check.untested("no such run yet", runs.missing(*labels))
@@ -257,7 +256,7 @@ def published(runs: PaperRuns) -> Iterator[Finding]:
 @zoo.findings
 def faults(runs: PaperRuns) -> Iterator[Finding]:
     """Runs with a flag."""
-    check = Check("app-k", "Which measurements should not be taken at face value?", OWN)
+    check = own_check("Which measurements should not be taken at face value?")
     labels = [label_of(what, form) for form in FORMS for what in QUESTIONS]
     done = {record.run for label in labels for record in runs.records(label)}
     if not done:

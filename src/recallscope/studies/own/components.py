@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from recallscope import figures
 from recallscope.analysis.seed_noise import MeanGap
 from recallscope.presets import Preset
-from recallscope.studies.claims import Check, Finding, Verdict, verdict_of
+from recallscope.studies.claims import Finding, Verdict, own_check, verdict_of
 from recallscope.studies.component_forms import (
     FIRST,
     FORMS,
@@ -127,14 +127,13 @@ def _part(planned: Planned, train: dict[str, Any], cut: str, turn: int = 0) -> P
 
 # Findings
 
-LADDER = "at full recall no part but the convolution is needed (Tab. 8)"
 MARGIN = 0.02  # by which laws are off, and up to which a difference counts as none
 
 
 @components.findings
 def bound(runs: PaperRuns) -> Iterator[Finding]:
     """Ungated models against the N D law."""
-    check = Check("tab-8", "Does no ungated model pass the N D law?", LADDER, "components")
+    check = own_check("Does no ungated model pass the N D law?", "components")
     missing = runs.missing(*measuring(runs))
     found = {key: one for key, one in found_in(runs).items() if ND in references(one.cell)}
     above = {key: max(one.seeds) - references(one.cell)[ND] for key, one in found.items()}  # by the best seed
@@ -163,7 +162,7 @@ def partners(runs: PaperRuns) -> Iterator[Finding]:
     """Whether SiLU alone, or Delta alone, reaches the N D law."""
     found, missing = found_in(runs), runs.missing(*measuring(runs))
     for label in ("linear + SiLU", "linear + selective"):
-        check = Check("tab-8", f"Does {label} reach the N D law?", LADDER, "components")
+        check = own_check(f"Does {label} reach the N D law?", "components")
         off = {
             cell: fmean(row["test_accuracy"] for row in one.learned) - references(cell)[ND]
             for (cell, form), one in found.items()
@@ -183,7 +182,7 @@ def partners(runs: PaperRuns) -> Iterator[Finding]:
 @components.findings
 def luck(runs: PaperRuns) -> Iterator[Finding]:
     """Whether training finds what the gate can do, seed by seed."""
-    check = Check("tab-8", "Does every seed of the full model pass the N D law?", LADDER, "components")
+    check = own_check("Does every seed of the full model pass the N D law?", "components")
     found = {key: one for key, one in found_in(runs).items() if one.form is FIRST[0] and ND in references(one.cell)}
     passed = {cell: [p > references(cell)[ND] + MARGIN for p in one.seeds] for (cell, _), one in found.items()}
     if not passed:
@@ -209,7 +208,7 @@ def differences(runs: PaperRuns) -> Iterator[Finding]:
         ("Does expand 4 add with the gate?", "full, expand 4", "full", True),
         ("Does decay add nothing to the full model?", "full", "full - decay", False),
     ):
-        check = Check("tab-8", question, LADDER, "components")
+        check = own_check(question, "components")
         one = gap(found, more, less)
         if one is None or isnan(one.interval[0]):
             yield check.untested(f"no cell with {more} and {less} yet, or one seed only", missing)
@@ -241,7 +240,7 @@ def adds_something(one: MeanGap) -> Verdict:
 @components.findings
 def rates(runs: PaperRuns) -> Iterator[Finding]:
     """Whether every form is trained with the best rate of its search."""
-    check = Check("app-k", "Is every form trained at the best learning rate of its search?", "not in the paper")
+    check = own_check("Is every form trained at the best learning rate of its search?")
     losses: dict[str, dict[float, float]] = {}
     for record in runs.records(SEARCH):
         loss = record.history[-1].loss if record.history else None

@@ -21,7 +21,7 @@ from recallscope.studies.architecture_forms import (
     label_of,
     zoo_law_errors,
 )
-from recallscope.studies.claims import Check, Finding, verdict_of
+from recallscope.studies.claims import Finding, own_check, verdict_of
 from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.law_table import entry_of
 from recallscope.studies.paper_runs import PaperRuns
@@ -50,11 +50,10 @@ def fresh_cells(scale: Scale) -> Iterator[Part]:
 @fresh_cells.findings
 def on_fresh_cells(runs: PaperRuns) -> Iterator[Finding]:
     """How far every law is off here, and in the zoo beside it."""
-    says = "not in the paper"
     missing = runs.missing(*(label_of("fresh", form) for form in WITH_LAWS))
     found = zoo_law_errors(runs, "fresh", WITH_LAWS)
     if not found:
-        yield Check("thm-4.2", "Do laws hold on cells trained after them?", says).untested("no runs yet", missing)
+        yield own_check("Do laws hold on cells trained after them?").untested("no runs yet", missing)
     before = zoo_law_errors(runs, "recall", WITH_LAWS)
     for law, forms in found.items():
         every, wanted = entry_of(np.concatenate(list(forms.values()))), WANTED.get(law, 0.01)
@@ -63,7 +62,7 @@ def on_fresh_cells(runs: PaperRuns) -> Iterator[Finding]:
             + (f"{entry_of(before[law][form]).mean_error:.4f})" if form in before.get(law, {}) else "not run)")
             for form, errors in forms.items()
         )
-        yield Check("thm-4.2", f"Does the law {law} hold on cells trained after it?", says).answer(
+        yield own_check(f"Does the law {law} hold on cells trained after it?").answer(
             f"off by {every.mean_error:.4f} on average, {every.max_error:.3f} at most ({every.bias:+.3f}); "
             + ", ".join(each),
             verdict_of(every.mean_error, wanted, 3 * wanted),

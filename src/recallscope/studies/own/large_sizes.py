@@ -17,7 +17,7 @@ from recallscope.analysis.compare import LawPoints, law_on_cells
 from recallscope.analysis.rows import cell_words, group_cells
 from recallscope.presets import Preset
 from recallscope.specs import find_architecture
-from recallscope.studies.claims import Check, Finding, verdict_of
+from recallscope.studies.claims import Finding, own_check, verdict_of
 from recallscope.studies.experiment import Part, Rows, Scale, experiment, part
 from recallscope.studies.paper_runs import PaperRuns, no_runs, sheet, source_line
 from recallscope.theory.law import find_law
@@ -88,8 +88,7 @@ def carried_over(runs: PaperRuns) -> Iterator[Finding]:
     """Measured less predicted, for every memory by its own law, and for the linear Mamba by the printed one."""
     asked = [(kind, law_of(kind)) for kind in KINDS] + [("linear", PRINTED)]
     for kind, law in asked:
-        says = "laws hold for every size" if law == PRINTED else "not in the paper"
-        check = Check("thm-4.2", f"Does {law or 'a law'} hold for {KINDS[kind]} at large sizes?", says, "large-sizes")
+        check = own_check(f"Does {law or 'a law'} hold for {KINDS[kind]} at large sizes?", "large-sizes")
         cells, missing = by_cell(runs.rows(label_of(kind))), runs.missing(label_of(kind))
         if not cells or law is None:
             yield check.untested("no runs yet" if law else "no law speaks about it", missing)

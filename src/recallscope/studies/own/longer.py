@@ -25,7 +25,7 @@ from recallscope.studies.architecture_forms import (
     label_of,
     zoo_law_errors,
 )
-from recallscope.studies.claims import Check, Finding, verdict_of
+from recallscope.studies.claims import Finding, own_check, verdict_of
 from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.law_table import entry_of
 from recallscope.studies.paper_runs import PaperRuns
@@ -70,18 +70,17 @@ def chosen_rate(runs: PaperRuns, form: Form) -> float | None:
 @longer.findings
 def after_longer(runs: PaperRuns) -> Iterator[Finding]:
     """How far every form is from its law now, at either rate, and in the zoo."""
-    says = "not in the paper"
     missing = runs.missing(*(label_of(name_of(rate), form) for form in WITH_LAWS for rate in TRIED))
     rates = {form: rate for form in WITH_LAWS if (rate := chosen_rate(runs, form))}
     if not rates:
-        yield Check("thm-4.2", "Do laws hold after four times the steps?", says).untested("no runs yet", missing)
+        yield own_check("Do laws hold after four times the steps?").untested("no runs yet", missing)
     by_rate = {rate: zoo_law_errors(runs, name_of(rate), list(rates)) for rate in TRIED}
     zoo = zoo_law_errors(runs, "recall", WITH_LAWS)
     for law in by_rate[TRIED[0]]:
         forms = by_rate[TRIED[0]][law]
         every = entry_of(np.concatenate([by_rate[rates[form]][law][form] for form in forms]))
         wanted = WANTED.get(law, 0.01)
-        yield Check("thm-4.2", f"Does the law {law} hold after four times the steps?", says).answer(
+        yield own_check(f"Does the law {law} hold after four times the steps?").answer(
             f"off by {every.mean_error:.4f} on average, {every.max_error:.3f} at most ({every.bias:+.3f}); "
             + ", ".join(f"{form.label} {_told(law, form, rates[form], by_rate, zoo)}" for form in forms),
             verdict_of(every.mean_error, wanted, 3 * wanted),

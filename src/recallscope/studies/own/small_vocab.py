@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from recallscope import figures
 from recallscope.analysis.compare import LawPoints, law_on_cells
 from recallscope.analysis.rows import accuracies, compared_cells, learned
-from recallscope.studies.claims import Check, Finding, verdict_of
+from recallscope.studies.claims import Finding, own_check, verdict_of
 from recallscope.studies.dn_parts import LINEAR
 from recallscope.studies.experiment import Part, Rows, Scale, experiment, part
 from recallscope.studies.paper_runs import PaperRuns, sheet, source_line
@@ -91,7 +91,7 @@ def law_in_the_corner(runs: PaperRuns) -> Iterator[Finding]:
         (SIZED, "Does training reach what `size` promises?"),
         (SIZED_INSIDE, "And within the stated domain of the law?"),
     ):
-        check = Check("thm-3.1", question, "with room for orthogonal codes recall can be perfect", "corner")
+        check = own_check(question, "corner")
         rows, missing = runs.rows(label), runs.missing(label)
         kept = learned(rows)
         if not rows:
