@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import pytest
 
-from recallscope.paper import CLAIMS, Kind, Status, all_labels, all_numbers, claim
+from recallscope.studies.claims import CLAIMS, Kind, Status, all_labels, all_numbers, claim
 
 ROOT = Path(__file__).resolve().parents[1]
 

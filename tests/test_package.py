@@ -94,7 +94,7 @@ def test_the_citation_is_for_the_software_and_for_the_paper():
 def test_every_file_of_the_package_is_in_the_wheel(wheel):
     files = {path.relative_to(SRC).as_posix() for path in (SRC / "recallscope").rglob("*") if path.is_file()}
     wanted = {name for name in files if "__pycache__" not in name}
-    assert {"recallscope/py.typed", "recallscope/ops/csrc/kernels.c", "recallscope/paper/claims.toml"} <= wanted
+    assert {"recallscope/py.typed", "recallscope/ops/csrc/kernels.c", "recallscope/studies/claims.toml"} <= wanted
     with zipfile.ZipFile(wheel) as archive:
         assert {name for name in archive.namelist() if ".dist-info/" not in name} == wanted
         (metadata,) = (name for name in archive.namelist() if name.endswith("METADATA"))

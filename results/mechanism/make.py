@@ -18,7 +18,7 @@ import torch
 from recallscope.cli.pictures import draw_pictures
 from recallscope.cli.run_folder import keep
 from recallscope.interp import inspect_model
-from recallscope.paper.experiments.mechanism import inspection_paths
+from recallscope.studies.paper.mechanism import inspection_paths
 from recallscope.presets import preset_run
 from recallscope.runs import RunStore
 from recallscope.specs import RunSpec

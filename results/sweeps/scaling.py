@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from recallscope.paper.costs import SECONDS_PER_BILLION
-from recallscope.paper.experiment import experiments
 from recallscope.runs.leases import LEASE_SECONDS
 from recallscope.runs.plan import estimated_cost
+from recallscope.studies.costs import SECONDS_PER_BILLION
+from recallscope.studies.experiment import experiments
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "scaling.md"
@@ -22,7 +22,7 @@ RENEW_EVERY = LEASE_SECONDS / 6  # seconds; the driver's rule
 def paper_runs() -> dict[str, dict[str, float]]:
     """Seconds of every run at the paper's own scale, by experiment; runs that several share count with the first.
 
-    Estimated from the amount of work at one measured rate (`recallscope.paper.costs`).
+    Estimated from the amount of work at one measured rate (`recallscope.studies.costs`).
     """
     seen: set[str] = set()
     found = {}

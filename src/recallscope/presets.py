@@ -1,6 +1,6 @@
 """Presets: published runs with a name, as starting points for `train --preset` and for grids; any field may be changed.
 
-A preset is defined by the experiment it belongs to (`recallscope.paper.experiments`). They are imported when a preset
+A preset is defined by the experiment it belongs to (`recallscope.studies`). They are imported when a preset
 is first asked for, so importing this module is cheap.
 
 Paper: Tab. 9 (`tab:hyperparams`); where the text is silent, the settings released with it.
@@ -45,7 +45,7 @@ class _Presets(Mapping[str, Preset]):
     """The presets of all experiments by name, in the order of the experiments."""
 
     def _all(self) -> dict[str, Preset]:
-        experiments = import_module("recallscope.paper.experiment").experiments()
+        experiments = import_module("recallscope.studies.experiment").experiments()
         return {name: preset for experiment in experiments for name, preset in experiment.presets.items()}
 
     def __getitem__(self, name: str) -> Preset:

@@ -6,9 +6,9 @@ import pytest
 from recallscope.analysis import AccuracyGrid, law_on_cells
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.multihead import MultiHeadSpec
-from recallscope.paper.designed import designed_rows
 from recallscope.records import RunRecord
 from recallscope.specs import RunSpec, TaskSpec, in_words
+from recallscope.studies.designed import designed_rows
 from recallscope.theory.law import find_law
 from recallscope.theory.reduction import head_bounds
 

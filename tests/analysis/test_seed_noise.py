@@ -7,7 +7,7 @@ from scipy.optimize import least_squares
 from recallscope.analysis import collapsed, dimensions, fit_collapse, interval
 from recallscope.analysis.collapse import A_BOUNDS, curve_misses, fit_curves
 from recallscope.analysis.seed_noise import ends_of, mean_gap, pooled_noise, seed_noise
-from recallscope.paper.full_as_linear import coefficient_ratio
+from recallscope.studies.full_as_linear import coefficient_ratio
 
 SPREAD = 0.05  # in units of sqrt(p (1 - p))
 

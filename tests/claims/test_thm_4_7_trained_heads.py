@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from recallscope.analysis.rows import compared_cells
-from recallscope.paper.experiment import Rows
-from recallscope.paper.experiments.heads import PATTERNS
-from recallscope.paper.law_table import counted
-from recallscope.paper.paper_runs import PaperRuns
 from recallscope.runs import RunStore
+from recallscope.studies.experiment import Rows
+from recallscope.studies.law_table import counted
+from recallscope.studies.paper.heads import PATTERNS
+from recallscope.studies.paper_runs import PaperRuns
 from recallscope.theory.laws.sharing import sharing_law
 
 STORE = Path(__file__).resolve().parents[2] / "results" / "paper"

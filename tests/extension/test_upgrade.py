@@ -23,7 +23,7 @@ SPECS = {
 CODE = """
 import json, sys
 from pathlib import Path
-from recallscope.paper.experiment import experiments
+from recallscope.studies.experiment import experiments
 from recallscope.runs import RunStore, find_runs, make_plan
 store = RunStore("store")
 cells = {cell.run: cell for one in experiments() for cell in one.cells("small").values()}

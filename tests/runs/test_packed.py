@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from synthetic_runs import record
 
-from recallscope.paper.experiment import experiments
+from recallscope.studies.experiment import experiments
 from recallscope.records import RecordError
 from recallscope.runs import (
     Cell,

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from recallscope.paper import CLAIMS
-from recallscope.paper.experiment import experiments, find_experiment
 from recallscope.records import RunRecord
 from recallscope.runs import PlainView, RunStore
 from recallscope.runs.plan import Plan
 from recallscope.runs.views import telling_words
+from recallscope.studies.claims import CLAIMS
+from recallscope.studies.experiment import experiments, find_experiment
 
 pytest.importorskip("torch")
 ROOT = Path(__file__).resolve().parents[2]
@@ -119,7 +119,7 @@ def test_runs_are_found_among_others_without_making_the_grid(name: str, monkeypa
     one = find_experiment(name)
     exact = one.progress("small", fields)
     assert exact == (len(one.cells("small")),) * 2
-    monkeypatch.setattr("recallscope.paper.experiment.MANY", 0)
+    monkeypatch.setattr("recallscope.studies.experiment.MANY", 0)
     assert one.progress("small", fields) == exact
     for part in one.parts("small"):
         assert part.grid.among(fields) == {cell.run for cell in part.cells}

@@ -24,7 +24,7 @@ class Claims:
 
     def run(self) -> int:
         """Print the checklist."""
-        from recallscope.paper import CLAIMS
+        from recallscope.studies.claims import CLAIMS
 
         chosen = [claim for claim in CLAIMS if self.status in ("all", claim.status)]
         if self.json:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from recallscope.cli.flags import OptionalPath, print_json
-from recallscope.paper.experiment import Scale
+from recallscope.studies.experiment import Scale
 
 if TYPE_CHECKING:
-    from recallscope.paper.paper_runs import PaperRuns
+    from recallscope.studies.paper_runs import PaperRuns
 
 Answers = list[dict[str, Any]]
 STORES = (Path("results/paper"), Path("runs/paper"))
@@ -44,8 +44,8 @@ class Draw:
 
     def run(self) -> int:
         """List, or draw what can be drawn and say what cannot."""
-        from recallscope.paper.experiment import find_figures, paper_figures
-        from recallscope.paper.paper_runs import NoRunsError
+        from recallscope.studies.experiment import find_figures, paper_figures
+        from recallscope.studies.paper_runs import NoRunsError
 
         if self.show:
             figures = find_figures("all")
@@ -59,7 +59,7 @@ class Draw:
         if not self.names:
             raise ValueError("which figure? Give a name, such as fig-1, or all; recallscope draw --list has them.")
         chosen = {figure.name: figure for name in self.names for figure in find_figures(name)}
-        from recallscope.paper.drawing import draw_figures
+        from recallscope.studies.drawing import draw_figures
 
         asked_for = paper_figures().keys() & set(self.names)
         runs = self._runs() if any(figure.experiment for figure in chosen.values()) else None
@@ -77,8 +77,8 @@ class Draw:
         return 0
 
     def _runs(self) -> PaperRuns:
-        from recallscope.paper.paper_runs import PaperRuns
         from recallscope.runs import RunStore
+        from recallscope.studies.paper_runs import PaperRuns
 
         folder = self.store or next((path for path in STORES if path.exists()), None)
         if folder is None:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from recallscope.cli.flags import OptionalPath, print_json
-from recallscope.paper.experiment import SCALES, Scale
+from recallscope.studies.experiment import SCALES, Scale
 
 if TYPE_CHECKING:
-    from recallscope.paper.paper_runs import PaperRuns
-    from recallscope.paper.report import Report
+    from recallscope.studies.paper_runs import PaperRuns
+    from recallscope.studies.report import Report
 
 
 @dataclass(kw_only=True)
@@ -32,7 +32,7 @@ class WriteReport:
     out: OptionalPath = None
     """The page, one HTML file."""
     markdown: OptionalPath = None
-    """The same as Markdown; its pictures go to a folder figures beside it."""
+    """The same as Markdown; chapters with more detail go beside it, pictures to a folder figures beside it."""
     scale: Scale = "small"
     """Which runs of the store: those of this scale of recallscope reproduce."""
     json: bool = False
@@ -43,9 +43,9 @@ class WriteReport:
         pages = [path for path in (self.out, self.markdown) if path is not None]
         for path in pages:
             _check_file(path)
-        from recallscope.paper.paper_runs import PaperRuns
-        from recallscope.paper.report import make_report, report_data, templates
         from recallscope.runs import RunStore
+        from recallscope.studies.paper_runs import PaperRuns
+        from recallscope.studies.report import make_report, report_data, templates
 
         if pages:
             templates()  # without Jinja2 this fails now, not after a minute of work
@@ -64,7 +64,7 @@ class WriteReport:
 
     def _write(self, report: Report) -> Iterator[Path]:
         from recallscope.atomic import write_atomically
-        from recallscope.paper.report import html_page, markdown_page
+        from recallscope.studies.report import chapter_page, html_page, markdown_page
 
         if self.out:
             write_atomically(self.out, html_page(report).encode())
@@ -73,15 +73,15 @@ class WriteReport:
             for picture in report.pictures:
                 if picture.data:
                     write_atomically(self.markdown.parent / "figures" / picture.file_name, picture.data)
-            write_atomically(self.markdown, markdown_page(report).encode())
-            yield self.markdown
+            chapters = {name: chapter_page(page, report.facts.store) for name, page in report.pages.items()}
+            for name, text in {self.markdown.name: markdown_page(report), **chapters}.items():
+                write_atomically(self.markdown.with_name(name), text.encode())
+                yield self.markdown.with_name(name)
 
     def _print(self, report: Report, *, with_findings: bool) -> None:
         from rich.console import Console
         from rich.markup import escape
         from rich.table import Table
-
-        from recallscope.paper.claims import claim
 
         console = Console()
         if with_findings:
@@ -89,7 +89,7 @@ class WriteReport:
             for column in ("claim", "question", "paper", "measured", "verdict"):
                 table.add_column(column, overflow="fold")
             for finding in report.findings:
-                row = (claim(finding.claim).number, finding.question, finding.paper, finding.ours, finding.verdict)
+                row = (finding.number, finding.question, finding.paper, finding.ours, finding.verdict)
                 table.add_row(*map(escape, row))  # brackets of intervals are no markup
             console.print(table, highlight=False)
             console.print()
@@ -106,7 +106,7 @@ def _check_file(path: Path) -> None:
 
 
 def _nothing_measured(runs: PaperRuns) -> str:
-    from recallscope.paper.experiment import experiments
+    from recallscope.studies.experiment import experiments
 
     left, there = set(runs.store.finished_names()), []
     for scale in SCALES:

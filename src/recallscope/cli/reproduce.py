@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from recallscope.cli.flags import OptionalInt, OptionalPath, Quiet, print_json
-from recallscope.paper.experiment import SCALES, Scale
+from recallscope.studies.experiment import SCALES, Scale
 
 if TYPE_CHECKING:
-    from recallscope.paper.claims import Finding
-    from recallscope.paper.experiment import Experiment
-    from recallscope.paper.paper_runs import PaperRuns
     from recallscope.runs import Cell, Plan, RunStore
+    from recallscope.studies.claims import Finding
+    from recallscope.studies.experiment import Experiment
+    from recallscope.studies.paper_runs import PaperRuns
 
 
 @dataclass(kw_only=True)
@@ -54,7 +54,7 @@ class Reproduce:
 
     def run(self) -> int:
         """List, or run experiment by experiment, then draw and compare."""
-        from recallscope.paper.experiment import experiments, find_experiment
+        from recallscope.studies.experiment import experiments, find_experiment
 
         chosen = experiments() if self.name in ("", "all") else [find_experiment(self.name)]
         if self.show or not (self.name or self.dry_run):
@@ -72,7 +72,7 @@ class Reproduce:
 
     def _run(self, experiment: Experiment, store: RunStore) -> int:
         """Everything an experiment lacks: trainings, circuits, and what comes after. Not 0 if stopped or failed."""
-        from recallscope.paper.paper_runs import PaperRuns
+        from recallscope.studies.paper_runs import PaperRuns
 
         parts = experiment.parts(self.scale)
         for turn, keep_weights in sorted({(part.turn, part.keep_weights) for part in parts}):
@@ -113,7 +113,7 @@ class Reproduce:
 
     def _work(self, plan: Plan) -> str:
         """How many runs are to be trained, and how long that may take."""
-        from recallscope.paper.costs import seconds_of
+        from recallscope.studies.costs import seconds_of
 
         workers = min(os.cpu_count() or 1 if self.workers is None else max(self.workers, 1), len(plan.missing) or 1)
         seconds = sum(seconds_of(cell.spec) for cell in plan.missing) / workers
@@ -121,7 +121,7 @@ class Reproduce:
         return f"{len(plan.missing)} runs to train{there}; estimated {_time(seconds)} with {workers} in parallel"
 
     def _report(self, chosen: list[Experiment], store: RunStore) -> int:
-        from recallscope.paper.paper_runs import PaperRuns
+        from recallscope.studies.paper_runs import PaperRuns
 
         runs = PaperRuns(store, self.scale)
         found = {experiment.name: experiment.find(runs) for experiment in chosen}
@@ -153,7 +153,8 @@ class Reproduce:
             if one.tested:
                 yield fill(one.question, width, initial_indent="  ", subsequent_indent="  ")
                 for name, text in (("paper: ", one.paper), ("here:  ", one.ours)):
-                    yield fill(text, width, initial_indent=f"    {name}", subsequent_indent=" " * 11)
+                    if text:
+                        yield fill(text, width, initial_indent=f"    {name}", subsequent_indent=" " * 11)
                 yield f"    -> {one.verdict}"
         if left := sum(not one.tested for one in findings):
             larger = SCALES[SCALES.index(self.scale) + 1 :]
@@ -167,8 +168,8 @@ class Reproduce:
         if importlib.util.find_spec("matplotlib") is None:
             self._say("matplotlib is not installed, so nothing is drawn: pip install 'recallscope[figures]'")
             return []
-        from recallscope.paper.drawing import draw_figures
-        from recallscope.paper.experiment import find_figures
+        from recallscope.studies.drawing import draw_figures
+        from recallscope.studies.experiment import find_figures
 
         figures = [figure for experiment in chosen for figure in find_figures(experiment.name)]
         answers = draw_figures(runs, figures, self.out or self.store / "figures", os.cpu_count() or 1)
@@ -220,10 +221,10 @@ class Reproduce:
         return 0
 
     def _rows(self, chosen: list[Experiment], *wanted: Scale) -> list[dict[str, Any]]:
-        from recallscope.paper.claims import claim
-        from recallscope.paper.costs import core_seconds
         from recallscope.records import RecordError
         from recallscope.runs import RunStore
+        from recallscope.studies.claims import claim
+        from recallscope.studies.costs import core_seconds
 
         there: dict[str, Any] = {}
         if self.store.is_file() or (self.store / "store.json").exists():
@@ -252,8 +253,8 @@ class Reproduce:
 
 def _without_runs() -> list[dict[str, Any]]:
     """Figures and tables of the paper that no run stands behind, and the command that shows them."""
-    from recallscope.paper.claims import CLAIMS
-    from recallscope.paper.experiment import experiments
+    from recallscope.studies.claims import CLAIMS
+    from recallscope.studies.experiment import experiments
 
     run = {key for experiment in experiments() for key in experiment.claims}
     rest = [row for row in CLAIMS if row.number.startswith(("Fig.", "Tab.")) and row.key not in run]

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 from pydantic import Field
 from starlette.responses import Response
 
-from recallscope.paper.claims import CLAIMS, claim
-from recallscope.paper.drawing import figure_job
-from recallscope.paper.experiment import experiments, find_experiment, paper_figures
-from recallscope.paper.paper_runs import NoRunsError
-from recallscope.paper.report import Picture, run_facts
+from recallscope.studies.claims import CLAIMS
+from recallscope.studies.drawing import figure_job
+from recallscope.studies.experiment import experiments, find_experiment, paper_figures
+from recallscope.studies.paper_runs import NoRunsError
+from recallscope.studies.report import Picture, run_facts
 from recallscope.web.runs import StoreQuestion
 from recallscope.web.shelf import Shelf
 from recallscope.web.zoo import SCALE, paper_runs
@@ -51,7 +51,7 @@ def findings(shelf: Shelf, words: dict[str, Any]) -> dict[str, Any]:
 
     def make() -> dict[str, Any]:
         runs = paper_runs(shelf, store)
-        found = [asdict(one) | {"number": claim(one.claim).number} for one in experiment.find(runs)]
+        found = [asdict(one) | {"number": one.number} for one in experiment.find(runs)]
         parts = [asdict(part) for part in run_facts(runs).parts[experiment.name]]
         for part in parts:
             part["runs"] = [[record.run, record.test_accuracy] for record in runs.records(part["label"])]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from recallscope.paper.experiment import Scale
-from recallscope.paper.paper_runs import PaperRuns
-from recallscope.paper.zoo_forms import (
+from recallscope.runs import RunStore
+from recallscope.studies.architecture_forms import (
     FORMS,
     QUESTIONS,
     RULES,
@@ -22,7 +21,8 @@ from recallscope.paper.zoo_forms import (
     ranking,
     size_curves,
 )
-from recallscope.runs import RunStore
+from recallscope.studies.experiment import Scale
+from recallscope.studies.paper_runs import PaperRuns
 from recallscope.web.runs import StoreQuestion
 from recallscope.web.shelf import Shelf
 

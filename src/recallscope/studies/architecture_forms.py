@@ -1,0 +1,303 @@
+"""The architectures of the zoo as they are trained, and what the runs of a store say of each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import ceil, floor, inf, log2, nan
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+from recallscope.analysis.compare import law_on_cells
+from recallscope.analysis.seed_noise import Ends, seed_noise
+from recallscope.measuring.measurement import Information, linear_by_state, linear_curve
+from recallscope.measuring.trainings import RATES
+from recallscope.presets import Fields, Preset
+from recallscope.records import RunRecord
+from recallscope.runs import RunStore
+from recallscope.specs import TaskSpec, find_architecture
+from recallscope.studies.paper_runs import PaperRuns
+from recallscope.theory.bounds import most_recall
+from recallscope.theory.law import find_law
+from recallscope.theory.problem import Array
+
+Rule = Literal["adds", "fades", "replaces", "solves", "keeps all"]
+Cell = tuple[int, int, int, int]  # V, N_f, D, N
+SIZES = ("vocab_size", "num_facts", "embed_dim", "state_dim")
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """An architecture as it is trained here; `rate` is the best of `RATES` in the search."""
+
+    label: str
+    rule: Rule  # what happens to the state as a fact comes in
+    update: str  # the same as a formula
+    model: Fields
+    rate: float = 0.01
+    published: bool = False
+
+    @property
+    def fields(self) -> Fields:
+        """Of the model's spec, those of the published layer included."""
+        layer = getattr(find_architecture(self.model["kind"]), "PUBLISHED", {}) if self.published else {}
+        return {**layer, **self.model}
+
+
+_UNGATED = {"norm": "none", "residual": False, "skip": False, "conv_width": 2}
+BARE = (
+    Form("linear Mamba", "adds", "S + B xᵀ, values of 2 D channels", {"kind": "linear"}),
+    Form("linear attention", "adds", "S + k vᵀ", {"kind": "linear_attention"}),
+    Form(
+        "Based",
+        "adds",
+        "S + f(k) vᵀ, f the Taylor map of exp, normalised",
+        {"kind": "linear_attention", "feature_map": "taylor", "normaliser": True},
+    ),
+    Form("RetNet", "fades", "γ S + k vᵀ, γ = 31/32", {"kind": "retnet"}),
+    Form("GLA", "fades", "diag(α) S + k vᵀ", {"kind": "gla"}),
+    Form("mLSTM", "fades", "f S + i k vᵀ, normalised", {"kind": "mlstm"}),
+    Form("DeltaNet", "replaces", "S + β k (v - Sᵀ k)ᵀ", {"kind": "delta_net"}),
+    Form("Gated DeltaNet", "replaces", "α S, then S + β k (v - Sᵀ k)ᵀ", {"kind": "gated_delta_net"}, 0.003),
+    Form("KDA", "replaces", "diag(α) S, then S + β k (v - Sᵀ k)ᵀ", {"kind": "kda"}),
+    Form("RWKV-7", "replaces", "diag(w) S - (a∘κ) (κᵀ S) + k vᵀ", {"kind": "rwkv7"}),
+    Form("MesaNet", "solves", "S + k vᵀ, H + k kᵀ; read Sᵀ (H + λ)⁻¹ q", {"kind": "mesa_net"}),
+    Form("attention", "keeps all", "every key and value is kept", {"kind": "attention"}),
+    Form(
+        "Mamba without gate", "fades", "exp(Δ A) S + Δ B xᵀ, Δ per channel", {"kind": "full", "gate": False} | _UNGATED
+    ),
+    Form("Mamba-2 without norm", "fades", "exp(Δ a) S + Δ B xᵀ, one Δ", {"kind": "full2", "num_heads": 1} | _UNGATED),
+)
+_BY_LABEL = {form.label: form for form in BARE}
+PUBLISHED = tuple(
+    Form(f"{label} (published)", _BY_LABEL[like].rule, "as above, two published layers",
+         {"num_layers": 2, **model}, rate, published=True)
+    for label, like, model, rate in (
+        ("DeltaNet", "DeltaNet", {"kind": "delta_net"}, 0.01),
+        ("Gated DeltaNet", "Gated DeltaNet", {"kind": "gated_delta_net"}, 0.003),
+        ("GLA", "GLA", {"kind": "gla"}, 0.01),
+        ("RWKV-7", "RWKV-7", {"kind": "rwkv7"}, 0.01),
+        ("Mamba-2", "Mamba-2 without norm", {"kind": "full2", "num_heads": 1, "conv_width": 4}, 0.01),
+        ("attention", "attention", {"kind": "attention"}, 0.01),
+    )
+)  # fmt: skip
+FORMS = (*BARE, *PUBLISHED)
+RULES: tuple[Rule, ...] = ("adds", "fades", "replaces", "solves", "keeps all")
+QUESTIONS = ("recall", "repeated", "by age")  # the measurements; "rates" is the search
+
+
+ZOO = Preset(
+    "the zoo: bare architectures at equal D and N",
+    {"kind": "mqar", "vocab_size": 512, "num_facts": 16},
+    {"kind": "delta_net", "embed_dim": 32, "state_dim": 8},
+    {"batch_size": 32, "eval_size": 1600, "eval_every": 500},
+    seeds=2,
+)
+CELLS: tuple[Cell, ...] = (  # in the transition of the linear law
+    (512, 16, 32, 8), (512, 16, 32, 16), (512, 16, 16, 16), (512, 16, 64, 4), (512, 8, 16, 8), (256, 16, 24, 12),
+)  # fmt: skip
+QUARTER = {"warmup_steps": 25, "flat_steps": 100, "decay_steps": 375, "eval_every": 500}
+WANTED = {"delta": 0.012}  # mean error of a law that holds; of others .01
+WITH_LAWS = tuple(form for form in BARE if form.label in ("mLSTM", "DeltaNet", "Gated DeltaNet", "MesaNet"))
+TINY: tuple[Cell, ...] = ((64, 4, 16, 4),)  # for a demonstration
+
+
+def label_of(what: str, form: Form) -> str:
+    """How parts are named: what is asked, and of which form."""
+    return f"zoo {what}, {form.label}"
+
+
+# What was measured
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All seeds of a form in one cell."""
+
+    form: Form
+    task: TaskSpec
+    seeds: tuple[float, ...]
+    interval: Ends  # 95 %, of the mean; nan if nothing tells the noise of seeds
+    state_entries: int | None
+    parameters: int | None
+    seconds: float  # of one training
+
+    @property
+    def mean(self) -> float:
+        """Of the seeds."""
+        return float(np.mean(self.seeds))
+
+    @property
+    def bits_per_entry(self) -> float:
+        """Bits about the values that the recall proves were held, over the numbers of the state; nan if unknown."""
+        held = Information.of(self.mean, self.task, self.state_entries)
+        return nan if held is None or held.per_entry is None else held.per_entry
+
+
+def measured(runs: PaperRuns, what: str, form: Form) -> dict[Cell, Measured]:
+    """Every cell of which there are runs. Noise of seeds is pooled over a form's cells, or over all published forms."""
+    peers = PUBLISHED if form.published else (form,)
+    noise = seed_noise(
+        row for one in peers for what in ("recall", "repeated") for row in runs.rows(label_of(what, one))
+    )
+    cells: dict[Cell, list[RunRecord]] = {}
+    for record in runs.records(label_of(what, form)):
+        V, N_f, D, N = (record.words[name] for name in SIZES)
+        cells.setdefault((V, N_f, D, N), []).append(record)  # type: ignore[arg-type]
+    found = {}
+    for cell, records in cells.items():
+        seeds = tuple(record.test_accuracy for record in records)
+        mean = float(np.mean(seeds))
+        deviation = float(noise.deviations(np.array([mean]), np.array([len(seeds)]))[0])
+        half = deviation * float(stdtrit(noise.degrees, 0.975)) if noise.degrees else nan
+        ends = (max(mean - half, 0.0), min(mean + half, 1.0)) if noise.degrees else (nan, nan)
+        first, seconds = records[0], float(np.mean([record.seconds for record in records]))
+        task = first.spec.task
+        found[cell] = Measured(form, task, seeds, ends, first.state_entries, first.parameters, seconds)
+    return found
+
+
+def linear_by_parameters(vocab_size: int) -> Callable[[Array, Array], Array]:
+    """D of a linear Mamba with so many parameters, 4 D² + (V + 4 + 4 N) D, from them and N."""
+
+    def embed_dim(parameters: Array, state_dim: Array) -> Array:
+        half = (vocab_size + 4 + 4 * state_dim) / 8
+        return np.asarray(np.sqrt(half**2 + parameters / 4) - half)
+
+    return embed_dim
+
+
+Size = Literal["state_entries", "parameters"]
+
+
+@cache
+def linear_at(task: TaskSpec, size: Size, value: float) -> float:
+    """Recall of the best linear Mamba of that size, by its law, which takes a tenth of a second."""
+    embed_dim = {"state_entries": linear_by_state, "parameters": linear_by_parameters(task.vocab_size)}[size]
+    return float(linear_curve(task, np.array([value]), embed_dim)[0])
+
+
+CURVES = "best linear Mamba (law)", "information bound, 1 bit per entry"
+
+
+def size_curves(cell: Cell, members: Sequence[Measured], size: Size) -> dict[str, tuple[Array, Array]]:
+    """What the forms of one cell are drawn over: the law of the linear Mamba, and what the bound allows, by size.
+
+    Sizes are powers of the root of 2 from below the smallest form to above the largest, the same for all cells of a
+    task.
+    """
+    known = [float(getattr(one, size)) for one in members]
+    sizes = 2.0 ** (np.arange(floor(2 * log2(min(known))) - 1, ceil(2 * log2(max(known))) + 2) / 2)
+    (V, N_f, _, _), task = cell, members[0].task
+    curves = {CURVES[0]: (sizes, np.array([linear_at(task, size, float(x)) for x in sizes]))}
+    if size == "state_entries":
+        curves[CURVES[1]] = (sizes, most_recall(sizes, N_f, V))
+    return curves
+
+
+def gains(cells: Iterable[Measured], size: Size) -> list[float]:
+    """Recall less that of the best linear Mamba of the same size, in every cell whose size is known."""
+    known = [one for one in cells if getattr(one, size)]
+    return [one.mean - linear_at(one.task, size, float(getattr(one, size))) for one in known]
+
+
+def ranking(runs: PaperRuns, size: Size, forms: Sequence[Form] = BARE) -> list[tuple[str, float]]:
+    """Forms by their mean gain over the cells that all of them have, best first."""
+    by_form = {form.label: measured(runs, "recall", form) for form in forms}
+    there = {label: cells for label, cells in by_form.items() if cells}
+    shared = set.intersection(*(set(cells) for cells in there.values())) if there else set()
+    means = {
+        label: float(np.mean(found))
+        for label, cells in there.items()
+        if (found := gains((cells[cell] for cell in cells if cell in shared), size))
+    }
+    return sorted(means.items(), key=lambda item: -item[1])
+
+
+def losses(runs: PaperRuns, form: Form) -> dict[float, float]:
+    """The search: loss at the end of a training by learning rate, infinite if it diverged."""
+    found = {}
+    for record in runs.records(label_of("rates", form)):
+        if record.history:
+            loss = record.history[-1].loss
+            found[record.spec.train.learning_rate] = inf if loss is None else loss
+    return found
+
+
+def best_rate(runs: PaperRuns, form: Form) -> float | None:
+    """The rate of least loss; None until all have been tried."""
+    found = losses(runs, form)
+    return min(found, key=lambda rate: found[rate]) if len(found) == len(RATES) else None
+
+
+def flagged(runs: PaperRuns, forms: Sequence[Form] = FORMS) -> dict[str, str]:
+    """Measurements (not those of the search) whose accuracy should not be taken at face value: name, and why."""
+    records = {
+        record.run: (form, record)
+        for form in forms
+        for what in QUESTIONS
+        for record in runs.records(label_of(what, form))
+        if record.flag
+    }
+    return {run: _flag(form, record) for run, (form, record) in records.items()}
+
+
+def _flag(form: Form, record: RunRecord) -> str:
+    words = record.words
+    where = f"{words['task']}, (V, N_f, D, N) = ({', '.join(str(words[name]) for name in SIZES)})"
+    return f"{form.label} at {where}, seed {record.spec.seed}: {record.flag} ({record.test_accuracy:.3f})"
+
+
+# Recall by the age of the fact
+
+
+def ages_path(store: RunStore, run: str) -> Path:
+    """Where the recall of a run by place of the fact is kept."""
+    return store.root / "inside" / f"{run}-ages.json"
+
+
+def ages(runs: PaperRuns, forms: Sequence[Form] = BARE) -> dict[str, list[float]]:
+    """Recall by the fact's place in the context, oldest first, of every form of which it was measured."""
+    found = {}
+    for form in forms:
+        for record in runs.records(label_of("by age", form)):
+            path = ages_path(runs.store, record.run)
+            if path.exists():
+                found[form.label] = json.loads(path.read_text(encoding="utf-8"))["recall_by_place"]
+    return found
+
+
+def age_gap(oldest_first: Sequence[float]) -> float:
+    """Recall of the newest quarter of the facts less that of the oldest."""
+    quarter = max(len(oldest_first) // 4, 1)
+    return float(np.mean(oldest_first[-quarter:]) - np.mean(oldest_first[:quarter]))
+
+
+def named(values: Mapping[str, Any] | Iterable[tuple[str, Any]], digits: int = 3, sign: str = "") -> str:
+    """Labels with their numbers, as text."""
+    return ", ".join(f"{label} {value:{sign}.{digits}f}" for label, value in dict(values).items()) or "none"
+
+
+# Laws
+
+
+def zoo_law_errors(
+    runs: PaperRuns, what: str = "recall", forms: Sequence[Form] = BARE
+) -> dict[str, dict[Form, NDArray[np.float64]]]:
+    """Measured minus predicted, by law and bare form, in every cell that has runs of `what`; mean of seeds."""
+    found: dict[str, dict[Form, NDArray[np.float64]]] = {}
+    for form in forms:
+        fields = form.fields | {"embed_dim": 1, "state_dim": 1}
+        own = find_architecture(form.model["kind"]).model_validate(fields).own_law
+        cells = measured(runs, what, form)
+        if own and cells:
+            words = [dict(zip(SIZES, cell, strict=True)) | {"task": "mqar"} for cell in cells]
+            seen = np.array([one.mean for one in cells.values()])
+            found.setdefault(own, {})[form] = seen - law_on_cells(find_law(own), words)
+    return found

@@ -1,0 +1,80 @@
+"""Full Mamba part by part, and laws at large sizes (docs/COMPONENTS.md), as tables with every seed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from recallscope.analysis.compare import law_on_cells
+from recallscope.studies.chapters.page import Chapter, bullets, chapter, sizes_of, table
+from recallscope.studies.claims import Finding
+from recallscope.studies.component_forms import SEARCH, found_in, references
+from recallscope.studies.own.components import TRIED, in_order, number, shown_cells
+from recallscope.studies.own.components import components as study
+from recallscope.studies.own.large_sizes import KINDS, PRINTED, SIZES, by_cell, label_of, large_sizes, law_of
+from recallscope.studies.paper_runs import PaperRuns
+from recallscope.theory.law import find_law
+
+
+def components(runs: PaperRuns) -> Chapter:
+    """Full Mamba part by part, and laws at large sizes, from whatever runs there are."""
+    blocks = (
+        *bullets(map(_said, study.find(runs))),
+        "![full Mamba, part by part](figures/components.png)",
+        *_parts_table(runs),
+        _method(),
+        *_large(runs),
+    )
+    labels = [part.label for one in (study, large_sizes) for part in one.parts(runs.scale)]
+    return chapter("What each part of full Mamba brings", blocks, runs, labels)
+
+
+def _said(one: Finding) -> str:
+    verdict = "open" if one.verdict == "not tested" else one.verdict
+    said = one.ours.removeprefix("open: ") if one.tested else one.evidence
+    return f"**{one.question}** {verdict.capitalize()}. {said}."
+
+
+def _parts_table(runs: PaperRuns) -> Iterator[str]:
+    found = found_in(runs)
+    cells = shown_cells(found)
+    if not cells:
+        return
+    yield "Mean of seeds, half of its 95 % interval by these seeds alone, and in brackets every seed."
+    laws = ([f"*{law}*", *(f"*{references(cell)[law]:.3f}*" for cell in cells)] for law in references(cells[0]))
+    forms = ([form.label, *(number(found.get((cell, form.label))) for cell in cells)] for form in in_order(found))
+    yield table(["form", *map(sizes_of, cells)], [*laws, *forms])
+
+
+def _method() -> str:
+    cuts = "; ".join(dict.fromkeys(part.cut for part in study.parts("small") if part.label != SEARCH))
+    return (
+        "From the linear Mamba (all parts off) each part is switched on alone, from the full one off alone; two Mambas "
+        f"of equal steps differ in nothing else but, at most, their learning rate ({cuts}). The rate is the better of "
+        f"{' and '.join(f'{rate:g}' for rate in TRIED)} by the loss of a training of a quarter of the steps at the "
+        "first cell, on a seed of its own. Decay is made of Delta, so it is switched off alone but not on alone. Laws "
+        "are those of expand 2. Three seeds, one layer: what a form did not learn in these steps it may learn in more."
+    )
+
+
+def _large(runs: PaperRuns) -> Iterator[str]:
+    yield "## Laws beyond the sizes they were made for"
+    yield from bullets(map(_said, large_sizes.find(runs)))
+    cells = {kind: by_cell(runs.rows(label_of(kind))) for kind in KINDS}
+    if not any(cells.values()):
+        return
+    lines = []
+    for kind, rows in cells.items():
+        law = law_of(kind)
+        own = law_on_cells(find_law(law), rows) if law else [float("nan")] * len(rows)
+        printed = law_on_cells(find_law(PRINTED), rows)
+        for row, p, q in zip(rows, own, printed, strict=True):
+            sizes = ", ".join(str(row[name]) for name in SIZES)
+            last = f"{q:.3f}" if kind == "linear" else ""
+            lines.append([sizes, KINDS[kind], f"{row['test_accuracy']:.4f}", f"{p:.3f}", last])
+    yield table(["V, N_f, D, N", "memory", "trained", "its law", "printed law"], lines)
+    cuts = ", ".join(dict.fromkeys(part.cut for part in large_sizes.parts(runs.scale)))
+    yield (
+        f"{cuts[:1].upper()}{cuts[1:]}; rates as the zoo's search gave them. Redo all of it with `recallscope "
+        "reproduce components --scale small --store results/paper`, the same with `large-sizes`, and `recallscope "
+        "report`; pictures with `recallscope draw components` and `recallscope draw large-sizes`."
+    )

@@ -1,0 +1,274 @@
+"""The framework of experiments: what one is made of, and the registry that finds them.
+
+An experiment is one file: its runs at three scales, the findings and figures made of them, its presets and claims.
+
+    @experiment("layers", "recall depends on Lambda N", claims=("fig-5",), presets={"layers": LAYERS})
+    def layers(scale: Scale) -> Iterator[Part]:
+        yield part("layers MQAR", LAYERS, axes={"state_dim": [2, 4], "num_layers": [1, 2]})
+
+    @layers.findings
+    def layer_findings(runs: PaperRuns) -> Iterator[Finding]: ...
+
+    @layers.figure("fig-5", "layers: N-Lambda grid")
+    def layers_figure(runs: PaperRuns) -> Figure: ...
+
+The studies of this package are listed in `STUDIES`; files anywhere else are named in RECALLSCOPE_PLUGINS.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+
+from recallscope.presets import Fields, Preset
+from recallscope.registry import Registry, suggestion
+from recallscope.runs.grid import Cell, Grid
+from recallscope.studies.claims import Finding
+from recallscope.studies.designed import DesignedPart
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from recallscope.studies.paper_runs import PaperRuns
+
+# quick: seconds to two minutes, the same questions on tasks small enough for a demonstration. small: two cores and an
+# evening, the paper's tasks and recipes on coarser axes with fewer seeds; where a batch, a schedule or a size had to be
+# cut as well, the part says so. paper: the axes, seeds and steps of the paper.
+Scale = Literal["quick", "small", "paper"]
+SCALES: tuple[Scale, ...] = get_args(Scale)
+MANY = 2000  # runs that are counted without making them
+
+Rows = list[dict[str, Any]]  # measurements: words of a run, and test_accuracy
+Misses = dict[str, dict[str, list[tuple[Any, float]]]]  # group, law: every cell, and measured minus predicted
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Part:
+    """One grid of trainings of an experiment; `cut` says what else than axes and seeds is less than the paper's.
+
+    Parts of a lower `turn` are run before others; within a turn long runs come first.
+    """
+
+    label: str
+    grid: Grid
+    keep_weights: bool = False
+    cut: str = ""
+    turn: int = 0
+
+    @cached_property
+    def cells(self) -> list[Cell]:
+        """Every run of the grid."""
+        return self.grid.cells()
+
+
+def part(
+    label: str,
+    preset: Preset,
+    *,
+    task: Fields | None = None,
+    model: Fields | None = None,
+    train: Fields | None = None,
+    axes: Mapping[str, Sequence[Any]],
+    zipped: Mapping[str, Sequence[Any]] | None = None,
+    derived: Mapping[str, str] | None = None,
+    skip: Sequence[str] = (),
+    keep_weights: bool = False,
+    cut: str = "",
+    turn: int = 0,
+) -> Part:
+    """A part around a preset: fields that are changed, axes that are crossed, axes that are walked together."""
+    base = preset.fields(task=task, model=model, train=train)
+    grid = Grid(base, axes=axes, zipped=[zipped] if zipped else [], derived=derived or {}, skip=skip, name=label)
+    return Part(label, grid, keep_weights, cut, turn)
+
+
+@dataclass(frozen=True)
+class PaperFigure:
+    """A figure: its name (a key of claims.toml, or one of our own), what it shows, and the experiment it is made of.
+
+    `draw` takes the `PaperRuns` of a store. Without an experiment there is nothing to read, and it takes None as well.
+    """
+
+    name: str
+    title: str
+    experiment: str | None
+    draw: Callable[[Any], Figure]
+
+
+def _decorator(kind: str) -> Callable[[Experiment, Function], Function]:
+    def keep(self: Experiment, function: Function) -> Function:
+        self._functions.setdefault(kind, []).append(function)
+        return function
+
+    return keep
+
+
+@dataclass(eq=False)
+class Experiment:
+    """What the paper shows, the claims it stands for, the runs that show it at each scale, and what is made of them."""
+
+    name: str
+    title: str
+    claims: tuple[str, ...]  # keys of claims.toml
+    make_parts: Callable[[Scale], Iterable[Part | DesignedPart]]
+    presets: Mapping[str, Preset] = field(default_factory=dict)
+    figures: dict[str, PaperFigure] = field(default_factory=dict)
+    _made: dict[Scale, tuple[Part | DesignedPart, ...]] = field(default_factory=dict)
+    _functions: dict[str, list[Callable[..., Any]]] = field(default_factory=dict)  # by decorator
+
+    def all_parts(self, scale: Scale) -> tuple[Part | DesignedPart, ...]:
+        """Everything that is run or measured at a scale."""
+        if scale not in self._made:
+            self._made[scale] = tuple(self.make_parts(scale))
+        return self._made[scale]
+
+    def parts(self, scale: Scale) -> tuple[Part, ...]:
+        """The trainings of a scale."""
+        return tuple(one for one in self.all_parts(scale) if isinstance(one, Part))
+
+    def designed(self, scale: Scale) -> tuple[DesignedPart, ...]:
+        """The circuits that are measured at a scale."""
+        return tuple(one for one in self.all_parts(scale) if isinstance(one, DesignedPart))
+
+    def cells(self, scale: Scale) -> dict[str, Cell]:
+        """Every run of a scale once, by its hash."""
+        return {cell.run: cell for one in self.parts(scale) for cell in one.cells}
+
+    def progress(self, scale: Scale, runs: Mapping[str, Any]) -> tuple[int, int]:
+        """How many runs a scale asks for, and how many are among these, by name with the fields of their specs.
+
+        Thousands are counted without being made: a run that two of their parts ask for would count twice.
+        """
+        grids = [one.grid for one in self.parts(scale)]
+        asked = sum(grid.count() for grid in grids)
+        if asked > MANY:
+            return asked, len({run for grid in grids for run in grid.among(runs)})
+        cells = self.cells(scale)
+        return len(cells), len(cells.keys() & runs.keys())
+
+    # Decorators: each adds the function below it to the experiment, and returns it unchanged.
+
+    findings = _decorator("findings")  # (runs): questions put to the runs
+    law_cells = _decorator("law_cells")  # (runs): groups of runs, by name, that every law is held against
+    law_notes = _decorator("law_notes")  # (runs, misses): sentences under the law table, from the errors of every law
+    after_runs = _decorator("after_runs")  # (runs): work that `reproduce` does once the trainings are there
+    tables = _decorator("tables")  # (runs, console): tables that `reproduce` prints above the findings
+    summary = _decorator("summary")  # (runs): what the figures show, one sentence that `reproduce` prints at the end
+
+    def figure(self, name: str, title: str, **options: Any) -> Callable[[Function], Function]:
+        """A figure drawn from the runs, by a function that takes them and these options."""
+
+        def keep(function: Function) -> Function:
+            self.figures[name] = PaperFigure(name, title, self.name, partial(function, **options))
+            return function
+
+        return keep
+
+    def call(self, kind: str, *arguments: Any) -> list[Any]:
+        """What the functions below one decorator make of the runs of a store, one after the other."""
+        return [function(*arguments) for function in self._functions.get(kind, ())]
+
+    def find(self, runs: PaperRuns) -> list[Finding]:
+        """All findings."""
+        return [finding for found in self.call("findings", runs) for finding in found]
+
+    def summaries(self, runs: PaperRuns) -> list[str]:
+        """Sentences that say what the figures show, with measured numbers; none without runs."""
+        return [sentence for sentence in self.call("summary", runs) if sentence]
+
+    def cells_for_laws(self, runs: PaperRuns) -> dict[str, Rows]:
+        """Rows of the law table, by group."""
+        return {group: rows for groups in self.call("law_cells", runs) for group, rows in groups.items()}
+
+
+STUDIES = {  # in the order of the report: the paper's experiments, then our own
+    "dn-grid": "paper.dn_grid",
+    "curves": "paper.curves",
+    "layers": "paper.layers",
+    "heads": "paper.heads",
+    "large-vocab": "paper.large_vocab",
+    "repeated-keys": "paper.repeated_keys",
+    "minimality": "paper.minimality",
+    "mechanism": "paper.mechanism",
+    "seeds": "paper.seeds",
+    "corner": "own.small_vocab",
+    "zoo": "own.architectures",
+    "components": "own.components",
+    "large-sizes": "own.large_sizes",
+    "fresh-cells": "own.fresh_cells",
+    "longer": "own.longer",
+}
+
+
+class _Experiments(Registry[Experiment]):
+    """The studies of the table, imported when first asked for, then those of plugins."""
+
+    @cached_property
+    def _builtin(self) -> dict[str, str]:
+        return {name: f"{self.package}.{module}" for name, module in STUDIES.items()}
+
+
+EXPERIMENTS = _Experiments("experiment", "recallscope.studies")
+
+
+def experiment(
+    name: str, title: str, *, claims: Sequence[str] = (), presets: Mapping[str, Preset] | None = None
+) -> Callable[[Callable[[Scale], Iterable[Part | DesignedPart]]], Experiment]:
+    """Make an experiment of the function that gives its parts at a scale, and register it; ours have no claims."""
+
+    def register(make_parts: Callable[[Scale], Iterable[Part | DesignedPart]]) -> Experiment:
+        made = Experiment(name, title, tuple(claims), make_parts, presets or {})
+        EXPERIMENTS.add(name, made, module=make_parts.__module__)
+        return made
+
+    return register
+
+
+def experiments() -> list[Experiment]:
+    """All experiments, in their order."""
+    return list(EXPERIMENTS)
+
+
+def find_experiment(name: str) -> Experiment:
+    """The experiment of that name."""
+    if name not in EXPERIMENTS:
+        names = ", ".join(one.name for one in experiments())
+        raise ValueError(f"{name!r} is no experiment of the paper. There are: {names}.")
+    return EXPERIMENTS.find(name)
+
+
+def paper_figures() -> dict[str, PaperFigure]:
+    """Every figure by name: those of the paper by number, then our own."""
+    from recallscope.studies.circuit_overview import OVERVIEW
+
+    found = {OVERVIEW.name: OVERVIEW}
+    for one in experiments():
+        found |= one.figures
+    return dict(sorted(found.items(), key=lambda item: counting_order(item[0])))
+
+
+def find_figures(name: str) -> list[PaperFigure]:
+    """The figure of that name, those of an experiment, or all."""
+    figures = paper_figures()
+    if name == "all":
+        return list(figures.values())
+    if name in figures:
+        return [figures[name]]
+    if name in EXPERIMENTS:
+        return [figure for figure in figures.values() if figure.experiment == name]
+    known = [*figures, *(one.name for one in experiments()), "all"]
+    raise ValueError(f"{name!r} is no figure and no experiment. {suggestion(name, known)}")
+
+
+def counting_order(name: str) -> list[tuple[int, str]]:
+    """A sorting key with fig-2 before fig-10."""
+    return [(int(word), "") if word.isdecimal() else (0, word) for word in re.split(r"(\d+)", name)]
+
+
+def all_findings(runs: PaperRuns) -> dict[str, list[Finding]]:
+    """What all experiments say, in their order."""
+    return {one.name: one.find(runs) for one in experiments()}

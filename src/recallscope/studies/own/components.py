@@ -1,0 +1,347 @@
+"""Components, our own experiment: between the linear Mamba and the full one, what does each part bring?
+
+Every part is switched on alone, from the linear Mamba, and off alone, from the full one, by one recipe with equal steps
+and the same small search of the learning rate. A reading of the state without a gate cannot use more than N D of its
+2 N D numbers, whatever else is on; a gate can, if what is written depends on the key in some other way than the linear
+model's. Three cells, chosen before any of them was trained here, ask whether that is what one sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf, isnan
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from recallscope import figures
+from recallscope.analysis.seed_noise import MeanGap
+from recallscope.presets import Preset
+from recallscope.studies.claims import Finding, Verdict, own_check, verdict_of
+from recallscope.studies.component_forms import (
+    FIRST,
+    FORMS,
+    LABELS,
+    ND,
+    PAIRS,
+    REST,
+    SEARCH,
+    Cell,
+    Form,
+    Found,
+    Measured,
+    form_of,
+    found_in,
+    gap,
+    measuring,
+    references,
+    side_by_side,
+)
+from recallscope.studies.experiment import Part, Scale, experiment, part
+from recallscope.studies.paper_runs import PaperRuns, sheet, source_line
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.console import Console
+
+CELLS: tuple[Cell, ...] = ((256, 8, 24, 4), (256, 8, 16, 8), (512, 16, 32, 8))
+COMPONENTS = Preset(
+    "components: full Mamba with parts switched on and off",
+    {"kind": "mqar", "vocab_size": 256, "num_facts": 8},
+    {"kind": "full", "embed_dim": 24, "state_dim": 4},
+    {"warmup_steps": 100, "flat_steps": 5900, "decay_steps": 14000, "clip_norm": 0.75, "eval_every": 1000},
+    seeds=5,
+)
+TRIED = (0.01, 0.003)  # learning rates of the search
+SEARCH_SEED = 100  # no measurement has it
+LESS = {"batch_size": 32, "eval_size": 1600}
+SHORT = {"flat_steps": 2300, "decay_steps": 5600}  # 8000 steps
+LONGER = {"flat_steps": 3500, "decay_steps": 8400}  # 12000, for the third cell, which learns later
+QUARTER = {"warmup_steps": 25, "flat_steps": 575, "decay_steps": 1400, "eval_every": 2000}
+AGAIN = FIRST[:1]  # whether the full model trains depends on the seed: the two first cells have more of it
+SEEDS, MORE_SEEDS = range(3), range(3, 9)
+Planned = tuple[str, Cell, tuple[Form, ...], dict[str, int], range]
+SMALL: tuple[Planned, ...] = (  # in the order of running
+    ("first", CELLS[0], FIRST, SHORT, SEEDS),
+    ("first", CELLS[1], FIRST, SHORT, SEEDS),
+    ("first", CELLS[2], FIRST[:8], LONGER, SEEDS),
+    ("further", CELLS[0], (*REST, *PAIRS), SHORT, SEEDS),
+    ("further", CELLS[1], REST, SHORT, SEEDS),
+    ("more seeds", CELLS[0], AGAIN, SHORT, MORE_SEEDS),
+    ("more seeds", CELLS[1], AGAIN, SHORT, MORE_SEEDS),
+)
+
+
+def label_of(what: str, cell: Cell) -> str:
+    """How a part is named: which forms, and where."""
+    V, N_f, D, N = cell
+    return f"{LABELS}{what} at V {V}, N_f {N_f}, D {D}, N {N}"
+
+
+@experiment(
+    "components",
+    "our own: what each part of full Mamba brings",
+    presets={"components": COMPONENTS},
+)
+def components(scale: Scale) -> Iterator[Part]:
+    """Cell by cell, the most telling forms first; then the search of the learning rates."""
+    if scale == "quick":
+        tiny = (64, 4, 8, 4)
+        train = LESS | {"flat_steps": 100, "decay_steps": 300, "eval_every": 500, "eval_size": 500}
+        yield _part(("first", tiny, FIRST[:5], {}, range(2)), train, "tiny task, 500 steps")
+        return
+    if scale == "small":
+        plan = SMALL
+    else:
+        both = (("first", FIRST), ("further", (*REST, *PAIRS)))
+        plan = tuple((what, cell, forms, {}, range(COMPONENTS.seeds)) for cell in CELLS for what, forms in both)
+    for turn, planned in enumerate(plan):
+        steps = planned[3]
+        train, cut = (LESS | steps, f"batch 32, {100 + sum(steps.values())} steps") if steps else ({}, "")
+        yield _part(planned, train, cut, turn)
+    yield part(
+        SEARCH,
+        COMPONENTS,
+        train=LESS | QUARTER,
+        axes={"learning_rate": TRIED, "seed": [SEARCH_SEED]},
+        zipped=side_by_side(FORMS),
+        cut="a quarter of the steps",
+        turn=len(plan),
+    )
+
+
+def _part(planned: Planned, train: dict[str, Any], cut: str, turn: int = 0) -> Part:
+    what, cell, forms, _, seeds = planned
+    V, N_f, D, N = cell
+    return part(
+        label_of(what, cell),
+        COMPONENTS,
+        task={"vocab_size": V, "num_facts": N_f},
+        model={"embed_dim": D, "state_dim": N},
+        train=train,
+        axes={"seed": seeds},
+        zipped=side_by_side(forms) | {"learning_rate": [form.rate for form in forms]},
+        cut=cut,
+        turn=turn,
+    )
+
+
+# Findings
+
+MARGIN = 0.02  # by which laws are off, and up to which a difference counts as none
+
+
+@components.findings
+def bound(runs: PaperRuns) -> Iterator[Finding]:
+    """Ungated models against the N D law."""
+    check = own_check("Does no ungated model pass the N D law?", "components")
+    missing = runs.missing(*measuring(runs))
+    found = {key: one for key, one in found_in(runs).items() if ND in references(one.cell)}
+    above = {key: max(one.seeds) - references(one.cell)[ND] for key, one in found.items()}  # by the best seed
+    ungated, gated = ([key for key in above if found[key].form.gated is gate] for gate in (False, True))
+    if not ungated or not gated:
+        yield check.untested("no ungated and gated runs yet, or no law full-nd", missing)
+        return
+    best, leader = (max(keys, key=lambda key: above[key]) for keys in (ungated, gated))
+    over = {key: found[key].mean - references(key[0])[ND] for key in ungated}
+    verdict = _close(max(above[best], 0.0)) if above[leader] > MARGIN else "not tested"
+    yield check.answer(
+        f"best run without a gate {above[best]:+.3f} from the law ({_named(found[best])}), best mean "
+        f"{max(over.values()):+.3f}; best run with a gate {above[leader]:+.3f} ({_named(found[leader])})",
+        verdict,
+        f"{_runs(found)}; to pass is to be above by more than {MARGIN}, and a gated run must, or the question is open",
+        missing,
+    )
+
+
+def _close(distance: float) -> Verdict:
+    return verdict_of(distance, MARGIN, 2.5 * MARGIN)
+
+
+@components.findings
+def partners(runs: PaperRuns) -> Iterator[Finding]:
+    """Whether SiLU alone, or Delta alone, reaches the N D law."""
+    found, missing = found_in(runs), runs.missing(*measuring(runs))
+    for label in ("linear + SiLU", "linear + selective"):
+        check = own_check(f"Does {label} reach the N D law?", "components")
+        off = {
+            cell: fmean(row["test_accuracy"] for row in one.learned) - references(cell)[ND]
+            for (cell, form), one in found.items()
+            if form == label and one.learned and ND in references(cell)
+        }
+        if not off:
+            yield check.untested("no such run that learned, or no law full-nd", missing)
+            continue
+        yield check.answer(
+            "measured less the law: " + ", ".join(f"{value:+.3f} {_at(cell)}" for cell, value in off.items()),
+            _close(max(map(abs, off.values()))),
+            f"mean of the seeds that learned; {_runs(found)}",
+            missing,
+        )
+
+
+@components.findings
+def luck(runs: PaperRuns) -> Iterator[Finding]:
+    """Whether training finds what the gate can do, seed by seed."""
+    check = own_check("Does every seed of the full model pass the N D law?", "components")
+    found = {key: one for key, one in found_in(runs).items() if one.form is FIRST[0] and ND in references(one.cell)}
+    passed = {cell: [p > references(cell)[ND] + MARGIN for p in one.seeds] for (cell, _), one in found.items()}
+    if not passed:
+        yield check.untested("no full model yet, or no law full-nd", runs.missing(*measuring(runs)))
+        return
+    yield check.answer(
+        ", ".join(f"{sum(seeds)} of {len(seeds)} {_at(cell)}" for cell, seeds in passed.items()),
+        "holds" if all(map(all, passed.values())) else "does not hold",
+        f"above it by more than {MARGIN}; {_seeds(found, FIRST[0].label)}",
+        runs.missing(*measuring(runs)),
+    )
+
+
+@components.findings
+def differences(runs: PaperRuns) -> Iterator[Finding]:
+    """Pairs of forms that differ in one part: whether it adds something, against what is expected."""
+    found, missing = found_in(runs), runs.missing(*measuring(runs))
+    ungated = "linear + SiLU + selective"
+    for question, more, less, adds in (
+        ("Does the gate alone add nothing?", "linear + gate", "linear", False),
+        ("Does the gate add with SiLU and Delta?", "full", "linear + SiLU + selective", True),
+        ("Does expand 4 add nothing without the gate?", f"{ungated}, expand 4", ungated, False),
+        ("Does expand 4 add with the gate?", "full, expand 4", "full", True),
+        ("Does decay add nothing to the full model?", "full", "full - decay", False),
+    ):
+        check = own_check(question, "components")
+        one = gap(found, more, less)
+        if one is None or isnan(one.interval[0]):
+            yield check.untested(f"no cell with {more} and {less} yet, or one seed only", missing)
+            continue
+        verdict = adds_something(one) if adds else adds_nothing(one)
+        said = f"{more} less {less}: {one.mean:+.3f} [{one.interval[0]:+.3f}, {one.interval[1]:+.3f}]"
+        by_cell = ", ".join(f"{value:+.3f}" for value in one.gaps)
+        yield check.answer(
+            said if verdict != "not tested" else f"open: {said}",
+            verdict,
+            f"cell by cell {by_cell}; {_seeds(found, more, less)}; 95 % interval with the noise of seeds; nothing: up "
+            f"to {MARGIN}; runs that only guess left out",
+            missing,
+        )
+
+
+def adds_nothing(one: MeanGap) -> Verdict:
+    """By the interval; "not tested" if it does not tell."""
+    low, high = one.interval
+    return "holds" if high <= MARGIN else "does not hold" if low > 0 and one.mean > MARGIN else "not tested"
+
+
+def adds_something(one: MeanGap) -> Verdict:
+    """By the interval; "not tested" if it does not tell."""
+    low, high = one.interval
+    return "holds" if low > 0 and one.mean > MARGIN else "does not hold" if high <= MARGIN else "not tested"
+
+
+@components.findings
+def rates(runs: PaperRuns) -> Iterator[Finding]:
+    """Whether every form is trained with the best rate of its search."""
+    check = own_check("Is every form trained at the best learning rate of its search?")
+    losses: dict[str, dict[float, float]] = {}
+    for record in runs.records(SEARCH):
+        loss = record.history[-1].loss if record.history else None
+        losses.setdefault(form_of(record.words).label, {})[record.spec.train.learning_rate] = (
+            inf if loss is None else loss
+        )
+    done = {
+        label: min(tried, key=lambda rate: tried[rate]) for label, tried in losses.items() if len(tried) == len(TRIED)
+    }
+    if not done:
+        yield check.untested("no search is complete yet", runs.missing(SEARCH))
+        return
+    wrong = [form for form in FORMS if done.get(form.label, form.rate) != form.rate]
+    said = "; ".join(
+        f"{form.label} is trained at {form.rate:g}, and the search says {done[form.label]:g}" for form in wrong
+    )
+    yield check.answer(
+        said or f"yes, all {len(done)}",
+        "does not hold" if wrong else "holds",
+        f"{len(done)} of {len(FORMS)} searches complete, rates {', '.join(f'{rate:g}' for rate in TRIED)}, 2000 steps "
+        f"at the first cell, a seed of its own",
+        runs.missing(SEARCH),
+    )
+
+
+def _at(cell: Cell) -> str:
+    return f"at (V, N_f, D, N) = ({', '.join(map(str, cell))})"
+
+
+def _named(one: Measured) -> str:
+    return f"{one.form.label} {_at(one.cell)}, seeds {', '.join(f'{p:.3f}' for p in one.seeds)}"
+
+
+def _runs(found: Found) -> str:
+    untrained = [one.form.label for one in found.values() if not one.learned]
+    runs = sum(len(one.rows) for one in found.values())
+    return f"{runs} runs, {len({cell for cell, _ in found})} cells; no seed learned: {', '.join(untrained) or 'none'}"
+
+
+def _seeds(found: Found, *labels: str) -> str:
+    return "; ".join(
+        f"{label} {', '.join(f'{p:.4f}' for p in one.seeds)}" for (_, label), one in found.items() if label in labels
+    )
+
+
+# Table and figure
+
+
+def shown_cells(found: Found) -> list[Cell]:
+    """The cells that have runs, in their order."""
+    return sorted({cell for cell, _ in found}, key=lambda cell: (*CELLS, cell).index(cell))
+
+
+@components.tables
+def table(runs: PaperRuns, console: Console) -> None:
+    """Every form: mean, half of its interval, and all seeds, cell by cell."""
+    from rich.table import Table
+
+    found = found_in(runs)
+    cells = shown_cells(found)
+    shown = Table("form", *(f"V {V}, N_f {N_f}, D {D}, N {N}" for V, N_f, D, N in cells), box=None, header_style="dim")
+    for name in references(cells[0]) if cells else ():
+        shown.add_row(name, *(f"{references(cell)[name]:.3f}" for cell in cells))
+    for form in in_order(found):
+        shown.add_row(form.label, *(number(found.get((cell, form.label))) for cell in cells))
+    console.print(shown, highlight=False)
+
+
+def number(one: Measured | None) -> str:
+    """Mean, half of the interval, and all seeds."""
+    if one is None:
+        return "-"
+    half = (one.interval[1] - one.interval[0]) / 2
+    about = "" if isnan(half) else f" ±{half:.3f}"
+    return f"{one.mean:.3f}{about} ({', '.join(f'{seed:.3f}' for seed in one.seeds)})"
+
+
+def in_order(found: Found) -> list[Form]:
+    """Those that were measured: from the linear model up, then from the full one down."""
+    there = {label for _, label in found}
+    return sorted((form for form in FORMS if form.label in there), key=lambda form: (form.full, form.changes))
+
+
+@components.figure("components", "ours: full Mamba, part by part")
+def components_figure(runs: PaperRuns) -> Figure:
+    """A panel per cell, a row per form: every seed, and what laws say of the linear model, of N D and of two banks."""
+    text = source_line(runs, components.name, measuring(runs))
+    found = found_in(runs)
+    forms, cells = in_order(found), shown_cells(found)
+    looks = {
+        form.label: figures.Look(figures.VERMILION if form.gated else figures.BLUE, "s" if form.full else "o")
+        for form in forms
+    }
+    note = "red: with a gate, blue: without; squares: counted from full; laws at expand 2; all seeds, | their mean"
+    with sheet(figures.PAGE, 0.19 * len(forms) + 1.7, f"{note}; {text}") as figure:
+        axes = figure.subplots(1, len(cells), squeeze=False, sharey=True)[0]
+        for ax, cell in zip(axes, cells, strict=True):
+            V, N_f, D, N = cell
+            seeds = {form.label: found[cell, form.label].seeds if (cell, form.label) in found else () for form in forms}
+            figures.draw_seeds(seeds, ax, looks=looks, guess=1 / N_f, name="$1/N_f$", laws=references(cell))
+            ax.set_title(f"$V={V}$, $N_f={N_f}$\n$D={D}$, $N={N}$", fontsize=8, pad=14)
+        handles, names = axes[0].get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside upper center", ncols=len(names))
+    return figure

@@ -1,0 +1,135 @@
+"""The corner D ~ V/2, our own experiment: where orthogonal codes would fit, does training find them?
+
+The cells were chosen before any of them was trained. `trained-sharing` had been written down by then, with none of them
+in view, and has not been changed since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recallscope import figures
+from recallscope.analysis.compare import LawPoints, law_on_cells
+from recallscope.analysis.rows import accuracies, compared_cells, learned
+from recallscope.studies.claims import Finding, own_check, verdict_of
+from recallscope.studies.dn_parts import LINEAR
+from recallscope.studies.experiment import Part, Rows, Scale, experiment, part
+from recallscope.studies.paper_runs import PaperRuns, sheet, source_line
+from recallscope.theory.law import find_law
+from recallscope.theory.problem import Problem
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CORNER, CORNER_HEADS = "corner MQAR", "corner heads"
+SIZED, SIZED_INSIDE = "corner, as sized", "corner, as sized within the domain"
+CELLS = (  # (V, N_f, D, N), from V/D = 1 to 8
+    (64, 4, 64, 3), (64, 8, 64, 5), (128, 16, 128, 5), (128, 12, 96, 2), (128, 12, 96, 5),
+    (64, 4, 32, 2), (64, 6, 32, 4), (128, 16, 64, 6), (256, 16, 128, 2), (256, 16, 128, 5),
+    (128, 12, 48, 3), (128, 16, 48, 8), (256, 16, 96, 3), (128, 12, 32, 4), (256, 16, 64, 3),
+    (256, 8, 64, 6), (128, 8, 16, 3), (128, 6, 16, 8), (256, 16, 32, 4), (256, 12, 32, 8),
+)  # fmt: skip
+HEAD_CELLS = (  # (V, D, N, M, pattern), N_f = 8
+    (128, 64, 2, 2, "MHA"), (128, 64, 4, 4, "MQA"), (128, 64, 3, 4, "MKA"), (128, 64, 3, 2, "MVA"),
+    (256, 64, 2, 4, "MHA"), (256, 64, 4, 2, "MQA"),
+)  # fmt: skip
+SIZED_CELLS = (  # what `recallscope size` answered for targets from .9 to .99, given V, N_f and D
+    (64, 4, 24, 4), (64, 4, 48, 3), (64, 8, 40, 3), (128, 8, 40, 6), (128, 8, 100, 6), (128, 16, 80, 6),
+    (256, 16, 80, 6), (256, 16, 160, 9), (256, 8, 256, 3), (512, 16, 128, 6), (512, 16, 256, 5), (512, 32, 192, 7),
+)  # fmt: skip
+SIZED_INSIDE_CELLS = (  # the same for drawn sizes and targets, all inside the domain then; N = 2 has left it since
+    (256, 10, 39, 9), (128, 14, 124, 5), (512, 34, 126, 6), (256, 24, 62, 12), (256, 25, 171, 5), (512, 29, 126, 6),
+    (64, 7, 18, 3), (64, 5, 56, 5), (128, 15, 59, 5), (64, 5, 39, 2), (512, 28, 68, 13), (128, 4, 23, 3),
+)  # fmt: skip
+SIZES = ("vocab_size", "num_facts", "embed_dim", "state_dim")
+HEAD_SIZES = ("vocab_size", "embed_dim", "state_dim", "num_heads", "head_pattern")
+
+
+@experiment("corner", "our own: small vocabularies, where codes could be orthogonal, and are not")
+def corner(scale: Scale) -> Iterator[Part]:
+    """Cells for one head, for several, and those that `size` recommends."""
+    quick = {"batch_size": 32, "flat_steps": 200, "decay_steps": 300, "eval_size": 1000}
+    train, seeds, cut = {
+        "quick": (quick, range(1), "tiny"),
+        "small": ({"batch_size": 64, "eval_size": 3000}, range(2), "batch 64, test sets of 3000"),
+        "paper": ({}, range(5), ""),
+    }[scale]
+    lists = CELLS, HEAD_CELLS, SIZED_CELLS, SIZED_INSIDE_CELLS
+    chosen, with_heads, sized, inside = (cells[:2] for cells in lists) if scale == "quick" else lists
+    several = {"kind": "multihead", "num_heads": 2, "head_pattern": "MHA"}
+    once = range(1) if scale == "small" else seeds
+    for label, task, model, names, cells, repeats in (
+        (CORNER, {}, {}, SIZES, chosen, seeds),
+        (CORNER_HEADS, {"num_facts": 8}, several, HEAD_SIZES, with_heads, seeds),
+        (SIZED, {}, {}, SIZES, sized, once),
+        (SIZED_INSIDE, {}, {}, SIZES, inside, seeds),
+    ):
+        zipped = dict(zip(names, zip(*cells, strict=True), strict=True))
+        yield part(label, LINEAR, task=task, model=model, train=train, axes={"seed": repeats}, zipped=zipped, cut=cut)
+
+
+def errors(cells: Rows) -> NDArray[np.float64]:
+    """Measured less predicted, by the law of the model."""
+    law = find_law("trained-sharing").for_pattern(cells[0].get("head_pattern"))
+    return accuracies(cells) - law_on_cells(law, cells)
+
+
+def _size(found: NDArray[np.float64]) -> str:
+    return f"{np.abs(found).mean():.3f} ({np.abs(found).max():.3f} at most)"
+
+
+@corner.findings
+def law_in_the_corner(runs: PaperRuns) -> Iterator[Finding]:
+    """The law against every list of cells."""
+    for label, question in (
+        (CORNER, "Small vocabularies, V/D from 1 to 8: does trained-sharing hold?"),
+        (CORNER_HEADS, "Heads and small vocabularies: does trained-sharing-heads hold?"),
+        (SIZED, "Does training reach what `size` promises?"),
+        (SIZED_INSIDE, "And within the stated domain of the law?"),
+    ):
+        check = own_check(question, "corner")
+        rows, missing = runs.rows(label), runs.missing(label)
+        kept = learned(rows)
+        if not rows:
+            yield check.untested("no runs yet", missing)
+            continue
+        cells = compared_cells(kept)
+        found = errors(cells)
+        few = np.array([cell["state_dim"] == 2 for cell in cells])
+        wide = np.array([cell["vocab_size"] <= 2 * cell["embed_dim"] for cell in cells])
+        beyond = find_law("trained-sharing").for_pattern(cells[0].get("head_pattern")).extrapolated
+        outside = np.array([bool(beyond(Problem.from_words(cell))) for cell in cells])
+        groups = {"N = 2": few, "N >= 3": ~few, "V <= 2 D": wide, "V > 2 D": ~wide, "extrapolated": outside}
+        by_group = ", ".join(f"{name} {_size(found[here])}" for name, here in groups.items() if here.any())
+        worst = cells[int(np.argmax(np.abs(found)))]
+        place = ", ".join(str(worst[name]) for name in SIZES)
+        yield check.answer(
+            f"law off by {_size(found)}, bias {found.mean():+.3f}; by group: {by_group}",
+            verdict_of(float(np.abs(found).max()), 0.05, 0.1),
+            f"{len(cells)} cells, mean of seeds; measured less predicted; worst at (V, N_f, D, N) = ({place}); "
+            f"{len(rows) - len(kept)} of {len(rows)} runs left out, which stayed at chance",
+            missing,
+        )
+
+
+@corner.figure("corner", "ours: the law where codes could be orthogonal")
+def corner_figure(runs: PaperRuns) -> Figure:
+    """Predicted against measured accuracy, a dot per cell, by list."""
+    labels = (CORNER, CORNER_HEADS, SIZED, SIZED_INSIDE)
+    text = source_line(runs, corner.name, labels)
+    measured = {label: compared_cells(learned(rows)) for label in labels if (rows := runs.rows(label))}
+    off = {label: errors(cells) for label, cells in measured.items()}
+    accuracy = {label: accuracies(cells) for label, cells in measured.items()}
+    mean = float(np.mean(np.abs(np.concatenate(list(off.values())))))
+    points = LawPoints("trained-sharing", {label: accuracy[label] - off[label] for label in off}, accuracy, mean)
+    colours = dict(zip(labels, (figures.BLUE, figures.VERMILION, figures.GREEN, figures.PURPLE), strict=True))
+    markers = dict(zip(labels, "os^D", strict=True))
+    with sheet(0.6 * figures.PAGE, 3.6, f"{text}; mean of the seeds that learned") as figure:
+        title = f"trained-sharing, V/D from 1 to 8\nmean error {mean:.3f}, {points.cells} cells"
+        ax = figures.draw_law_points(points, figure.subplots(), title=title, colours=colours, markers=markers)
+        ax.legend()
+    return figure

@@ -1,0 +1,421 @@
+"""D-N grids: do designed, predicted and trained accuracy agree, and what is accuracy worth at equal N D?
+
+Paper: Sec. 5.1 (`sec:scaling-laws-exp`), Fig. 1 (`fig:scaling-laws-2d-dims`), Fig. 7 (`app-fig:scaling-laws-2d-dims`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from recallscope import figures
+from recallscope.analysis.accuracy_grid import AccuracyGrid, law_grid, planned_rows
+from recallscope.analysis.compare import compare_law, law_points
+from recallscope.analysis.rows import COMPARED, Reduce, compared_cells, seeds_by
+from recallscope.analysis.seed_noise import interval, mean_gap
+from recallscope.studies.claims import Check, Finding, verdict_of
+from recallscope.studies.component_forms import found_in
+from recallscope.studies.designed import DesignedPart
+from recallscope.studies.dn_parts import (
+    ALL_LINEAR,
+    AXES,
+    DESIGNED,
+    EXAMPLE,
+    FULL,
+    FULL_GRIDS,
+    LARGE_BATCH,
+    LINEAR,
+    LINEAR_GRIDS,
+    REGIMES,
+    full_and_linear,
+    full_parts,
+    linear_grids,
+    linear_parts,
+    regime_name,
+    regime_part,
+    regimes_here,
+)
+from recallscope.studies.experiment import Misses, Part, Rows, Scale, experiment
+from recallscope.studies.full_as_linear import LawChoice, law_choices
+from recallscope.studies.law_table import SHOWN_LAWS, where_it_fails
+from recallscope.studies.paper_runs import PaperRuns, draw_part, sheet, source_line
+from recallscope.tasks.mqar import MQARSpec
+from recallscope.theory.law import find_law, laws_for
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from rich.console import Console
+
+# Published with the paper's code: the small linear grid, V=512, L=64, N_f=16, batch 32; (D, N) to accuracy
+PUBLISHED_EXAMPLE = {
+    (16, 8): 0.24, (16, 16): 0.32, (32, 8): 0.64, (32, 16): 0.89, (32, 24): 0.94, (32, 32): 0.95, (48, 8): 0.82,
+    (48, 16): 0.98, (48, 24): 1.0, (48, 32): 1.0, (64, 8): 0.89, (64, 16): 1.0, (64, 24): 1.0, (64, 32): 1.0,
+}  # fmt: skip
+
+
+@experiment(
+    "dn-grid",
+    "accuracy over D and N: designed, predicted, trained linear, trained full; three regimes",
+    claims=("sec-5.1", "fig-1", "fig-7"),
+    presets={"dn-linear": LINEAR, "dn-full": FULL},
+)
+def dn_grid(scale: Scale) -> Iterator[Part | DesignedPart]:
+    """Designed circuits, then the trained grids."""
+    D, N, draws, sequences = {
+        "quick": ((16, 32, 48, 64), (8, 16, 24, 32), 4, 125),
+        "small": ((8, 16, 32, 48, 64), (2, 4, 8, 16, 32), 40, 1600),
+        "paper": (tuple(range(2, 65, 2)), tuple(range(2, 33)), 20, 500),
+    }[scale]
+    for regime in ("iii",) if scale == "quick" else REGIMES:
+        task = MQARSpec.model_validate(REGIMES[regime])
+        yield DesignedPart(DESIGNED[regime], task, D, N, draws, sequences)
+    yield from linear_parts(scale)
+    yield from full_parts(scale)
+
+
+# Findings
+
+
+@dn_grid.findings
+def example_cell_by_cell(runs: PaperRuns) -> Iterator[Finding]:
+    """The authors' small grid against the accuracies published with the code."""
+    paper = "14 accuracies (batch 32, 1 seed), .24 at (16, 8) to 1.00"
+    check = Check("sec-5.1", "The authors' small linear grid, cell by cell", paper)
+    measured = {(r.words["embed_dim"], r.words["state_dim"]): r for r in runs.records(EXAMPLE)}
+    if len(measured) < len(PUBLISHED_EXAMPLE):
+        yield check.untested(f"{len(measured)} of {len(PUBLISHED_EXAMPLE)} runs done")
+        return
+    gaps = {cell: measured[cell].test_accuracy - said for cell, said in PUBLISHED_EXAMPLE.items()}
+    worst = max(gaps, key=lambda cell: abs(gaps[cell]))
+    seconds = sum(record.seconds for record in measured.values())
+    yield check.answer(
+        f"mean difference {np.mean(list(gaps.values())):+.4f}, largest {gaps[worst]:+.4f} at (D, N) = {worst}",
+        verdict_of(abs(gaps[worst]), 0.01, 0.03),
+        f"14 runs, 1 seed, {seconds:.0f} s of one core in all; published values have two digits",
+    )
+
+
+@dn_grid.findings
+def theory_against_trained(runs: PaperRuns) -> Iterator[Finding]:
+    """Column (b) against column (c): the printed law, and the law we hold to be right."""
+    for label in linear_grids(runs):
+        check = Check("fig-7", f"Theory against trained, {label}", "the grids agree (by eye)", "fig-7")
+        rows = runs.rows(label)
+        missing = runs.missing(label)
+        done, planned = len(seeds_by(rows, *AXES)), len(planned_rows(runs.parts[label].grid))
+        if 2 * done < planned:
+            yield check.untested(f"{done} of {planned} cells done", missing)
+            continue
+        grid = AccuracyGrid.from_runs(rows, reduce=COMPARED)
+        printed, typical, sharing = (
+            compare_law(grid, find_law(name)) for name in ("unified", "unified-mv", "trained-sharing")
+        )
+        yield check.answer(
+            f"unified law (Rem 4.3) as printed off by {printed.mean_error:.3f} on average (max "
+            f"{printed.max_error:.2f}); with m_V {typical.mean_error:.3f} ({typical.max_error:.2f}); trained-sharing "
+            f"{sharing.mean_error:.3f} ({sharing.max_error:.2f})",
+            verdict_of(printed.mean_error, 0.02, 0.06),
+            f"{len(rows)} runs, {len(printed.cells)} cells, mean of seeds; mean and largest |measured - predicted|",
+            missing,
+        )
+
+
+@dn_grid.findings
+def theory_against_designed(runs: PaperRuns) -> Iterator[Finding]:
+    """Column (b) against column (a)."""
+    for regime, label in DESIGNED.items():
+        if rows := runs.designed(label):
+            grid = AccuracyGrid.from_circuits(rows)
+            printed, improved = (
+                compare_law(grid, find_law(name)) for name in ("designed-unified", "designed-improved")
+            )
+            question = f"Designed circuits against their law, MQAR ({regime})"
+            yield Check("fig-7", question, "the grids agree (by eye)", "fig-7").answer(
+                f"printed law off by {printed.mean_error:.3f} (max {printed.max_error:.2f}); designed-improved "
+                f"{improved.mean_error:.4f} ({improved.max_error:.3f})",
+                verdict_of(printed.mean_error, 0.02, 0.06),
+                f"{len(printed.cells)} cells, {len({row['seed'] for row in rows})} draws of the weights each",
+            )
+
+
+def equal_products(cells: Iterable[tuple[int, int]]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Pairs of cells (D, N) with equal N D, the wider first."""
+    return [
+        (wide, narrow)
+        for wide in sorted(cells)
+        for narrow in sorted(cells)
+        if wide[0] > narrow[0] and wide[0] * wide[1] == narrow[0] * narrow[1]
+    ]
+
+
+@dn_grid.findings
+def trade_off(runs: PaperRuns) -> Iterator[Finding]:
+    """Whether D and N count alike."""
+    question, paper = "Accuracy at equal N D: can D and N be traded?", "recall needs N D of order N_f log V (Rem 4.4)"
+    labels = linear_grids(runs)
+    grids = {label: seeds_by(runs.rows(label), *AXES) for label in labels}
+    pairs = [((label, *w), (label, *n)) for label, cells in grids.items() for w, n in equal_products(cells)]
+    missing = runs.missing(*labels)
+    if len(pairs) < 4:
+        why = "fewer than four pairs of cells with equal N D are done"
+        yield Check("rem-4.4", question, paper).untested(why, missing)
+        return
+    noise = runs.noise([row for label in labels for row in runs.rows(label)])
+    every = {(label, *cell): seeds for label, cells in grids.items() for cell, seeds in cells.items()}
+    gap = mean_gap(pairs, every, noise)
+    sizes = np.abs(gap.gaps)
+    yield Check("rem-4.4", question, paper, "fig-1").answer(
+        f"at equal N D the wider model (larger D, smaller N) is better by {gap.mean:+.3f} "
+        f"{interval(*gap.interval, 3)}; largest gap {sizes.max():.2f}",
+        verdict_of(float(sizes.mean()), 0.03, 0.1),
+        f"{len(pairs)} pairs of cells with equal N D and N <= D, all linear grids, mean of seeds; 95 % interval: "
+        f"{noise}; the verdict is by the mean size of the gaps, {sizes.mean():.3f}",
+        missing,
+    )
+
+
+@dn_grid.findings
+def full_against_linear(runs: PaperRuns) -> Iterator[Finding]:
+    """Column (d) against column (c)."""
+    for both in full_and_linear(runs):
+        question = f"Is the full model better than the linear one, MQAR ({both.regime})?"
+        check = Check("fig-1", question, "yes: its grid reaches further (Fig. 1 d)", "fig-1")
+        cells = {
+            (model, *cell): seeds
+            for model, rows in (("full", both.full), ("linear", both.linear))
+            for cell, seeds in seeds_by(rows, *AXES).items()
+        }
+        pairs = [(key, beside) for key in cells if key[0] == "full" and (beside := ("linear", *key[1:])) in cells]
+        if not pairs:
+            yield check.untested("no cell with runs of both yet", both.missing)
+            continue
+        noise = runs.noise(both.full)  # the larger of the two
+        gap = mean_gap(pairs, cells, noise)
+        by_cell = zip(pairs, gap.gaps, strict=True)
+        worse = [f"({D}, {N}) {value:+.3f}" for ((_, D, N), _), value in by_cell if value < -0.01]
+        yield check.answer(
+            f"better by {gap.mean:+.3f} {interval(*gap.interval, 3)} on average, {gap.gaps.min():+.3f} to "
+            f"{gap.gaps.max():+.3f} by cell" + (f"; worse at {', '.join(worse)}" if worse else ""),
+            ("does not hold", "holds approximately", "holds")[(not worse) + (gap.interval[0] > 0)],
+            f"{len(pairs)} cells, mean of seeds against mean of seeds; {both.said}; 95 % interval: {noise}",
+            both.missing,
+        )
+
+
+@dn_grid.findings
+def law_of_the_full_model(runs: PaperRuns) -> Iterator[Finding]:
+    """Which law is closest to full Mamba: chosen on half of one regime, checked on the other half and the others.
+
+    By the best of seeds, as the paper has it: full Mamba falls apart into seeds that found a way to hold facts in banks
+    and seeds that did not, and a mean of both is the recall of neither. The mean is said as well.
+    """
+    paper = "the unified law with half the noise coefficient a"
+    check = Check("fig-4", "Which law for the full model?", paper, "fig-4")
+    missing = runs.missing(*FULL_GRIDS.values())
+    grids = {both.regime: both.full for both in full_and_linear(runs) if both.full}
+    grids |= {"components": rows} if (rows := other_full_rows(runs)) else {}
+    by: dict[Reduce, list[LawChoice]] = {}
+    for how in ("best", COMPARED):
+        try:
+            cells = {regime: compared_cells(rows, how) for regime, rows in grids.items()}
+            by[how] = law_choices("iii", cells, laws_for("full"))
+        except (ValueError, KeyError):
+            yield check.untested("too few cells of regime (iii) to choose on one half and check on the other", missing)
+            return
+    first, printed = by["best"][0].law, next(one for one in by[COMPARED] if one.law == "full-unified")
+    best, mean = ("; ".join(f"{one} {_by_regime(one)}" for one in by[how]) for how in ("best", COMPARED))
+    yield check.answer(
+        f"{first}. Mean errors on the half of regime (iii) it is chosen by, on the other half, by regime and over all, "
+        f"by the best of seeds: {best}. By their mean: {mean}",
+        verdict_of(printed.error_checked, 0.02, 0.06),
+        f"{sum(entry.cells for entry in printed.regimes.values())} cells ({runs.noise(grids['iii'])}), halves as on a "
+        f"chess board; runs that stayed at chance are left out; the verdict is on the printed law with a/2, by the "
+        "mean of seeds",
+        missing,
+    )
+
+
+def other_full_rows(runs: PaperRuns) -> Rows:
+    """Full models of the experiment `components`, in cells of which there are two seeds at least."""
+    full = (one.rows for (_, form), one in found_in(runs).items() if form == "full" and len(one.rows) > 1)
+    return [row for rows in full for row in rows]
+
+
+def _by_regime(choice: LawChoice) -> str:
+    each = ", ".join(f"{regime} {entry.mean_error:.3f}" for regime, entry in sorted(choice.regimes.items()))
+    return f"({each}; all {choice.error:.4f})"
+
+
+# The law table
+
+
+@dn_grid.law_cells
+def linear_cells(runs: PaperRuns) -> dict[str, Rows]:
+    """Every linear grid by itself, all of them together, and those with other batches."""
+    by_task = sorted(LINEAR_GRIDS, key=lambda label: LINEAR_GRIDS[label][0])
+    groups = {label.removeprefix("linear "): runs.rows(label) for label in by_task}
+    together = [row for rows in groups.values() for row in rows]
+    others = {"batch 32, MQAR (iii)": runs.rows(EXAMPLE), "batch 512, AR (iii)": runs.rows(LARGE_BATCH)}
+    return groups | {ALL_LINEAR: together} | others
+
+
+@dn_grid.law_notes
+def where_they_fail(runs: PaperRuns, misses: Misses) -> Iterator[str]:
+    """For each law, its error by N / D on all linear grids, and its worst cell."""
+    for law, cells in misses.get(ALL_LINEAR, {}).items():
+        if law in SHOWN_LAWS:
+            yield where_it_fails(law, cells)
+
+
+# Figures
+
+
+@dn_grid.figure("fig-1", "recall over D and N, regimes (i) and (ii)", wanted=("i", "ii"))
+@dn_grid.figure("fig-7", "recall over D and N, three regimes", wanted=tuple(REGIMES))
+def dims_figure(runs: PaperRuns, wanted: Sequence[str]) -> Figure:
+    """Hand-constructed, predicted and trained accuracy over D and N: a row per regime, a column for all this scale has.
+
+    Our law is beside the paper's; above each is its mean absolute error (MAE) against the trained linear models.
+
+    Paper: Fig. 1 (`fig:scaling-laws-2d-dims`), Fig. 7 (`app-fig:scaling-laws-2d-dims`).
+    """
+    regimes = regimes_here(runs, wanted)
+    linear, full = ([regime_part(runs, model, "mqar", regime) for regime in regimes] for model in ("linear", "full"))
+    designed = [DESIGNED[regime] for regime in regimes]
+    labels = [part.label for part in (*linear, *full) if part]
+    text = source_line(runs, dn_grid.name, labels, designed)
+    titles = {
+        "designed": "(a) hand-constructed",
+        "trained": "(b) paper's law, Thm 4.2",
+        "trained-sharing": "our law, trained-sharing",
+        "linear": "(c) trained, linear",
+        "full": "(d) trained, full",
+    }
+    absent = {"full"} if not any(full) else set()
+    absent |= {"designed"} if not runs.designed_parts.keys() & set(designed) else set()
+    columns = [name for name in titles if name not in absent]
+    note = f"{text}; grids: best of seeds; MAE: mean absolute error against (c), mean of seeds; white: $N>D$"
+    note += "; hatched: no run yet" if runs.missing(*labels) else ""
+    with sheet(0.3 * len(columns) * figures.PAGE, 2.1 * len(regimes) + 0.6, note) as figure:
+        rows = figure.subplots(len(regimes), len(columns), squeeze=False)
+        for place, regime in enumerate(regimes):
+            for name, ax in zip(columns, rows[place], strict=True):
+                title = [titles[name]] if place == 0 else []
+                if name == "designed":
+                    draw_circuits(runs.designed(DESIGNED[regime]), ax)
+                elif name in ("linear", "full"):
+                    draw_part(runs, (linear if name == "linear" else full)[place], ax)
+                elif part := linear[place]:
+                    figures.draw_grid(law_grid(find_law(name), part.grid), ax)
+                    error = compare_law(AccuracyGrid.from_runs(runs.rows(part.label), reduce=COMPARED), find_law(name))
+                    title += [f"MAE {error.mean_error:.3f}"] if error.cells else []
+                ax.set(title="\n".join(title), xlabel="$D$" if regime == regimes[-1] else "", ylabel="")
+            rows[place, 0].set_ylabel(f"{regime_name(regime)}\n$N$")
+        figures.draw_bar(figure, rows.flat)
+    return figure
+
+
+def draw_circuits(circuits: Rows, ax: Axes) -> Axes:
+    """Accuracy of hand-constructed weights, mean over their draws."""
+    if circuits:
+        return figures.draw_grid(AccuracyGrid.from_circuits(circuits), ax)
+    return figures.draw_missing(ax, why="not measured yet")
+
+
+@dn_grid.summary
+def what_the_grids_show(runs: PaperRuns) -> str:
+    """How far both laws are from the trained linear models of Fig. 7, and how well hand-constructed weights do."""
+    trained, circuits = {}, {}
+    for regime in regimes_here(runs, tuple(REGIMES)):
+        part = regime_part(runs, "linear", "mqar", regime)
+        if part and (rows := runs.rows(part.label)):
+            trained[regime] = AccuracyGrid.from_runs(rows, reduce=COMPARED)
+            circuits[regime] = seeds_by(runs.designed(DESIGNED[regime]), *AXES)
+    if not trained:
+        return ""
+    paper, ours = (law_points(find_law(name), trained) for name in ("trained", "trained-sharing"))
+    both = [
+        (float(circuits[regime][cell].mean()), accuracy)
+        for regime, grid in trained.items()
+        for place, accuracy in grid.cells()
+        if (cell := tuple(grid.words(place)[name] for name in AXES)) in circuits[regime]
+    ]
+    constructed = (
+        "; hand-constructed weights reach {:.2f} and trained ones {:.2f} on average".format(*np.mean(both, 0))
+        if both
+        else ""
+    )
+    return (
+        f"What the grids show: over {paper.cells} trained model sizes, predicted and trained accuracy differ by "
+        f"{paper.mean_error:.3f} on average with the paper's law (Thm 4.2) and by {ours.mean_error:.3f} with ours "
+        f"({ours.law}){constructed}."
+    )
+
+
+@dn_grid.figure("laws", "ours: three laws against every trained linear cell")
+def laws_figure(runs: PaperRuns) -> Figure:
+    """Predicted against measured accuracy on every trained linear cell, for three laws."""
+    shown = {
+        "unified": r"unified law as printed, $\sqrt{2\,\log V}$",
+        "unified-mv": "unified law with $m_V$",
+        "trained-sharing": "sharing law (ours)",
+    }
+    kinds = LINEAR_GRIDS | {EXAMPLE: ("example", "iii")}
+    colour_of = dict(zip(REGIMES, (figures.BLUE, figures.VERMILION, figures.GREEN), strict=True))
+    marker_of = {"mqar": "o", "ar": "^", "example": "s"}
+    colours = {label: colour_of[regime] for label, (_, regime) in kinds.items()}
+    markers = {label: marker_of[task] for label, (task, _) in kinds.items()}
+    text = source_line(runs, dn_grid.name, list(kinds))
+    grids = {label: AccuracyGrid.from_runs(rows, reduce=COMPARED) for label in kinds if (rows := runs.rows(label))}
+    with sheet(
+        1.2 * figures.PAGE, 3.3, f"{text}; a dot is a cell, mean of seeds; on the line a law is right"
+    ) as figure:
+        axes = figure.subplots(1, len(shown), sharey=True)
+        for ax, (name, title) in zip(axes, shown.items(), strict=True):
+            points = law_points(find_law(name), grids)
+            said = f"{title}\nmean error {points.mean_error:.3f}, {points.cells} cells"
+            figures.draw_law_points(points, ax, title=said, colours=colours, markers=markers)
+        for ax in axes[1:]:
+            ax.set_ylabel("")
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    return figure
+
+
+# Tables in the terminal
+
+
+@dn_grid.tables
+def print_grids(runs: PaperRuns, console: Console) -> None:
+    """Print the authors' small example: predicted by the paper's law and ours, hand-constructed, and trained."""
+    from rich.table import Table
+
+    rows = runs.rows(EXAMPLE)
+    if not rows:
+        return
+    trained = AccuracyGrid.from_runs(rows)
+    circuits = runs.designed(DESIGNED["iii"])
+    grids = {
+        "paper's law, Thm 4.2": AccuracyGrid.from_law(find_law("trained"), trained),
+        "our law, trained-sharing": AccuracyGrid.from_law(find_law("trained-sharing"), trained),
+        **({"hand-constructed weights": AccuracyGrid.from_circuits(circuits)} if circuits else {}),
+        "trained, linear": trained,
+    }
+    columns = []
+    for title, grid in grids.items():  # rows D, columns N; only cells that the trained grid has
+        accuracy = {tuple(grid.words(place)[name] for name in trained.axes): value for place, value in grid.cells()}
+        table = Table(title=title, box=None, pad_edge=False, header_style="dim", title_justify="left")
+        for heading in ("D \\ N", *trained.axes["state_dim"]):
+            table.add_column(str(heading), justify="right")
+        for i, D in enumerate(trained.axes["embed_dim"]):
+            here = [N for j, N in enumerate(trained.axes["state_dim"]) if not np.isnan(trained.accuracy[i, j])]
+            texts = {N: f"{accuracy[D, N]:.3f}" for N in here if (D, N) in accuracy}
+            table.add_row(str(D), *(texts.get(N, "-") for N in trained.axes["state_dim"]))
+        columns.append(table)
+    beside = Table.grid(padding=(0, 3))
+    beside.add_row(*columns[:2])
+    beside.add_row()
+    beside.add_row(*columns[2:])
+    console.print(beside, highlight=False)

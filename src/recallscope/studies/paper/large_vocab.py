@@ -1,0 +1,225 @@
+"""Large vocabularies: how fast recall falls with m_V, measured, printed and by our law.
+
+Paper: App. A.2 (`app-subsec:large-vocab`), Fig. 11 (`app-fig:large-vocab`), Fig. 12 (`app-fig:large-vocab-curves`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from recallscope import figures
+from recallscope.analysis.accuracy_grid import AccuracyGrid, planned_grid
+from recallscope.analysis.compare import compare_law, law_on_cells
+from recallscope.analysis.rows import COMPARED, Row, accuracies, group_cells, reducer
+from recallscope.presets import Preset
+from recallscope.studies.claims import Check, Finding, verdict_of
+from recallscope.studies.experiment import Part, Rows, Scale, experiment, part
+from recallscope.studies.paper_runs import PaperRuns, sheet, source_line
+from recallscope.theory.extremes import typical_max
+from recallscope.theory.law import find_law
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+LARGE_VOCAB = Preset(
+    "long contexts, large vocabularies (Fig. 11)",
+    {"kind": "mqar", "vocab_size": 10_000, "num_facts": 250},
+    {"kind": "linear", "embed_dim": 150, "state_dim": 75},
+    {
+        "batch_size": 5, "accumulate": 4, "learning_rate": 0.003, "warmup_steps": 500, "flat_steps": 3500,
+        "decay_steps": 8000, "clip_norm": 2.5, "stop_accuracy": 0.999, "eval_every": 1000,
+    },
+)  # fmt: skip
+VOCABULARIES = "large vocabularies"
+FEWEST = 2  # points of a line
+
+
+@experiment(
+    "large-vocab",
+    "V-L grid, and slopes against m_V",
+    claims=("fig-11", "fig-12"),
+    presets={"large-vocab": LARGE_VOCAB},
+)
+def large_vocab(scale: Scale) -> Iterator[Part]:
+    """One grid over V and N_f; L follows from N_f."""
+    if scale == "quick":
+        yield part(
+            VOCABULARIES, LARGE_VOCAB, model={"embed_dim": 16, "state_dim": 8},
+            train={
+                "batch_size": 20, "accumulate": 1, "learning_rate": 0.01, "warmup_steps": 100, "flat_steps": 400,
+                "decay_steps": 500, "eval_size": 1000, "eval_every": 500,
+            },
+            axes={"vocab_size": [128, 256, 512], "num_facts": [8, 16], "seed": [0]}, cut="tiny",
+        )  # fmt: skip
+    if scale == "small":
+        yield part(
+            VOCABULARIES, LARGE_VOCAB, model={"embed_dim": 32, "state_dim": 16},
+            train={
+                "batch_size": 20, "accumulate": 1, "warmup_steps": 100, "flat_steps": 1400, "decay_steps": 2500,
+                "eval_size": 1000,
+            },
+            axes={"vocab_size": [512, 1024, 2048, 4096], "num_facts": [16, 32, 64], "seed": [0]},
+            cut="scaled down to D = 32, N = 16, L = 64 .. 256, V = 512 .. 4096, 4000 steps",
+        )  # fmt: skip
+    if scale == "paper":
+        V = [2 * round(500 * 50 ** (i / 9)) for i in range(10)]
+        axes = {"vocab_size": V, "num_facts": [250, 500, 750, 1000], "seed": [0]}
+        yield part(VOCABULARIES, LARGE_VOCAB, axes=axes, skip=["num_facts >= vocab_size / 2"])  # more facts than keys
+
+
+@dataclass(frozen=True, eq=False)
+class VocabularySlope:
+    """One length: Phi^-1(p) = intercept - slope m_V by least squares; the law says slope 1.
+
+    Cells with accuracy 0 or 1 have no normal inverse: they are in `accuracy`, and nan in `normal_inverse`.
+    """
+
+    length: int
+    vocab_sizes: NDArray[np.int64]
+    accuracy: NDArray[np.float64]
+    typical_max: NDArray[np.float64]  # m_V
+    normal_inverse: NDArray[np.float64]
+    slope: float  # nan with fewer than two points
+    slope_error: float  # standard error; nan with fewer than three
+    intercept: float
+
+
+def vocabulary_slopes(rows: Sequence[Row]) -> list[VocabularySlope]:
+    """The mean of seeds per V and L, and a line for each L.
+
+    Paper: Rem 4.3 (`rem:practical-scaling-law`) with m_V of Eq. label `app-eq:m-V`.
+    """
+    one_number = reducer(COMPARED)
+    cells = {
+        (int(members[0]["length"]), int(members[0]["vocab_size"])): one_number(accuracies(members))
+        for members in group_cells(rows, ("vocab_size", "length")).values()
+    }
+    found = []
+    for L in sorted({length for length, _ in cells}):
+        V = np.array(sorted(vocab for length, vocab in cells if length == L), int)
+        p = np.array([cells[L, vocab] for vocab in V.tolist()], float)
+        m = np.asarray(typical_max(V))
+        z = np.where((p > 0) & (p < 1), ndtri(p), np.nan)
+        found.append(VocabularySlope(L, V, p, m, z, *_line(m, z)))
+    return found
+
+
+def _line(m: NDArray[np.float64], z: NDArray[np.float64]) -> tuple[float, float, float]:
+    """Slope (falling is positive), its standard error, and intercept."""
+    m, z = m[~np.isnan(z)], z[~np.isnan(z)]
+    if len(m) < FEWEST:
+        return np.nan, np.nan, np.nan
+    from scipy.stats import linregress  # a second of imports
+
+    line = linregress(m, z)
+    return -float(line.slope), float(line.stderr) if len(m) > FEWEST else np.nan, float(line.intercept)
+
+
+def as_predicted(rows: Rows, law: str) -> Rows:
+    """The same cells with a law's prediction in the place of the measurement."""
+    predicted = law_on_cells(find_law(law), rows)
+    return [row | {"test_accuracy": float(p)} for row, p in zip(rows, predicted, strict=True)]
+
+
+@large_vocab.findings
+def vocabulary_findings(runs: PaperRuns) -> Iterator[Finding]:
+    """Slopes per length, beside those of the laws on the same cells; then accuracies themselves."""
+    said = "1.18 to 1.56 measured, 1 by the law"
+    slope_check = Check("fig-12", "Slope of Phi^-1(accuracy) against m_V, per length", said, "fig-12")
+    said = "grid at D = 150, N = 75 (V to 50000, L to 4000)"
+    grid_check = Check("fig-11", "Accuracy over V and L", said, "fig-11")
+    rows = runs.rows(VOCABULARIES)
+    slopes = [line for line in vocabulary_slopes(rows) if line.slope == line.slope]
+    if not slopes:
+        yield from (check.untested("no length has two vocabularies done") for check in (slope_check, grid_check))
+        return
+    cut = runs.parts[VOCABULARIES].cut or "as published"
+    by_law = {line.length: line.slope for line in vocabulary_slopes(as_predicted(rows, "trained-sharing"))}
+    gaps = [abs(line.slope - by_law[line.length]) for line in slopes]
+    yield slope_check.answer(
+        ", ".join(
+            f"{one.slope:.2f} +- {one.slope_error:.2f} at L = {one.length} (trained-sharing {by_law[one.length]:.2f})"
+            for one in slopes
+        ),
+        "does not hold" if min(abs(line.slope - 1) for line in slopes) > 0.1 else "holds approximately",
+        f"{len(rows)} runs; {cut}; +- is the standard error of the line. The verdict is on the law's slope 1; "
+        f"trained-sharing predicts the slopes to {np.mean(gaps):.2f} on average without a fit",
+        runs.missing(VOCABULARIES),
+    )
+    grid = AccuracyGrid.from_runs(rows, ("vocab_size", "num_facts"), reduce=COMPARED)
+    printed, typical, sharing = (
+        compare_law(grid, find_law(name)) for name in ("unified", "unified-mv", "trained-sharing")
+    )
+    yield grid_check.answer(
+        f"printed law off by {printed.mean_error:.3f} on average (max {printed.max_error:.2f}), m_V "
+        f"{typical.mean_error:.3f} ({typical.max_error:.2f}), trained-sharing {sharing.mean_error:.3f} "
+        f"({sharing.max_error:.2f})",
+        verdict_of(printed.mean_error, 0.02, 0.06),
+        f"{len(rows)} runs; {cut}. The paper's own sizes need a GPU",
+        runs.missing(VOCABULARIES),
+    )
+
+
+@large_vocab.law_cells
+def all_cells(runs: PaperRuns) -> dict[str, Rows]:
+    """All runs as one group."""
+    return {"large V": runs.rows(VOCABULARIES)}
+
+
+@large_vocab.figure("fig-11", "large vocabularies: V-L grid")
+def large_vocab_figure(runs: PaperRuns) -> Figure:
+    """Accuracy over V and L.   Paper: Fig. 11 (`app-fig:large-vocab`)."""
+    text = source_line(runs, large_vocab.name, (VOCABULARIES,))
+    grid = planned_grid(runs.parts[VOCABULARIES].grid, runs.rows(VOCABULARIES), ("vocab_size", "length"))
+    with sheet(0.75 * figures.PAGE, 2.8, text) as figure:
+        ax = figure.subplots()
+        title = f"linear, $D={grid.shared['embed_dim']}$, $N={grid.shared['state_dim']}$, $N_f=L/4$"
+        figures.draw_grid(grid, ax, title=title, box_aspect=None)
+        figures.draw_bar(figure, [ax])
+    return figure
+
+
+@large_vocab.figure("fig-12", "large vocabularies: curves and slopes")
+def vocab_curves_figure(runs: PaperRuns) -> Figure:
+    """Accuracy against V, and its normal inverse against m_V.   Paper: Fig. 12 (`app-fig:large-vocab-curves`)."""
+    text = source_line(runs, large_vocab.name, (VOCABULARIES,))
+    slopes = vocabulary_slopes(runs.rows(VOCABULARIES))
+    with sheet(figures.PAGE, 2.9, f"{text}; ±: standard error of the slope") as figure:
+        left, right = figure.subplots(1, 2)
+        _draw_vocabularies(slopes, left)
+        _draw_slopes(slopes, right)
+    return figure
+
+
+def _draw_vocabularies(slopes: Sequence[VocabularySlope], ax: Axes) -> None:
+    """Accuracy against V, a line per length."""
+    for slope, colour in zip(slopes, figures.shades(len(slopes)), strict=True):
+        ax.plot(slope.vocab_sizes, slope.accuracy, "o-", color=colour, label=f"$L={slope.length}$")
+    ax.set_xscale("log")
+    sizes = sorted({int(V) for slope in slopes for V in slope.vocab_sizes})
+    step = -(-len(sizes) // 6)
+    ax.set_xticks(sizes[::step], [str(V) for V in sizes[::step]])
+    ax.set_xticks([], minor=True)
+    ax.set(title="Accuracy", xlabel="vocabulary $V$", ylabel="accuracy", ylim=(-0.03, 1.03))
+    ax.legend()
+
+
+def _draw_slopes(slopes: Sequence[VocabularySlope], ax: Axes) -> None:
+    """Phi^-1 of accuracy against m_V, with a line per length whose slope stands in the legend."""
+    for slope, colour in zip(slopes, figures.shades(len(slopes)), strict=True):
+        error = f" ± {slope.slope_error:.2f}" if slope.slope_error == slope.slope_error else ""
+        fitted = f": slope {slope.slope:.2f}{error}" if slope.slope == slope.slope else ": no line"
+        ax.plot(slope.typical_max, slope.normal_inverse, "o", color=colour, label=f"$L={slope.length}${fitted}")
+        ends = np.array([slope.typical_max.min(), slope.typical_max.max()])
+        ax.plot(ends, slope.intercept - slope.slope * ends, color=figures.GUESS, lw=1, zorder=0)
+    ax.set(title="Its normal inverse", xlabel="$m_V$", ylabel=r"$\Phi^{-1}$(accuracy)")
+    low, high = ax.get_ylim()
+    ax.set_ylim(low - 0.1 * (len(slopes) + 1) * (high - low), high)  # room for the legend below the points
+    ax.legend(title="the law says slope 1", title_fontsize=7, loc="lower left", labelspacing=0.3)

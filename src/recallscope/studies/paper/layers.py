@@ -1,0 +1,174 @@
+"""Depth: is recall a function of Lambda N alone?
+
+Paper: Thm 4.6 (`thm:multi-layer-recall-scaling-laws`), Sec. 5.3 (`subsec:multi-layer-experiments`), Fig. 10
+(`app-fig:multi-layer-scaling-laws`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from recallscope import figures
+from recallscope.analysis.collapse import fit_collapse
+from recallscope.analysis.rows import cell_words, seeds_by
+from recallscope.analysis.seed_noise import interval, mean_gap
+from recallscope.presets import Preset
+from recallscope.studies.claims import Check, Finding, verdict_of
+from recallscope.studies.collapse_panels import NOTE, PRINTED_A, curve_of, draw_curve
+from recallscope.studies.experiment import Part, Rows, Scale, experiment, part
+from recallscope.studies.paper_runs import PaperRuns, draw_part, sheet, source_line
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_MODEL = {"kind": "linear", "embed_dim": 64, "state_dim": 6, "num_layers": 2, "residual": True}
+MQAR_PRESET = Preset(
+    "N-Lambda grids with residuals (Fig. 5), MQAR",
+    {"kind": "mqar", "vocab_size": 512, "num_facts": 80},
+    _MODEL,
+    {"flat_steps": 1400, "decay_steps": 2500, "clip_norm": 2.5, "eval_every": 1000},
+    seeds=3,
+)
+AR_PRESET = Preset(
+    "N-Lambda grids with residuals (Fig. 10), AR",
+    {"kind": "ar", "vocab_size": 512, "num_facts": 80},
+    _MODEL,
+    {
+        "batch_size": 750, "warmup_steps": 250, "flat_steps": 2250, "decay_steps": 7500, "clip_norm": 2.5,
+        "eval_every": 1000,
+    },
+    seeds=3,
+)  # fmt: skip
+MQAR, AR = "layers MQAR", "layers AR"
+AXES = ("state_dim", "num_layers")
+ANCHOR = ((12, 1), (6, 2), (4, 3), (3, 4))  # (N, Lambda) where the paper reads about .38
+PUBLISHED = 0.38
+
+
+@experiment(
+    "layers",
+    "N-Lambda grids: recall depends on Lambda N",
+    claims=("sec-5.3", "fig-5", "fig-10"),
+    presets={"layers": MQAR_PRESET, "layers-ar": AR_PRESET},
+)
+def layers(scale: Scale) -> Iterator[Part]:
+    """MQAR and AR; at the quick scale MQAR only."""
+    if scale == "quick":
+        yield part(
+            MQAR, MQAR_PRESET, task={"vocab_size": 128, "num_facts": 8}, model={"embed_dim": 16},
+            train={"batch_size": 32, "flat_steps": 400, "decay_steps": 500, "eval_size": 1000, "eval_every": 500},
+            axes={"state_dim": [2, 4], "num_layers": [1, 2], "seed": [0]}, cut="tiny task",
+        )  # fmt: skip
+    if scale == "small":
+        yield part(
+            MQAR, MQAR_PRESET, train={"batch_size": 32, "eval_size": 1000}, axes={"seed": [0]},
+            zipped={"state_dim": [3, 4, 6, 8, 12, 3, 4, 6, 8, 12, 3, 4, 6, 8, 3, 4],
+                    "num_layers": [1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4]},
+            cut="batch 32, test sets of 1000",
+        )  # fmt: skip
+        yield part(
+            AR, AR_PRESET, task={"num_facts": 20}, model={"embed_dim": 32},
+            train={"batch_size": 256, "warmup_steps": 100, "flat_steps": 1400, "decay_steps": 2500},
+            axes={"seed": [0]},
+            zipped={"state_dim": [2, 3, 4, 6, 8, 2, 3, 4, 6, 8, 2, 3, 4, 6, 2, 3],
+                    "num_layers": [1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4]},
+            cut="N_f = 20, D = 32, batch 256, 4000 steps",
+        )  # fmt: skip
+    if scale == "paper":
+        axes = {"state_dim": range(2, 17), "num_layers": range(1, 6), "seed": range(3)}
+        yield part(MQAR, MQAR_PRESET, axes=axes)
+        yield part(AR, AR_PRESET, axes=axes)
+
+
+@layers.findings
+def named_cells(runs: PaperRuns) -> Iterator[Finding]:
+    """The four cells that the text names."""
+    question = f"Equal Lambda N = 12: (N, Lambda) = {', '.join(map(str, ANCHOR))}"
+    check = Check("fig-10", question, f"about {PUBLISHED} at all four", "fig-10")
+    rows = runs.rows(MQAR)
+    cells = seeds_by(rows, *AXES)
+    done = {cell: float(cells[cell].mean()) for cell in ANCHOR if cell in cells}
+    if len(done) < 2:
+        yield check.untested(f"{len(done)} of the four cells done", runs.missing(MQAR))
+        return
+    values = np.array(list(done.values()))
+    said = ", ".join(f"{accuracy:.3f} at {cell}" for cell, accuracy in done.items())
+    yield check.answer(
+        f"{said}; spread {np.ptp(values):.3f}",
+        verdict_of(max(np.ptp(values), abs(values.mean() - PUBLISHED)), 0.03, 0.08),
+        f"{len(done)} of 4 cells, mean of seeds, V = {rows[0]['vocab_size']}, N_f = {rows[0]['num_facts']}; "
+        f"{runs.parts[MQAR].cut or 'as published'}",
+    )
+
+
+@layers.findings
+def product_alone(runs: PaperRuns) -> Iterator[Finding]:
+    """Cells with equal Lambda N, and the collapse with N_eff = Lambda N."""
+    for label in (MQAR, AR):
+        question, paper = f"Recall depends on Lambda N alone, {label}", "yes: the curves of all depths coincide"
+        check = Check("sec-5.3", question, paper, "fig-10")
+        rows = runs.rows(label)
+        cells = seeds_by(rows, *AXES)
+        pairs = [
+            (deep, shallow)
+            for deep in cells
+            for shallow in cells
+            if deep[1] > shallow[1] and deep[0] * deep[1] == shallow[0] * shallow[1]
+        ]
+        if not pairs:
+            yield check.untested("no two cells with equal Lambda N done", runs.missing(label))
+            continue
+        noise = runs.noise(rows)
+        gap = mean_gap(pairs, cells, noise)
+        fitted = ""
+        if len(cells) >= 4:
+            fit = fit_collapse(rows, np.random.default_rng(0), axes=cell_words(rows), noise=noise)
+            fitted = (
+                f"; one curve in N_eff = Lambda N with a = {fit.a:.2f} {interval(*fit.a_interval)}, b = {fit.b:.2f}, "
+                f"spread {fit.mean_error:.3f}"
+            )
+        sizes = np.abs(gap.gaps)
+        yield check.answer(
+            f"at equal Lambda N cells differ by {sizes.mean():.3f} on average, {sizes.max():.3f} at most; deeper "
+            f"minus shallower {gap.mean:+.3f} {interval(*gap.interval, 3)}{fitted}",
+            verdict_of(float(sizes.mean()), 0.03, 0.08),
+            f"{len(cells)} cells, {len(rows)} runs, {len(pairs)} pairs with equal Lambda N, mean of seeds; 95 % "
+            f"intervals: {noise}; {runs.parts[label].cut or 'as published'}",
+            runs.missing(label),
+        )
+
+
+@layers.law_cells
+def deep_cells(runs: PaperRuns) -> dict[str, Rows]:
+    """Runs with more than one layer."""
+    return {label: [row for row in runs.rows(label) if row["num_layers"] > 1] for label in (MQAR, AR)}
+
+
+@layers.figure("fig-5", "layers: N-Lambda grid and its collapse, MQAR", shown={MQAR: "mqar"})
+@layers.figure("fig-10", "layers: AR and MQAR", shown={AR: "ar", MQAR: "mqar"})
+def layers_figure(runs: PaperRuns, shown: dict[str, str]) -> Figure:
+    """N-Lambda grids and their collapse, a row for every part.
+
+    Paper: Fig. 5 (`fig:multi-layer-scaling-laws`), Fig. 10 (`app-fig:multi-layer-scaling-laws`).
+    """
+    shown = {label: task for label, task in shown.items() if label in runs.parts}
+    text = source_line(runs, layers.name, list(shown))
+    curves = {
+        label: curve_of(runs, label, PRINTED_A["linear", task][0], axes=AXES, group_word="num_layers")
+        for label, task in shown.items()
+    }
+    depths: Sequence[float] = [float(depth) for curve in curves.values() if curve for depth in curve.group]
+    with sheet(1.1 * figures.PAGE, 2.5 * len(shown) + 0.4, f"{text}; {NOTE}; hatched: no run") as figure:
+        axes = figure.subplots(len(shown), 2, squeeze=False)
+        for (label, task), (left, right) in zip(shown.items(), axes, strict=True):
+            found = runs.parts.get(label)
+            draw_part(runs, found, left, AXES, f"{task.upper()}, linear").set_box_aspect(None)
+            name_a = PRINTED_A["linear", task][1]
+            draw_curve(runs, found, curves[label], right, name_a, depths)
+            right.set_title(r"against $1/\sigma$, $N$ counted over all $\Lambda$ layers")
+        figures.draw_bar(figure, axes[:, 0])
+        figures.draw_size_bar(figure, axes[:, 1], depths, r"$\Lambda$")
+    return figure

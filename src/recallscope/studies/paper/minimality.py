@@ -1,0 +1,158 @@
+"""What a recall circuit cannot do without: the ablation ladder.
+
+Paper: App. I.1 (`app:mqar_ablation_impl_details`), Tab. 8 (`fig:mqar_ablation`), Fig. 17
+(`app-fig:circuit-minimality`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import mean, pstdev
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from recallscope import figures
+from recallscope.analysis.rows import Row, row_of
+from recallscope.presets import Fields, Preset
+from recallscope.records import RunRecord
+from recallscope.studies.claims import Check, Finding, verdict_of
+from recallscope.studies.experiment import Part, Scale, experiment, part
+from recallscope.studies.paper_runs import PaperRuns, sheet, source_line
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One step of the ladder: what it is, the accuracy the paper prints, and the parts that its model has."""
+
+    name: str
+    title: str
+    published: float
+    parts: Fields
+
+
+_FULL: Fields = {"transition": "selective", "gate": True, "activation": "silu", "conv_width": 4}
+_NONE: Fields = {"transition": "identity", "gate": False, "activation": "none"}
+LADDER = (
+    Rung("Base", "one layer, no norm, conv width 4", 1.0, _FULL),
+    Rung("A", "Base with A-bar = I, no discretisation", 1.0, _FULL | {"transition": "identity"}),
+    Rung("B", "A without the gate", 1.0, _FULL | {"transition": "identity", "gate": False}),
+    Rung("C", "B without SiLU after the convolution", 1.0, _NONE | {"conv_width": 4}),
+    Rung("D", "C with conv width 2", 1.0, _NONE | {"conv_width": 2}),
+    Rung("E", "C with conv width 1: no convolution", 0.06, _NONE | {"conv_width": 1}),
+)
+LADDER_PRESETS = {
+    "minimality" if rung.name == "Base" else f"minimality-{rung.name.lower()}": Preset(
+        f"ablation ladder, rung {rung.name} (Tab. 8)",
+        {"kind": "mqar", "vocab_size": 128, "num_facts": 16},
+        {"kind": "full", "embed_dim": 64, "state_dim": 16, "norm": "none", "skip": False, "delta_rank": "full"}
+        | rung.parts,
+        {
+            "flat_steps": 1400, "decay_steps": 2500, "weight_decay": 0.1, "clip_norm": 1.5, "stop_accuracy": 0.999,
+            "eval_every": 250,
+        },
+        seeds=5,
+    )
+    for rung in LADDER
+}  # fmt: skip
+RUNGS = "ladder"
+
+
+@experiment("minimality", "the ablation ladder Base, A .. E", claims=("tab-8", "fig-17"), presets=LADDER_PRESETS)
+def minimality(scale: Scale) -> Iterator[Part]:
+    """All rungs, the same at the small scale as in the paper; the last three at the quick scale."""
+    base = LADDER_PRESETS["minimality"]
+    walk = {name: [rung.parts[name] for rung in LADDER] for name in _FULL}
+    if scale == "quick":
+        last = {name: values[-3:] for name, values in walk.items()}
+        less = {"flat_steps": 400, "decay_steps": 500, "batch_size": 64, "eval_size": 1000}
+        yield part(RUNGS, base, axes={"seed": [0]}, zipped=last, train=less, cut="rungs C, D, E; 1000 steps")
+    else:
+        yield part(RUNGS, base, axes={"seed": range(base.seeds)}, zipped=walk)
+
+
+@dataclass(frozen=True)
+class RungResult:
+    """A rung with the accuracy of every seed, in their order."""
+
+    rung: Rung
+    accuracies: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Over the seeds."""
+        return mean(self.accuracies)
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation over the seeds, as printed: divided by their number."""
+        return pstdev(self.accuracies)
+
+
+def rung_of(run: RunRecord | Row) -> Rung:
+    """Which step of the ladder a run is, from the parts its model has."""
+    row = row_of(run)
+    for rung in LADDER:
+        if all(row[name] == value for name, value in rung.parts.items()):
+            return rung
+    parts = ", ".join(f"{name}={row[name]}" for name in _FULL)
+    raise ValueError(f"{parts} is no rung of the ladder, which ends with conv_width 4, 2 and 1 (Tab. 8).")
+
+
+def ladder(runs: Iterable[RunRecord | Row]) -> list[RungResult]:
+    """The rungs that have runs, from Base down."""
+    rows = sorted((row_of(run) for run in runs), key=lambda row: row["seed"])
+    results = [RungResult(rung, tuple(row["test_accuracy"] for row in rows if rung_of(row) == rung)) for rung in LADDER]
+    return [result for result in results if result.accuracies]
+
+
+@minimality.findings
+def rung_by_rung(runs: PaperRuns) -> Iterator[Finding]:
+    """One finding per rung."""
+    rows = runs.rows(RUNGS)
+    results = {result.rung.name: result for result in ladder(rows)}
+    for rung in LADDER:
+        check = Check("tab-8", f"Rung {rung.name}: {rung.title}", f"{rung.published:.2f} +- .00", "fig-17")
+        if rung.name not in results:
+            yield check.untested("no runs")
+            continue
+        result = results[rung.name]
+        also = f"; 1/N_f = {1 / rows[0]['num_facts']:.4f}" if rung is LADDER[-1] else ""
+        yield check.answer(
+            f"{result.mean:.4f} +- {result.spread:.4f}{also}",
+            verdict_of(abs(result.mean - rung.published), 0.01, 0.03),
+            f"mean and standard deviation of {len(result.accuracies)} seeds",
+            runs.missing(RUNGS),
+        )
+
+
+@minimality.figure("fig-17", "the ablation ladder")
+def ladder_figure(runs: PaperRuns) -> Figure:
+    """The ablation ladder as bars.   Paper: Fig. 17 (`app-fig:circuit-minimality`), Tab. 8 (`fig:mqar_ablation`)."""
+    text = source_line(runs, minimality.name, (RUNGS,))
+    rows = runs.rows(RUNGS)
+    results = ladder(rows)
+    names = "; ".join(f"{result.rung.name}: {result.rung.title}" for result in results)
+    with sheet(1.3 * figures.COLUMN, 2.9, f"{names}. Bars: mean, dots: seeds. {text}") as figure:
+        ax = figure.subplots()
+        _draw_ladder(results, rows[0]["num_facts"], ax)
+        ax.set_title("What can be taken away")
+    return figure
+
+
+def _draw_ladder(results: Sequence[RungResult], num_facts: int, ax: Axes) -> None:
+    """Mean accuracy of each rung as a bar, every seed as a dot, and guessing among the facts as a line."""
+    ax.bar(range(len(results)), [result.mean for result in results], color=figures.BLUE, width=0.6)
+    for place, result in enumerate(results):
+        count = len(result.accuracies)
+        beside = np.linspace(-0.2, 0.2, count) if count > 1 else np.zeros(count)
+        ax.plot(place + beside, result.accuracies, ".", color=figures.BLACK)
+    ax.axhline(1 / num_facts, color=figures.GUESS, ls="--", lw=0.8)
+    ax.text(1.01, 1 / num_facts, "$1/N_f$", color="#555555", va="center", transform=ax.get_yaxis_transform())
+    ax.set_xticks(range(len(results)), [result.rung.name for result in results])
+    ax.set(ylabel="accuracy", ylim=(0, 1.05))

@@ -1,0 +1,104 @@
+"""Seeds: how far those of the full model agree, and how many converge.
+
+Paper: App. K.5 (`app-subsec:seeds`), Fig. 19 (`app-fig:seed-grids`), Fig. 20 (`app-fig:seed-reliability`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from recallscope import figures
+from recallscope.analysis.accuracy_grid import convergence_by_best, convergence_grid, planned_grid
+from recallscope.analysis.rows import CONVERGED, group_cells
+from recallscope.studies.claims import Check, Finding, verdict_of
+from recallscope.studies.dn_parts import FULL, FULL_EXAMPLE, FULL_GRIDS, full_parts
+from recallscope.studies.experiment import Part, Rows, Scale, experiment, part
+from recallscope.studies.paper_runs import PaperRuns, sheet, source_line
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@experiment(
+    "seeds",
+    "one grid of the full model seed by seed, and how many seeds converge",
+    claims=("fig-19", "fig-20"),
+)
+def seeds(scale: Scale) -> Iterator[Part]:
+    """Regime (iii) of the full model's D-N grids; at the quick scale a tiny task under the same label."""
+    if scale == "quick":
+        yield part(
+            FULL_EXAMPLE, FULL, task={"vocab_size": 64, "num_facts": 4},
+            train={"batch_size": 32, "flat_steps": 900, "decay_steps": 1000, "eval_size": 1000, "eval_every": 500},
+            axes={"embed_dim": [8, 16], "state_dim": [4, 8], "seed": range(3)}, cut="tiny task",
+        )  # fmt: skip
+    yield from (one for one in full_parts(scale) if one.label == FULL_EXAMPLE)
+
+
+@seeds.findings
+def seed_findings(runs: PaperRuns) -> Iterator[Finding]:
+    """Spread over seeds, and the share that converges."""
+    said = "the boundary is the same for all seeds"
+    spread_check = Check("fig-19", "Seeds of the full model agree but for failures", said, "fig-19")
+    said = "most do; failures are isolated"
+    share_check = Check("fig-20", "Most seeds converge where a cell can learn", said, "fig-20")
+    cells = group_cells(runs.rows(FULL_EXAMPLE), ("embed_dim", "state_dim")).values()
+    found = [np.array([row["test_accuracy"] for row in members]) for members in cells if len(members) > 1]
+    if not found:
+        yield spread_check.untested("no cell has two seeds yet")
+        yield share_check.untested("no cell has two seeds yet")
+        return
+    spread = np.array([np.ptp(values) for values in found])
+    yield spread_check.answer(
+        f"best less worst seed {np.mean(spread):.3f} on average, {spread.max():.3f} at most",
+        verdict_of(float(np.median(spread)), 0.03, 0.1),
+        f"{len(found)} cells with {max(map(len, found))} seeds each; verdict by the median, {np.median(spread):.3f}",
+        runs.missing(FULL_EXAMPLE),
+    )
+    able = [values for values in found if values.max() >= CONVERGED]
+    converged = sum(int((values >= CONVERGED).sum()) for values in able)
+    total = sum(map(len, able))
+    share = converged / max(total, 1)
+    yield share_check.answer(
+        f"{converged} of {total} seeds ({share:.0%}) reach {CONVERGED}",
+        verdict_of(1 - share, 0.2, 0.5),
+        f"cells whose best seed reaches {CONVERGED}",
+        runs.missing(FULL_EXAMPLE),
+    )
+
+
+@seeds.law_cells
+def full_cells(runs: PaperRuns) -> dict[str, Rows]:
+    """The full model's grids."""
+    return {label: runs.rows(label) for label in FULL_GRIDS.values()}
+
+
+@seeds.figure("fig-19", "full model, seed by seed")
+def seed_grids_figure(runs: PaperRuns) -> Figure:
+    """The full model's grid, seed by seed, and the best of them.   Paper: Fig. 19 (`app-fig:seed-grids`)."""
+    text = source_line(runs, seeds.name, (FULL_EXAMPLE,))
+    grid, rows = runs.parts[FULL_EXAMPLE].grid, runs.rows(FULL_EXAMPLE)
+    numbers = sorted({row["seed"] for row in rows})
+    with sheet(min(2.0 * (len(numbers) + 1) + 0.6, 1.7 * figures.PAGE), 2.5, text) as figure:
+        axes = figure.subplots(1, len(numbers) + 1)
+        for seed, ax in zip(numbers, axes, strict=False):
+            figures.draw_grid(planned_grid(grid, rows, reduce="seed", seed=seed), ax, title=f"seed {seed}")
+        figures.draw_grid(planned_grid(grid, rows), axes[-1], title="best of seeds")
+        figures.draw_bar(figure, axes)
+    return figure
+
+
+@seeds.figure("fig-20", "how many seeds converge")
+def reliability_figure(runs: PaperRuns) -> Figure:
+    """How many seeds converge, by cell and by its best.   Paper: Fig. 20 (`app-fig:seed-reliability`)."""
+    text = source_line(runs, seeds.name, (FULL_EXAMPLE,))
+    rows = runs.rows(FULL_EXAMPLE)
+    with sheet(figures.PAGE, 2.9, f"{text}; converged: accuracy of .1 or more; above the bars: seeds") as figure:
+        left, right = figure.subplots(1, 2)
+        figures.draw_grid(convergence_grid(rows), left, title="By cell")
+        figures.draw_bar(figure, [left], label="share of seeds converged")
+        figures.draw_convergence(convergence_by_best(rows), right)
+    return figure

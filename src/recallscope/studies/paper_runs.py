@@ -1,0 +1,131 @@
+"""What a store holds of the paper's experiments at one scale: records by part, and circuits measured beside them.
+
+STORE/runs/HASH/record.json           the trainings
+STORE/designed/NAME.json              designed circuits, measured (no training, so no record)
+STORE/inside/HASH.npz, HASH.json      arrays and scores of a trained model that was inspected
+
+Reading needs no torch, so that every figure can be redrawn without it. Below are the things all figures share: their
+sheet, the line that names their runs, and panels of parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from textwrap import fill
+from typing import TYPE_CHECKING
+
+from recallscope import figures
+from recallscope.analysis.accuracy_grid import planned_grid
+from recallscope.analysis.rows import row_of
+from recallscope.analysis.seed_noise import SeedNoise, seed_noise
+from recallscope.records import RunRecord
+from recallscope.runs import RunStore
+from recallscope.studies.designed import DesignedPart
+from recallscope.studies.experiment import Part, Rows, Scale, experiments
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+class PaperRuns:
+    """A store read as the experiments of the paper at one scale."""
+
+    def __init__(self, store: RunStore, scale: Scale) -> None:
+        self.store = store
+        self.scale = scale
+        self._noises: dict[str, SeedNoise] = {}
+
+    @cached_property
+    def parts(self) -> dict[str, Part]:
+        """All parts of all experiments at this scale, by label."""
+        return {part.label: part for one in experiments() for part in one.parts(self.scale)}
+
+    @cached_property
+    def designed_parts(self) -> dict[str, DesignedPart]:
+        """The parts that are not trained, by label."""
+        return {part.label: part for one in experiments() for part in one.designed(self.scale)}
+
+    @cached_property
+    def _records(self) -> dict[str, RunRecord]:
+        return {record.run: record for record in self.store.records()}
+
+    def records(self, label: str) -> list[RunRecord]:
+        """Finished runs of a part, in the order of its grid; none if this scale has no such part."""
+        cells = self.parts[label].cells if label in self.parts else ()
+        return [self._records[cell.run] for cell in cells if cell.run in self._records]
+
+    def rows(self, label: str) -> Rows:
+        """The same as measurements, for grids and fits."""
+        return [row_of(record) for record in self.records(label)]
+
+    def missing(self, *labels: str) -> int:
+        """Runs that these parts ask for and the store lacks."""
+        return sum(len(self.parts[label].cells) - len(self.rows(label)) for label in labels if label in self.parts)
+
+    def noise(self, rows: Rows) -> SeedNoise:
+        """Seed noise of some runs; if none of them differ in the seed alone, that of all runs of the same model."""
+        own = seed_noise(rows)
+        return own if own.degrees or not rows else self._noise_of(rows[0]["model"])
+
+    def _noise_of(self, model: str) -> SeedNoise:
+        if model not in self._noises:
+            every = (row for label in self.parts for row in self.rows(label) if row["model"] == model)
+            self._noises[model] = seed_noise({str(row): row for row in every}.values())  # parts may share runs
+        return self._noises[model]
+
+    def designed(self, label: str) -> Rows:
+        """Measured circuits of a part; none if they were not measured."""
+        part = self.designed_parts.get(label)
+        return part.read(self.store.root, self.scale) if part else []
+
+
+class NoRunsError(ValueError):
+    """A figure has nothing to show; the message has the command that makes its runs."""
+
+
+def no_runs(runs: PaperRuns, experiment: str, what: str = "no runs") -> NoRunsError:
+    """The error for runs that are missing, with the command that makes them."""
+    return NoRunsError(
+        f"{runs.store.root} has {what} of {experiment} at scale {runs.scale}. "
+        f"They are made by: recallscope reproduce {experiment} --scale {runs.scale} --store {runs.store.root}"
+    )
+
+
+def source_line(runs: PaperRuns, experiment: str, labels: Sequence[str], designed: Sequence[str] = ()) -> str:
+    """Runs, circuits, scale and store behind a figure, and what was cut. NoRunsError if there is nothing."""
+    trained = sum(len(runs.records(label)) for label in labels)
+    circuits = sum(len(runs.designed(label)) for label in designed)
+    if not trained and not circuits:
+        raise no_runs(runs, experiment)
+    wanted = sum(len(runs.parts[label].cells) for label in labels if label in runs.parts)
+    some = f" of {wanted}" if trained < wanted else ""
+    counts = f"{trained}{some} runs" + (f", {circuits} circuits" if circuits else "")
+    cuts = dict.fromkeys(runs.parts[label].cut for label in labels if label in runs.parts and runs.records(label))
+    store = "/".join(runs.store.root.parts[-2:])
+    return "; ".join([f"{counts}, scale {runs.scale}, from {store}", *(f"cut: {cut}" for cut in cuts if cut)])
+
+
+@contextmanager
+def sheet(width: float, height: float, source: str) -> Iterator[Figure]:
+    """An empty figure of that size in inches; its source is written under it when it is done."""
+    with figures.figure_style():
+        figure = figures.new_figure(width, height)
+        yield figure
+        letters = int(width * 18)  # of 7 points to a line
+        figure.supxlabel(fill(source, letters), fontsize=7, color="#555555")
+
+
+def draw_part(
+    runs: PaperRuns, part: Part | None, ax: Axes, axes: Sequence[str] = ("embed_dim", "state_dim"), title: str = ""
+) -> Axes:
+    """The best of seeds of a part; without runs a panel that says so, and nothing if this scale has no such part."""
+    if part is None:
+        ax.set_axis_off()
+        return ax
+    rows = runs.rows(part.label)
+    if not rows:
+        return figures.draw_missing(ax, title=title)
+    return figures.draw_grid(planned_grid(part.grid, rows, axes), ax, title=title)

@@ -1,0 +1,88 @@
+"""A store of made-up runs: every part of a scale, with accuracies that follow a rule instead of any training."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from recallscope.analysis.compare import law_on_cells
+from recallscope.records import Evaluation, RunRecord
+from recallscope.runs import RunStore
+from recallscope.specs import in_words
+from recallscope.studies.architecture_forms import BARE, ages_path, label_of
+from recallscope.studies.paper.mechanism import MODELS, inspection_paths
+from recallscope.studies.paper_runs import PaperRuns
+from recallscope.theory.law import find_law
+
+
+def rule(spec):
+    """A law where there is one; 1/N_k for one layer and repeated keys; 1/N_f without a convolution.
+
+    Seeds move it: three of them have the rule's mean.
+    """
+    words = in_words(spec)
+    if spec.task.kind == "repeated":
+        p = 1 / spec.task.key_repeats if words["num_layers"] == 1 else 0.98
+    elif words.get("conv_width") == 1:
+        p = 1 / spec.task.num_facts
+    else:
+        law = find_law("full-unified-mv" if words["model"] == "full" else "unified-mv")
+        p = float(law_on_cells(law, [words])[0])
+    return p + 0.1 * p * (1 - p) * (0, 1, -1)[spec.seed % 3]
+
+
+def fill(folder: Path, scale, labels=None, *, designed=True, inside=True) -> PaperRuns:
+    store = RunStore(folder, create=True)
+    runs = PaperRuns(store, scale)
+    for label, part in runs.parts.items():
+        for cell in part.cells if labels is None or label in labels else ():
+            words = in_words(cell.spec)
+            store.put(
+                RunRecord(
+                    run=cell.run, spec=cell.spec, test_accuracy=rule(cell.spec), val_accuracy=1.0,
+                    test_queries=1000, best_step=1, steps=1, seconds=1.0, parameters=600 * words["embed_dim"],
+                    state_entries=cell.spec.model.state_entries_after(cell.spec.task.sequence_length),
+                    history=[Evaluation(step=1, loss=1 / words["learning_rate"], accuracy=1.0)],
+                )
+            )  # fmt: skip
+    runs = PaperRuns(store, scale)
+    for part in runs.designed_parts.values() if designed else ():
+        part.write(store.root, scale, _circuits(part))
+    for record in runs.records(MODELS) if inside else ():
+        arrays, scores = inspection_paths(store, record.run)
+        arrays.parent.mkdir(exist_ok=True)
+        np.savez(arrays, **_arrays(record))
+        scores.write_text("{}")
+    for record in [one for form in BARE for one in runs.records(label_of("by age", form))] if inside else ():
+        facts, path = record.spec.task.num_facts, ages_path(store, record.run)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps({"recall_by_place": [0.5 + 0.4 * place / facts for place in range(facts)]}))
+    return runs
+
+
+def _circuits(part):
+    task = part.task.model_dump(mode="json")
+    words = {("task" if name == "kind" else name): value for name, value in task.items()} | {"model": "linear"}
+    cells = [
+        words | {"embed_dim": D, "state_dim": N, "num_layers": 1, "seed": seed}
+        for D in part.embed_dims
+        for N in part.state_dims
+        for seed in range(2)
+        if N <= D
+    ]
+    predicted = law_on_cells(find_law("designed-unified-mv"), cells)
+    return [cell | {"test_accuracy": float(p), "test_queries": 100} for cell, p in zip(cells, predicted, strict=True)]
+
+
+def _arrays(record):
+    task, model = record.spec.task, record.spec.model
+    V, L = task.vocab_size, task.length
+    facts = np.array([(V // 2 + n, n + 1) for n in range(task.num_facts)])
+    table = np.zeros((V, V))
+    table[tuple(facts.T)] = 1
+    return {
+        "ideal_table": table, "hashed_table": np.ones((model.embed_dim, model.state_dim)), "decoded_table": table,
+        "ideal_attention": np.eye(L), "attention": np.eye(L), "copied": np.eye(L), "shifted": np.eye(L, k=1),
+        "value_operator": np.eye(V, 2 * V), "match_operator": np.eye(2 * V),
+        "facts": facts, "shown": np.arange(V), "delay": np.array(0),
+    }  # fmt: skip

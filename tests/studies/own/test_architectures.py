@@ -1,0 +1,161 @@
+"""The zoo's numbers, findings, figures and page, from runs whose answers are known, all of them or a few."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from made_up import fill
+
+from closeness import assert_same_text
+from recallscope.architectures import build_model
+from recallscope.records import Evaluation, RunRecord
+from recallscope.runs import RunStore
+from recallscope.runs.store import WEIGHTS
+from recallscope.specs import TaskSpec, find_architecture
+from recallscope.studies.architecture_forms import (
+    BARE,
+    FORMS,
+    PUBLISHED,
+    Form,
+    age_gap,
+    ages,
+    ages_path,
+    best_rate,
+    flagged,
+    label_of,
+    linear_at,
+    linear_by_parameters,
+    measured,
+    ranking,
+)
+from recallscope.studies.chapters.architectures import architectures
+from recallscope.studies.experiment import paper_figures
+from recallscope.studies.own.architectures import CELLS, measure_ages, zoo
+from recallscope.studies.paper_runs import NoRunsError, PaperRuns
+from recallscope.studies.report import chapter_page
+from recallscope.train.weights import write_weights
+
+ROOT = Path(__file__).resolve().parents[3]
+RECALL = {"adds": 0.6, "fades": 0.7, "replaces": 0.71, "solves": 0.9, "keeps all": 1.0}
+TWICE = {"adds": 0.5, "fades": 0.95, "replaces": 0.995, "solves": 0.52, "keeps all": 1.0}
+
+
+def accuracy(form: Form, what: str, seed: int) -> float:
+    return min((TWICE if what == "repeated" else RECALL)[form.rule] + 0.002 * (seed - 0.5), 1.0)
+
+
+def put(store: RunStore, form: Form, what: str, *, best: float = 0.01, flag: str = "") -> None:
+    (part,) = (part for part in zoo.parts("small") if part.label == label_of(what, form))
+    for cell in part.cells:
+        p, rate = accuracy(form, what, min(cell.spec.seed, 1)), cell.spec.train.learning_rate
+        store.put(
+            RunRecord(
+                run=cell.run, spec=cell.spec, test_accuracy=p, val_accuracy=p, test_queries=1000, best_step=1, steps=1,
+                seconds=2.0, parameters=600 * cell.spec.model.embed_dim, flag=flag,
+                state_entries=cell.spec.model.state_entries_after(cell.spec.task.sequence_length),
+                history=[Evaluation(step=500, loss=1 + abs(rate - best), accuracy=p)],
+            )
+        )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def some(tmp_path_factory: pytest.TempPathFactory) -> PaperRuns:
+    """A form of every rule, one of them published; the search of one ends at another rate than it is trained at."""
+    store = RunStore(tmp_path_factory.mktemp("zoo") / "store", create=True)
+    for form in (BARE[0], BARE[4], BARE[6], BARE[10]):
+        for what in ("rates", "recall", "repeated"):
+            put(store, form, what, best=0.003 if form is BARE[4] and what == "rates" else form.rate)
+    put(store, PUBLISHED[0], "recall", flag="at-chance")
+    return PaperRuns(store, "small")
+
+
+def test_a_cell_has_all_seeds_and_an_interval_around_their_mean(some: PaperRuns) -> None:
+    found = measured(some, "recall", BARE[6])
+    assert list(found) == list(CELLS)
+    one = found[CELLS[0]]
+    assert one.seeds == (pytest.approx(0.709), pytest.approx(0.711))
+    assert one.interval[0] < one.mean < one.interval[1] < one.mean + 0.01
+    assert (one.state_entries, one.parameters) == (32 * 8, 600 * 32)
+    assert not measured(some, "recall", BARE[1])
+
+
+def test_the_parameters_of_the_linear_mamba_are_what_its_model_has() -> None:
+    spec = find_architecture("linear")(embed_dim=24, state_dim=6)
+    model = build_model(spec, 256, torch.Generator().manual_seed(0))
+    count = float(sum(weight.numel() for weight in model.parameters()))
+    assert linear_by_parameters(256)(np.array([count]), np.array([6.0]))[0] == pytest.approx(24)
+
+
+def test_more_parameters_or_state_never_recall_less_by_the_law() -> None:
+    task = TaskSpec(vocab_size=512, num_facts=16)
+    for size in ("state_entries", "parameters"):
+        recall = [linear_at(task, size, float(value)) for value in (256, 1024, 16_384, 65_536)]  # type: ignore[arg-type]
+        assert recall == sorted(recall)
+        assert recall[-1] > 0.99
+
+
+def test_who_recalls_more_at_equal_state_stands_first(some: PaperRuns) -> None:
+    assert [label for label, _ in ranking(some, "state_entries")] == ["MesaNet", "DeltaNet", "GLA", "linear Mamba"]
+
+
+def test_a_rate_that_the_search_does_not_give_is_named(some: PaperRuns) -> None:
+    assert (best_rate(some, BARE[0]), best_rate(some, BARE[4]), best_rate(some, BARE[1])) == (0.01, 0.003, None)
+    finding = zoo.find(some)[0]
+    assert finding.verdict == "does not hold"
+    assert finding.ours.startswith("GLA is trained at 0.01, and the search says 0.003")
+    assert "linear Mamba" not in finding.ours
+
+
+def test_findings_say_who_overwrites_who_guesses_and_who_failed(some: PaperRuns) -> None:
+    verdicts = {finding.question: finding.verdict for finding in zoo.find(some)}
+    assert verdicts["Does the delta rule overwrite?"] == "holds"
+    assert verdicts["Does a state that only adds guess?"] == "holds"
+    assert verdicts["Do fading, least squares and attention overwrite?"] == "holds approximately"
+    assert verdicts["Do states that replace recall new facts better?"] == "not tested"
+    assert len(flagged(some)) == 2
+    assert all(text.startswith("DeltaNet (published) at mqar") for text in flagged(some).values())
+
+
+def test_the_page_holds_the_numbers_of_the_runs_that_are_there(some: PaperRuns) -> None:
+    page = chapter_page(architectures(some), "here")
+    assert "**Per state entry** MesaNet recalls most" in page
+    assert "DeltaNet 0.995 can (at least 0.9)" in page.replace("GLA 0.950, ", "")
+    assert "| MesaNet | **0.900**" in page
+    assert "| KDA | - | - | - | - | - | - |" in page
+    assert "Trained at another rate than that: GLA." in page
+
+
+def test_docs_hold_what_the_committed_records_give() -> None:
+    page = chapter_page(architectures(PaperRuns(RunStore(ROOT / "results" / "paper"), "small")), "results/paper")
+    assert_same_text(page, (ROOT / "docs" / "ZOO.md").read_text(encoding="utf-8"), "make report")
+
+
+def test_figures_are_drawn_from_a_few_runs_and_refused_without_any(some: PaperRuns, tmp_path: Path) -> None:
+    drawn = {name: paper_figures()[name].draw(some) for name in ("zoo", "zoo-parameters", "zoo-repeated")}
+    panels = [ax for ax in drawn["zoo"].axes if ax.get_visible()]
+    assert panels[0].get_title() == "$V=512$, $N_f=16$, $D=32$, $N=8$"
+    assert len(panels) == len(CELLS)
+    assert [label.get_text() for label in drawn["zoo-repeated"].axes[0].get_yticklabels()] == [
+        "linear Mamba", "GLA", "DeltaNet", "MesaNet"
+    ]  # fmt: skip
+    for runs in (some, PaperRuns(RunStore(tmp_path / "empty", create=True), "small")):
+        with pytest.raises(NoRunsError, match="recallscope reproduce zoo"):
+            paper_figures()["zoo-age"].draw(runs)
+
+
+def test_ages_are_read_once_measured_and_models_without_weights_are_left_out(tmp_path: Path) -> None:
+    runs = fill(tmp_path / "store", "quick", {label_of("by age", form) for form in FORMS}, designed=False)
+    assert {label: round(age_gap(places), 3) for label, places in ages(runs).items()} == {
+        "linear Mamba": 0.3, "DeltaNet": 0.3
+    }  # fmt: skip
+    (record,) = runs.records(label_of("by age", BARE[0]))
+    ages_path(runs.store, record.run).unlink()
+    measure_ages(runs)  # there are no weights to read
+    assert list(ages(runs)) == ["DeltaNet"]
+    model = build_model(record.spec.model, record.spec.task.vocab_size, torch.Generator().manual_seed(0))
+    write_weights(runs.store.folder(record.run) / WEIGHTS, model, record.spec.task)
+    measure_ages(runs)
+    assert len(ages(runs)["linear Mamba"]) == record.spec.task.num_facts

@@ -1,0 +1,60 @@
+"""What a newcomer sees first: the steps of `make demo`, and what `reproduce` prints for runs that are there."""
+
+import json
+import runpy
+import shlex
+from pathlib import Path
+
+import pytest
+from made_up import fill
+
+from recallscope.studies.experiment import find_experiment
+
+pytest.importorskip("torch")
+DEMO = runpy.run_path(str(Path(__file__).resolve().parents[3] / "examples" / "demo.py"))
+
+
+def test_the_steps_of_the_demo_are_commands_that_fit_a_terminal(run, tmp_path, monkeypatch):
+    """The trainings are only planned."""
+    monkeypatch.chdir(tmp_path)
+    for number, (title, duration, command) in enumerate(DEMO["STEPS"], 1):
+        assert max(len(line) for line in (f"[{number}/3] {title}", f"{number} {duration:>7} {title}", command)) <= 80
+        name, *words = shlex.split(command)
+        assert name == "recallscope"
+        code, out, err = run(*words, *(["--dry-run"] if "reproduce" in words else []))
+        assert (code, err) == (0, "")
+        assert out
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory):
+    return fill(tmp_path_factory.mktemp("demo") / "store", "quick")
+
+
+def test_reproduce_prints_what_was_tested_and_counts_the_rest(run, quick, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = run(
+        "reproduce", "dn-grid", "--scale", "quick", "--store", quick.store.root, "--out", tmp_path, "--quiet"
+    )
+    assert code == 0
+    found = find_experiment("dn-grid").find(quick)
+    left = [finding for finding in found if not finding.tested]
+    assert left
+    assert "not tested" not in out
+    assert f"  {len(left)} more finding" in out
+    assert "--scale small" in out
+    assert out.count("    -> ") == len(found) - len(left)
+    (sentence,) = find_experiment("dn-grid").summaries(quick)
+    assert sentence in out.replace("\n", " ")
+    assert out.splitlines()[-1] == f"Figures in {tmp_path}, as PNG and SVG: fig-1, fig-7, laws"
+    assert max(map(len, out.splitlines()[:-1])) <= 80
+    assert (tmp_path / "fig-7.png").exists()
+
+
+def test_json_has_every_finding_and_the_sentence(run, quick, tmp_path):
+    words = ["reproduce", "dn-grid", "--scale", "quick", "--store", quick.store.root, "--out", tmp_path]
+    code, out, _ = run(*words, "--json")
+    answer = json.loads(out)
+    assert code == 0
+    assert len(answer["findings"]["dn-grid"]) == len(find_experiment("dn-grid").find(quick))
+    assert answer["summaries"] == {"dn-grid": find_experiment("dn-grid").summaries(quick)}

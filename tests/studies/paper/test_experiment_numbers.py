@@ -1,0 +1,78 @@
+"""The numbers that only one experiment needs: the rungs of the ladder, and slopes against m_V."""
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+
+from recallscope.architectures.mamba import FullSpec
+from recallscope.presets import PRESETS
+from recallscope.studies.paper.large_vocab import vocabulary_slopes
+from recallscope.studies.paper.minimality import LADDER, LADDER_PRESETS, ladder, minimality, rung_of
+from recallscope.theory.extremes import typical_max
+
+
+def ladder_rows():
+    (part,) = minimality.parts("small")
+    cells = {tuple(cell.words.items()): cell for cell in part.cells}
+    return [{**cell.words, "test_accuracy": 0.9 + 0.02 * cell.words["seed"]} for cell in cells.values()]
+
+
+def test_every_rung_of_the_paper_is_recognised():
+    """Tab. 8: six rungs, five seeds each."""
+    rungs = ladder(ladder_rows())
+    assert [result.rung for result in rungs] == list(LADDER)
+    assert all(rung.accuracies == pytest.approx((0.9, 0.92, 0.94, 0.96, 0.98)) for rung in rungs)
+    assert rungs[0].mean == pytest.approx(0.94)
+    assert rungs[0].spread == pytest.approx(np.std([0.9, 0.92, 0.94, 0.96, 0.98]))
+
+
+def test_every_rung_is_a_preset_and_a_run_of_the_grid() -> None:
+    """The ladder is written once: its presets and its grid have the same models, from Base down."""
+    (part,) = minimality.parts("paper")
+    models = list(dict.fromkeys(cell.spec.model for cell in sorted(part.cells, key=lambda cell: cell.spec.seed)))
+    assert models == [FullSpec(**PRESETS[name].model) for name in LADDER_PRESETS]
+    assert [rung_of({**model.model_dump(), "seed": 0}) for model in models] == list(LADDER)
+
+
+def test_a_width_that_is_no_rung_is_refused():
+    row = {"transition": "identity", "gate": False, "activation": "none", "conv_width": 3, "seed": 0}
+    with pytest.raises(ValueError, match="conv_width=3"):
+        rung_of(row)
+
+
+def vocab_rows(slope, sizes=(512, 1024, 2048, 4096), length=64, noise=0.0, generator=None):
+    found = []
+    for V in sizes:
+        z = 4.0 - slope * float(typical_max(V)) + (generator.normal(0, noise) if generator else 0)
+        found.append(
+            {"task": "mqar", "vocab_size": V, "num_facts": length // 4, "length": length, "model": "linear",
+             "embed_dim": 32, "state_dim": 16, "seed": 0, "test_accuracy": float(ndtr(z))}
+        )  # fmt: skip
+    return found
+
+
+def test_slopes_are_found_again_for_every_length():
+    one, two = vocabulary_slopes(vocab_rows(1.2) + vocab_rows(1.5, length=128))
+    assert (one.length, two.length) == (64, 128)
+    assert (one.slope, two.slope) == (pytest.approx(1.2), pytest.approx(1.5))
+    assert one.intercept == pytest.approx(4.0)
+    assert one.slope_error == pytest.approx(0, abs=1e-6)
+
+
+def test_the_standard_error_is_the_spread_of_slopes():
+    """2000 noisy lines: their standard error agrees with the spread of the slopes within 10 % (it strays by 2 %)."""
+    generator = np.random.default_rng(0)
+    sizes = (512, 1024, 2048, 4096, 8192, 16384)
+    found = [vocabulary_slopes(vocab_rows(1.2, sizes, noise=0.1, generator=generator))[0] for _ in range(2000)]
+    spread = np.std([line.slope for line in found])
+    assert np.sqrt(np.mean([line.slope_error**2 for line in found])) == pytest.approx(spread, rel=0.1)
+
+
+def test_perfect_cells_have_no_normal_inverse_and_are_left_out():
+    rows = vocab_rows(1.2)
+    rows[0]["test_accuracy"] = 1.0
+    (line,) = vocabulary_slopes(rows)
+    assert np.isnan(line.normal_inverse[0])
+    assert line.slope == pytest.approx(1.2)
+    (short,) = vocabulary_slopes(rows[:2])
+    assert np.isnan(short.slope)

@@ -1,0 +1,94 @@
+"""`recallscope draw` as a user meets it."""
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from made_up import fill
+
+from recallscope.studies.experiment import paper_figures
+
+FIGURES = paper_figures()
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def refused(result, *parts):
+    code, out, err = result
+    assert (code, out) == (2, "")
+    assert "Traceback" not in err
+    for part in parts:
+        assert part in err, err
+
+
+def test_every_example_in_the_help_runs(run):
+    _, out, _ = run("draw", "--help")
+    examples = [line.strip() for line in out.splitlines() if line.strip().startswith("recallscope draw ")]
+    examples = [line for line in examples if "[" not in line]
+    assert len(examples) >= 2
+    for example in examples:
+        code, out, err = run(*shlex.split(example)[1:])
+        assert code == 0, (example, err)
+        assert out
+    assert Path("figures/fig-2.png").exists()
+
+
+def test_the_list_has_every_figure(run):
+    code, out, _ = run("draw", "--list", "--json")
+    assert code == 0
+    assert [figure["name"] for figure in json.loads(out)["figures"]] == list(FIGURES)
+    assert "fig-17" in run("draw", "--list")[1]
+
+
+def test_an_experiment_is_drawn_from_the_default_store(run, tmp_path):
+    fill(tmp_path / "results" / "paper", "quick", labels=["large vocabularies"], designed=False)
+    code, out, err = run("draw", "large-vocab", "--scale", "quick", "--out", "out", "--json")
+    assert (code, err.split()) == (0, ["[1/2]", "fig-11", "[2/2]", "fig-12"])
+    answer = json.loads(out)
+    assert [figure["name"] for figure in answer["figures"]] == ["fig-11", "fig-12"]
+    files = [Path(path) for figure in answer["figures"] for path in figure["files"]]
+    assert sorted(path.name for path in files) == ["fig-11.png", "fig-11.svg", "fig-12.png", "fig-12.svg"]
+    assert all(path.stat().st_size > 1000 for path in files)
+
+
+def test_all_draws_what_it_can_and_names_the_rest(run, tmp_path):
+    fill(tmp_path / "store", "quick", labels=["repeated keys"], designed=False)
+    code, out, err = run("draw", "all", "--scale", "quick", "--store", "store", "--json")
+    answer = json.loads(out)
+    assert (code, len(err.splitlines())) == (0, len(FIGURES))
+    assert [figure["name"] for figure in answer["figures"]] == ["fig-2", "fig-18"]
+    assert len(answer["skipped"]) == len(FIGURES) - 2
+    assert all("recallscope reproduce" in figure["why"] for figure in answer["skipped"])
+
+
+def test_what_cannot_be_drawn_is_refused_in_one_paragraph(run, tmp_path):
+    fill(tmp_path / "empty", "quick", labels=[], designed=False)
+    command = "recallscope reproduce dn-grid --scale quick --store empty"
+    refused(run("draw", "fig-1", "--scale", "quick", "--store", "empty"), command)
+    refused(run("draw", "dn-grid", "--scale", "quick", "--store", "empty"), command)
+    refused(run("draw", "fig1", "--store", "empty"), "Did you mean fig-1")
+    refused(run("draw", "heds", "--store", "empty"), "heads")
+    refused(run("draw", "fig-1"), "results/paper", "runs/paper", "--store")
+    refused(run("draw"), "fig-1", "--list")
+
+
+def test_drawing_leaves_torch_alone(tmp_path):
+    """In a fresh interpreter, as the suite itself has torch loaded."""
+    fill(tmp_path / "store", "quick", labels=["the authors' small example, linear", "mechanism"], designed=False)
+    code = (
+        "import sys\n"
+        "from recallscope.cli.main import main\n"
+        "code = main(['draw', 'laws', 'fig-4', 'fig-14', '--scale', 'quick', '--store', 'store', '--out', 'out'])\n"
+        "assert code == 0, code\n"
+        "assert 'torch' not in sys.modules, 'torch was loaded'\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr
