@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.multihead import MultiHeadSpec
-from recallscope.specs import HeadPattern, TaskSpec, find_architecture
+from recallscope.specs import HeadPattern, TaskSpec, find_architecture, parse_task
 from recallscope.theory.law import LAWS, RECOMMENDED, Law, find_law, laws_for
 from recallscope.theory.problem import Problem
 from recallscope.theory.reduction import one_head
@@ -22,7 +22,7 @@ Wanted = Unknown | Literal["frontier"]
 
 def make_task(**fields: Any) -> TaskSpec:
     """A task from flags, leaving out those not given."""
-    return TaskSpec.model_validate({name: value for name, value in fields.items() if value is not None})
+    return parse_task({name: value for name, value in fields.items() if value is not None})
 
 
 def check_heads(num_heads: int, head_pattern: HeadPattern | None, *embed_dims: int) -> None:

@@ -34,7 +34,8 @@ from recallscope.paper.zoo_page import zoo_page
 from recallscope.records import Evaluation, RunRecord
 from recallscope.runs import RunStore
 from recallscope.runs.store import WEIGHTS
-from recallscope.specs import TaskSpec, find_architecture
+from recallscope.specs import find_architecture
+from recallscope.tasks.mqar import MQARSpec
 from recallscope.train.weights import write_weights
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,7 +90,7 @@ def test_the_parameters_of_the_linear_mamba_are_what_its_model_has() -> None:
 
 
 def test_more_parameters_or_state_never_recall_less_by_the_law() -> None:
-    task = TaskSpec(vocab_size=512, num_facts=16)
+    task = MQARSpec(vocab_size=512, num_facts=16)
     for size in ("state_entries", "parameters"):
         recall = [linear_at(task, size, float(value)) for value in (256, 1024, 16_384, 65_536)]  # type: ignore[arg-type]
         assert recall == sorted(recall)

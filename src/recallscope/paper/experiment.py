@@ -12,7 +12,7 @@ An experiment is one file: its runs at three scales, the findings and figures ma
     @layers.figure("fig-5", "layers: N-Lambda grid")
     def layers_figure(runs: PaperRuns) -> Figure: ...
 
-Files in `recallscope.paper.experiments` are found by themselves; files anywhere else are named in RECALLSCOPE_PLUGINS.
+Files in `recallscope.paper.experiments` are listed in `EXPERIMENTS`; files elsewhere are named in RECALLSCOPE_PLUGINS.
 """
 
 from __future__ import annotations
@@ -187,7 +187,26 @@ class Experiment:
         return {group: rows for groups in self.call("law_cells", runs) for group, rows in groups.items()}
 
 
-EXPERIMENTS: Registry[Experiment] = Registry("experiment", "recallscope.paper.experiments")
+EXPERIMENTS: Registry[Experiment] = Registry(
+    "experiment",
+    {
+        "components": "recallscope.paper.experiments.components:components",
+        "corner": "recallscope.paper.experiments.corner:corner",
+        "curves": "recallscope.paper.experiments.curves:curves",
+        "dn-grid": "recallscope.paper.experiments.dn_grid:dn_grid",
+        "fresh-cells": "recallscope.paper.experiments.fresh_cells:fresh_cells",
+        "heads": "recallscope.paper.experiments.heads:heads",
+        "large-sizes": "recallscope.paper.experiments.large_sizes:large_sizes",
+        "large-vocab": "recallscope.paper.experiments.large_vocab:large_vocab",
+        "layers": "recallscope.paper.experiments.layers:layers",
+        "longer": "recallscope.paper.experiments.longer:longer",
+        "mechanism": "recallscope.paper.experiments.mechanism:mechanism",
+        "minimality": "recallscope.paper.experiments.minimality:minimality",
+        "repeated-keys": "recallscope.paper.experiments.repeated_keys:repeated_keys",
+        "seeds": "recallscope.paper.experiments.seeds:seeds",
+        "zoo": "recallscope.paper.experiments.zoo:zoo",
+    },
+)
 
 
 def experiment(
