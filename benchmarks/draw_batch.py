@@ -12,13 +12,14 @@ from shared.turns import medians
 
 from recallscope.specs import TaskSpec
 from recallscope.tasks import draw_batch, zoology_batch
+from recallscope.tasks.mqar import MQARSpec
 
 BATCH_SIZE = 128
 OURS_PER_TURN = 40  # timed together: about as long as one batch row by row, so interruptions hit both alike
 TASKS = (
-    TaskSpec(vocab_size=512, num_facts=16, length=64),
-    TaskSpec(vocab_size=1024, num_facts=16, length=64),
-    TaskSpec(vocab_size=8192, num_facts=16, length=256),
+    MQARSpec(vocab_size=512, num_facts=16, length=64),
+    MQARSpec(vocab_size=1024, num_facts=16, length=64),
+    MQARSpec(vocab_size=8192, num_facts=16, length=256),
 )
 
 

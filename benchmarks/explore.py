@@ -24,7 +24,8 @@ from urllib.parse import urlencode, urlsplit
 from recallscope.architectures.linear import LinearSpec
 from recallscope.records import RunRecord
 from recallscope.runs import RunStore
-from recallscope.specs import RunSpec, TaskSpec
+from recallscope.specs import RunSpec
+from recallscope.tasks.mqar import MQARSpec
 
 WARM = 10.0  # seconds
 GROWTH = 1.1  # of the server's memory in the second half
@@ -51,7 +52,7 @@ def fill(folder):
     for D in range(8, 72, 8):
         for N in (2, 4, 8, 16):
             model = LinearSpec(embed_dim=D, state_dim=N)
-            spec = RunSpec(task=TaskSpec(vocab_size=512, num_facts=16), model=model)
+            spec = RunSpec(task=MQARSpec(vocab_size=512, num_facts=16), model=model)
             p = min(1.0, D * N / 1024)
             store.put(RunRecord(run=spec.content_hash(), spec=spec, test_accuracy=p, val_accuracy=p, test_queries=1000,
                                 best_step=1, steps=1, seconds=1.0))  # fmt: skip

@@ -19,11 +19,12 @@ from torch.nn.functional import cross_entropy
 
 from recallscope.architectures.mamba import FullSpec
 from recallscope.architectures.model import RecallModel, build_model
-from recallscope.specs import TaskSpec, TrainSpec
+from recallscope.specs import TrainSpec
 from recallscope.tasks import Batch, draw_batch
+from recallscope.tasks.mqar import MQARSpec
 from recallscope.train.optimizer import FlatWeights
 
-TASK, BATCH, SMOOTHING, CLIP = TaskSpec(vocab_size=512, num_facts=16), 32, 0.1, 0.75
+TASK, BATCH, SMOOTHING, CLIP = MQARSpec(vocab_size=512, num_facts=16), 32, 0.1, 0.75
 SIZES = ((16, 8), (32, 16), (64, 32))
 WANTED = {(32, 16): 2.0}
 

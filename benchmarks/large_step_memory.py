@@ -16,8 +16,9 @@ import torch
 
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.model import build_model
-from recallscope.specs import TaskSpec, TrainSpec
+from recallscope.specs import TrainSpec
 from recallscope.tasks import draw_batch
+from recallscope.tasks.mqar import MQARSpec
 from recallscope.train.optimizer import FlatWeights
 
 LIMIT = 3e9
@@ -36,7 +37,7 @@ def main() -> None:
     torch.set_num_threads(1)
     before = peak()
     generator = torch.Generator().manual_seed(0)
-    task = TaskSpec(vocab_size=50_000, num_facts=1000)
+    task = MQARSpec(vocab_size=50_000, num_facts=1000)
     model = build_model(LinearSpec(embed_dim=150, state_dim=75), task.vocab_size, generator)
     weights = FlatWeights(model, TrainSpec())
     seconds = []

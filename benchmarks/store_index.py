@@ -17,7 +17,8 @@ from pathlib import Path
 from recallscope.architectures.linear import LinearSpec
 from recallscope.records import Evaluation, RunRecord
 from recallscope.runs import RunStore, find_runs, parse_conditions, rebuild_index
-from recallscope.specs import RunSpec, TaskSpec
+from recallscope.specs import RunSpec
+from recallscope.tasks.mqar import MQARSpec
 
 FILTER = ("embed_dim=64", "state_dim<=8")
 
@@ -25,7 +26,7 @@ FILTER = ("embed_dim=64", "state_dim<=8")
 def fill(store: RunStore, count: int) -> None:
     """Synthetic records as long as real ones."""
     history = [Evaluation(step=250 * k, loss=1 / k, accuracy=k / 9) for k in range(1, 9)]
-    task = TaskSpec(vocab_size=512, num_facts=16)
+    task = MQARSpec(vocab_size=512, num_facts=16)
     for number in range(count):
         D, N, seed = 16 * (1 + number % 4), 4 * (1 + number // 4 % 5), number // 20
         spec = RunSpec(task=task, model=LinearSpec(embed_dim=D, state_dim=N), seed=seed)

@@ -21,13 +21,14 @@ from pathlib import Path
 
 from recallscope.architectures.linear import LinearSpec
 from recallscope.runs import Grid, RunStore, read_attempts, run_sweep
-from recallscope.specs import RunSpec, TaskSpec, TrainSpec
+from recallscope.specs import RunSpec, TrainSpec
+from recallscope.tasks.mqar import MQARSpec
 
 
 def grid_of(runs: int, steps: int) -> Grid:
     """Runs of one size: nothing to gain from their order."""
     base = RunSpec(
-        task=TaskSpec(vocab_size=256, num_facts=8),
+        task=MQARSpec(vocab_size=256, num_facts=8),
         model=LinearSpec(embed_dim=32, state_dim=16),
         train=TrainSpec(batch_size=64, flat_steps=steps, decay_steps=0, eval_every=500, eval_size=500),
     )

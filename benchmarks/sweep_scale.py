@@ -27,7 +27,8 @@ from recallscope.records import Evaluation, RunRecord
 from recallscope.runs import Grid, RunStore, find_runs, leases, make_plan, note_attempt, run_sweep
 from recallscope.runs import driver as driver_module
 from recallscope.runs.engine import Event, Finished, Job
-from recallscope.specs import RunSpec, TaskSpec
+from recallscope.specs import RunSpec
+from recallscope.tasks.mqar import MQARSpec
 
 HISTORY = [Evaluation(step=250 * k, loss=1 / k, accuracy=k / 9) for k in range(1, 9)]
 
@@ -74,7 +75,7 @@ class NothingEngine:
 
 def grid_of(runs: int) -> Grid:
     """Cells of equal cost: five sizes, and as many seeds as it takes."""
-    base = RunSpec(task=TaskSpec(vocab_size=512, num_facts=16), model=LinearSpec(embed_dim=32, state_dim=4))
+    base = RunSpec(task=MQARSpec(vocab_size=512, num_facts=16), model=LinearSpec(embed_dim=32, state_dim=4))
     return Grid.around(base, axes={"state_dim": [4, 8, 12, 16, 20], "seed": list(range(-(-runs // 5)))})
 
 

@@ -26,13 +26,14 @@ from torch.nn.functional import cross_entropy
 
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.model import build_model
-from recallscope.specs import TaskSpec, TrainSpec
+from recallscope.specs import TrainSpec
 from recallscope.tasks import draw_batch
+from recallscope.tasks.mqar import MQARSpec
 from recallscope.train.optimizer import FlatWeights
 
 SIZES = {
-    "large": (TaskSpec(vocab_size=1024, num_facts=16), LinearSpec(embed_dim=64, state_dim=32), 128, 8.0, 2.5),
-    "small": (TaskSpec(vocab_size=512, num_facts=16), LinearSpec(embed_dim=32, state_dim=16), 32, 4.0, 3.0),
+    "large": (MQARSpec(vocab_size=1024, num_facts=16), LinearSpec(embed_dim=64, state_dim=32), 128, 8.0, 2.5),
+    "small": (MQARSpec(vocab_size=512, num_facts=16), LinearSpec(embed_dim=32, state_dim=16), 32, 4.0, 3.0),
 }
 
 

@@ -8,7 +8,8 @@ from recallscope.architectures.linear import LinearSpec
 from recallscope.health import LEAST_GAIN, best_guess, examine, noise
 from recallscope.records import Evaluation, RunRecord, parse_record, row_of
 from recallscope.runs import RunStore, find_runs, parse_conditions
-from recallscope.specs import RunSpec, TaskSpec, TrainSpec, in_words
+from recallscope.specs import RunSpec, TrainSpec, in_words
+from recallscope.tasks.mqar import MQARSpec
 
 QUERIES = 80_000
 
@@ -16,7 +17,7 @@ QUERIES = 80_000
 def record(curve=(0.5, 0.9, 0.9), accuracy=None, losses=None, stop=1.0, num_facts=8, seed=0):
     """A run of 800 steps evaluated at the given accuracies, evenly spread."""
     spec = RunSpec(
-        task=TaskSpec(vocab_size=64, num_facts=num_facts),
+        task=MQARSpec(vocab_size=64, num_facts=num_facts),
         model=LinearSpec(embed_dim=8, state_dim=4),
         train=TrainSpec(stop_accuracy=stop),
         seed=seed,

@@ -15,13 +15,13 @@ SIZES = {"embed_dim": 8, "state_dim": 4}
 
 def test_numpy_numbers_are_numbers():
     plain = rs.RunSpec(
-        task=rs.TaskSpec(vocab_size=32, num_facts=3),
+        task=rs.MQARSpec(vocab_size=32, num_facts=3),
         model=rs.LinearSpec(**SIZES, num_layers=2),
         train=rs.TrainSpec(batch_size=8, learning_rate=0.5),
         seed=3,
     )
     numpys = rs.RunSpec(
-        task=rs.TaskSpec(vocab_size=np.int64(32), num_facts=np.uint8(3)),
+        task=rs.MQARSpec(vocab_size=np.int64(32), num_facts=np.uint8(3)),
         model={"kind": "linear", **{name: np.int16(size) for name, size in SIZES.items()}, "num_layers": np.int64(2)},
         train=rs.TrainSpec(batch_size=np.int32(8), learning_rate=np.float32(0.5)),
         seed=np.int64(3),
@@ -48,7 +48,7 @@ def test_an_unknown_field_names_its_owner_or_the_nearest():
 
 
 def test_a_seed_stands_for_a_generator():
-    task = rs.TaskSpec(vocab_size=32, num_facts=3)
+    task = rs.MQARSpec(vocab_size=32, num_facts=3)
     by_seed, again = rs.draw_batch(task, 10, 0), rs.draw_batch(task, 10, torch.Generator().manual_seed(0))
     assert torch.equal(by_seed.tokens, again.tokens)
     assert not torch.equal(by_seed.tokens, rs.draw_batch(task, 10, 1).tokens)
@@ -62,7 +62,7 @@ def test_weights_are_read_by_path_or_text(tmp_path):
     from recallscope.train.weights import write_weights
 
     model = rs.designed_circuit(vocab_size=32, embed_dim=16, state_dim=4, generator=torch.Generator().manual_seed(0))
-    write_weights(tmp_path / "w.safetensors", model, rs.TaskSpec(vocab_size=32, num_facts=3))
+    write_weights(tmp_path / "w.safetensors", model, rs.MQARSpec(vocab_size=32, num_facts=3))
     assert rs.read_weights(tmp_path / "w.safetensors")[1] == rs.read_weights(str(tmp_path / "w.safetensors"))[1]
 
 

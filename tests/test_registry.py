@@ -1,14 +1,19 @@
 """Registries: the package's own names without imports, plugins by file and by entry point, one owner per name."""
 
+import importlib
+import pkgutil
 import subprocess
 import sys
 from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
 
-from recallscope import registry
+from recallscope import architectures, circuits, registry, tasks
+from recallscope.circuits.circuit import CIRCUITS
 from recallscope.registry import Registry, UnknownNameError, import_from, import_reference
 from recallscope.specs import ARCHITECTURES, TASKS, ModelSpec, architecture, find_architecture
+from recallscope.studies import own, paper
+from recallscope.studies.experiment import STUDIES
 
 
 def test_names_are_found_without_importing_what_registers_them():
@@ -25,6 +30,20 @@ def test_names_are_found_without_importing_what_registers_them():
     )
 
 
+@pytest.mark.parametrize(
+    ("packages", "table"),
+    [([architectures], ARCHITECTURES), ([tasks], TASKS), ([circuits], CIRCUITS), ([paper, own], STUDIES)],
+)
+def test_what_the_package_registers_is_in_its_table(packages, table):
+    for package in packages:
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
+    assert {name for name in table.names() if table.origin(name) is None} == set(table.own)
+    for name, reference in table.own.items():
+        module, _, attribute = reference.partition(":")
+        assert table.find(name) is getattr(importlib.import_module(module), attribute)
+
+
 def test_an_unknown_name_is_answered_with_the_nearest():
     with pytest.raises(UnknownNameError, match="Did you mean linear"):
         ARCHITECTURES.find("liner")
@@ -35,9 +54,9 @@ def test_an_unknown_name_is_answered_with_the_nearest():
 
 
 def test_a_name_has_one_owner():
-    with pytest.raises(ValueError, match="one of recallscope's own"):
+    with pytest.raises(ValueError, match=r"registered twice: by recallscope\.architectures\.linear"):
         architecture("linear")(type("Mine", (ModelSpec,), {"__module__": __name__}))
-    fresh = Registry("task", "recallscope.tasks")
+    fresh = Registry("task", {})
     fresh.add("mine", 1, module="json")
     fresh.add("mine", 2, module="json")  # the same module, imported again
     assert fresh.find("mine") == 2
@@ -59,7 +78,7 @@ class Spec(ModelSpec):
 @pytest.fixture
 def no_plugins(monkeypatch):
     """Registries as they are in a new process."""
-    monkeypatch.setattr(registry, "_loaded", set())
+    monkeypatch.setattr(registry, "_loaded", {})
     entries, origins = dict(ARCHITECTURES._entries), dict(ARCHITECTURES._origins)
     yield
     ARCHITECTURES._entries, ARCHITECTURES._origins = entries, origins

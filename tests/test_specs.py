@@ -13,12 +13,15 @@ from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.mamba import FullSpec
 from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.records import RecordError, RunRecord, parse_record
-from recallscope.specs import ARCHITECTURES, TASKS, RunSpec, TaskSpec, TrainSpec, in_words
+from recallscope.specs import ARCHITECTURES, TASKS, RunSpec, TrainSpec, in_words, parse_task
+from recallscope.tasks.ar import ARSpec
+from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.repeated import RepeatedSpec
 
 
 def run_spec(**changes):
     fields = {
-        "task": TaskSpec(vocab_size=512, num_facts=16),
+        "task": MQARSpec(vocab_size=512, num_facts=16),
         "model": LinearSpec(embed_dim=32, state_dim=16),
         "seed": 3,
     }
@@ -26,20 +29,20 @@ def run_spec(**changes):
 
 
 def test_lengths_follow_from_the_facts():
-    assert TaskSpec(vocab_size=512, num_facts=16).length == 64
-    assert TaskSpec(kind="ar", vocab_size=512, num_facts=16).length == 33
-    assert TaskSpec(kind="repeated", vocab_size=512, num_facts=10, key_repeats=5).length == 120
-    assert TaskSpec(vocab_size=512, num_facts=16) == TaskSpec(vocab_size=512, num_facts=16, length=64)
+    assert MQARSpec(vocab_size=512, num_facts=16).length == 64
+    assert ARSpec(vocab_size=512, num_facts=16).length == 33
+    assert RepeatedSpec(vocab_size=512, num_facts=10, key_repeats=5).length == 120
+    assert MQARSpec(vocab_size=512, num_facts=16) == MQARSpec(vocab_size=512, num_facts=16, length=64)
 
 
 def test_derived_numbers():
-    task = TaskSpec(kind="repeated", vocab_size=512, num_facts=10, key_repeats=3, length=128)
+    task = RepeatedSpec(vocab_size=512, num_facts=10, key_repeats=3, length=128)
     assert (task.context_length, task.num_slots, task.num_queries) == (
         60,
         34,
         10,
     )
-    assert TaskSpec(kind="ar", vocab_size=64, num_facts=4).num_queries == 1
+    assert ARSpec(vocab_size=64, num_facts=4).num_queries == 1
     deep = LinearSpec(embed_dim=64, state_dim=6, num_layers=2)
     assert (deep.residual, deep.inner_dim, deep.effective_state, deep.state_entries) == (
         True,
@@ -70,7 +73,7 @@ def test_derived_numbers():
 )
 def test_a_task_that_cannot_be_drawn_is_refused_with_the_way_out(fields, words):
     with pytest.raises(ValidationError) as caught:
-        TaskSpec(**fields)
+        parse_task(fields)
     for word in words:
         assert word in str(caught.value)
 
@@ -78,14 +81,14 @@ def test_a_task_that_cannot_be_drawn_is_refused_with_the_way_out(fields, words):
 @pytest.mark.parametrize("bad", [0, -1, 1.5, "512", True, None, 10**10, float("nan")])
 def test_sizes_are_whole_positive_numbers(bad):
     with pytest.raises(ValidationError):
-        TaskSpec(vocab_size=bad, num_facts=1)
+        MQARSpec(vocab_size=bad, num_facts=1)
 
 
 def test_unknown_fields_and_changes_are_refused():
     with pytest.raises(ValidationError, match="vocabsize"):
-        TaskSpec(vocab_size=64, num_facts=4, vocabsize=3)
+        MQARSpec(vocab_size=64, num_facts=4, vocabsize=3)
     with pytest.raises(ValidationError, match="frozen"):
-        TaskSpec(vocab_size=64, num_facts=4).num_facts = 5
+        MQARSpec(vocab_size=64, num_facts=4).num_facts = 5
     with pytest.raises(ValidationError, match="does not divide"):
         MultiHeadSpec(embed_dim=60, state_dim=4, num_heads=7, head_pattern="MVA")
     with pytest.raises(ValidationError):
@@ -113,7 +116,7 @@ def test_the_hash_is_stable_across_processes_and_versions_of_this_file():
     assert spec.content_hash() == "7dcd81274af31c23ef5fe930"
     code = (
         "from recallscope import *; print(RunSpec(seed=3, model=LinearSpec(state_dim=16, embed_dim=32), "
-        "task=TaskSpec(num_facts=16, vocab_size=512)).content_hash())"
+        "task=MQARSpec(num_facts=16, vocab_size=512)).content_hash())"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONHASHSEED": "7"}, check=True
@@ -220,8 +223,8 @@ def test_every_field_changes_the_hash():
     spec = run_spec()
     others = [
         run_spec(seed=4),
-        run_spec(task=TaskSpec(vocab_size=512, num_facts=15)),
-        run_spec(task=TaskSpec(vocab_size=512, num_facts=16, filler="zero")),
+        run_spec(task=MQARSpec(vocab_size=512, num_facts=15)),
+        run_spec(task=MQARSpec(vocab_size=512, num_facts=16, filler="zero")),
         run_spec(model=LinearSpec(embed_dim=32, state_dim=16, residual=True)),
         run_spec(model=FullSpec(embed_dim=32, state_dim=16)),
         run_spec(train=TrainSpec(batch_size=32)),
@@ -239,8 +242,9 @@ def test_every_field_changes_the_hash():
 def test_valid_tasks_survive_json(N_f, extra_vocab, kind, N_k, extra_slots):
     N_k = N_k if kind == "repeated" else 1
     length = None if kind == "ar" else 2 * N_f * (N_k + 1) + 2 * extra_slots
-    task = TaskSpec(kind=kind, vocab_size=2 * (N_f + 1 + extra_vocab), num_facts=N_f, key_repeats=N_k, length=length)
-    assert TaskSpec.model_validate_json(task.model_dump_json()) == task
+    sizes = {"vocab_size": 2 * (N_f + 1 + extra_vocab), "num_facts": N_f, "key_repeats": N_k, "length": length}
+    task = parse_task({"kind": kind} | sizes)
+    assert type(task).model_validate_json(task.model_dump_json()) == task
     assert task.num_slots >= task.num_queries
 
 

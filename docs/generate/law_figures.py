@@ -17,7 +17,7 @@ from recallscope.figures.banks import banks_figure
 from recallscope.figures.style import BLUE, GUESS, ORANGE, PAGE, VERMILION, figure_files, figure_style, new_figure
 from recallscope.interp import channel_masks, picture_masks
 from recallscope.interp.banks import surgery
-from recallscope.specs import ModelSpec, TaskSpec, find_architecture
+from recallscope.specs import ModelSpec, find_architecture, parse_task
 from recallscope.tasks import draw_batch
 from recallscope.theory.law import find_law
 from recallscope.train.weights import read_weights
@@ -43,7 +43,7 @@ SEQUENCES = 200
 def figures() -> Iterator[tuple[str, Figure]]:
     """Name and figure."""
     yield "facts-per-entry", facts_per_entry()
-    task = TaskSpec(**BANK)
+    task = parse_task(BANK)
     designed = bank_circuit(BANK["vocab_size"], **BANK_SHAPE, generator=torch.Generator().manual_seed(0))
     yield "bank-switch", switch(designed)
     for name, model in (("written down", designed), ("trained", read_weights(TRAINED)[0])):

@@ -16,7 +16,7 @@ from statistics import mean, stdev
 import torch
 
 from recallscope.circuits import designed_circuit
-from recallscope.specs import TaskSpec
+from recallscope.specs import parse_task
 from recallscope.theory.law import find_law
 from recallscope.train.evaluate import evaluate
 
@@ -37,7 +37,7 @@ def main() -> None:
     rows = []
     for regime, (V, N_f) in REGIMES.items():
         for kind in ("ar", "mqar"):
-            task = TaskSpec(kind=kind, vocab_size=V, num_facts=N_f)
+            task = parse_task({"kind": kind, "vocab_size": V, "num_facts": N_f})
             sequences = arguments.sequences * (N_f if kind == "ar" else 1)  # as many queries as MQAR gives
             for D in DIMS:
                 for N in (n for n in DIMS if n <= D):

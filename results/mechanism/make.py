@@ -18,10 +18,10 @@ import torch
 from recallscope.cli.pictures import draw_pictures
 from recallscope.cli.run_folder import keep
 from recallscope.interp import inspect_model
-from recallscope.studies.paper.mechanism import inspection_paths
 from recallscope.presets import preset_run
 from recallscope.runs import RunStore
 from recallscope.specs import RunSpec
+from recallscope.studies.paper.mechanism import inspection_paths
 from recallscope.train.evaluate import evaluate
 from recallscope.train.loop import train_run
 from recallscope.train.weights import read_weights

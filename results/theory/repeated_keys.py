@@ -16,9 +16,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from recallscope.architectures.delta_net import DeltaNetSpec
 from recallscope.architectures.delta_net_model import DeltaNet
-from recallscope.specs import RunSpec, TaskSpec, TrainSpec
+from recallscope.architectures.matrix_memory import DeltaNetSpec
+from recallscope.specs import RunSpec, TrainSpec
+from recallscope.tasks.repeated import RepeatedSpec
 from recallscope.theory.codes import least_kurtosis, repelled_frame, tight_frame
 from recallscope.train.loop import train_run
 
@@ -62,7 +63,7 @@ def best(repelled: bool, D: int, N: int, N_f: int, rng: np.random.Generator) -> 
 def trained(D: int, N: int, N_f: int) -> tuple[float, float, float]:
     """Accuracy of a DeltaNet, its mean rate at (key, value) pairs, and the kurtosis of its key kernel."""
     run = RunSpec(
-        task=TaskSpec(kind="repeated", vocab_size=V, num_facts=N_f, key_repeats=N_K),
+        task=RepeatedSpec(vocab_size=V, num_facts=N_f, key_repeats=N_K),
         model=DeltaNetSpec(embed_dim=D, state_dim=N),
         train=TrainSpec(batch_size=32, eval_every=500, eval_size=1600),
     )

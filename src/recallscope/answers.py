@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.circuits.circuit import Circuit, Sizes
-from recallscope.specs import HeadPattern, RunSpec, TaskSpec, find_architecture, in_words
+from recallscope.specs import HeadPattern, RunSpec, TaskSpec, find_architecture, in_words, parse_task
 from recallscope.theory.law import DIMENSIONS, LAWS, RECOMMENDED, Law, find_law, laws_for
 from recallscope.theory.problem import ASKED, Problem, probability
 from recallscope.theory.reduction import one_head
@@ -23,7 +23,7 @@ Wanted = Unknown | Literal["frontier"]
 
 def make_task(**fields: Any) -> TaskSpec:
     """A task from flags, leaving out those not given."""
-    return TaskSpec.model_validate({name: value for name, value in fields.items() if value is not None})
+    return parse_task({name: value for name, value in fields.items() if value is not None})
 
 
 def check_heads(num_heads: int, head_pattern: HeadPattern | None, *embed_dims: int) -> None:

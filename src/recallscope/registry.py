@@ -1,11 +1,10 @@
-"""Registries: tasks, architectures, laws and experiments by name, open to other packages and to single files.
+"""Registries: tasks, architectures, laws, circuits and experiments by name, open to other packages and to single files.
 
-A registry knows three sources, asked in this order: what is registered already, the modules of its own package, and
-plugins. The modules of the package are searched for the registry's decorator, `@architecture("linear")`, as text, and
-imported when such a name is first asked for: a list of names costs no import, and a new file needs no entry anywhere.
-Plugins are the entry points of installed packages (groups `recallscope.tasks`, `recallscope.architectures`,
-`recallscope.laws`) and the modules or files listed in the environment variable RECALLSCOPE_PLUGINS, separated as in
-PATH; importing one runs its decorators.
+recallscope's own entries are a table of `name: "module:attribute"`; a module is imported when its entry is first asked
+for, so that a list of names costs no import. Plug-ins are the entry points of installed packages (groups
+`recallscope.tasks`, `recallscope.architectures`, `recallscope.laws`) and the modules or files listed in the environment
+variable RECALLSCOPE_PLUGINS, separated as in PATH. A plug-in adds an entry by a decorator, `@architecture("mine")`, or,
+for laws, by ending with a list `LAWS`.
 """
 
 from __future__ import annotations
@@ -15,13 +14,9 @@ import hashlib
 import importlib
 import importlib.util
 import os
-import pkgutil
-import re
 import sys
-from collections.abc import Iterable, Iterator
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import entry_points
-from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
 from typing import Generic, TypeVar
@@ -43,51 +38,33 @@ def suggestion(name: object, known: Iterable[str]) -> str:
 
 
 class Registry(Generic[T]):
-    """Entries of one sort by name. `noun` is also the decorator's name that is searched for in `package`.
+    """Entries of one sort by name: recallscope's own, `name: "module:attribute"`, then those of plug-ins."""
 
-    With `eager` all modules of the package are imported at the first question instead: for packages that are light, and
-    whose order of registration is the order of the catalogue.
-    """
-
-    def __init__(self, noun: str, package: str, *, eager: bool = False) -> None:
-        self.noun, self.package, self.eager = noun, package, eager
+    def __init__(self, noun: str, own: Mapping[str, str]) -> None:
+        self.noun, self.own = noun, own
         self._entries: dict[str, T] = {}
-        self._origins: dict[str, str] = {}
+        self._origins = {name: reference.partition(":")[0] for name, reference in own.items()}
 
     def add(self, name: str, entry: T, *, module: str) -> None:
         """Register an entry; a name has one owner, but a module that is imported again may replace its own."""
         origin = import_reference(module)
-        if not module.startswith(f"{self.package}.") and name in self._builtin:
-            raise ValueError(f"{self.noun} {name!r} is one of recallscope's own. Choose another name.")
-        if self._origins.get(name, origin) != origin:
+        if self._origins.setdefault(name, origin) != origin:
             raise ValueError(
                 f"{self.noun} {name!r} is registered twice: by {self._origins[name]} and by {origin}. Rename one."
             )
         self._entries[name] = entry
-        self._origins[name] = origin
 
-    @cached_property
-    def _builtin(self) -> dict[str, str]:
-        """Names of the package's own entries and the modules that register them."""
-        if self.eager:
-            package = importlib.import_module(self.package)
-            for module in pkgutil.iter_modules(package.__path__):
-                importlib.import_module(f"{self.package}.{module.name}")
-            return {name: origin for name, origin in self._origins.items() if origin.startswith(f"{self.package}.")}
-        decorator = re.compile(rf'^@{self.noun}\(\s*"([^"]+)"', re.MULTILINE)
-        return {
-            name: f"{self.package}.{file.name.removesuffix('.py')}"
-            for file in sorted(files(self.package).iterdir(), key=lambda file: file.name)
-            if file.name.endswith(".py")
-            for name in decorator.findall(file.read_text(encoding="utf-8"))
-        }
+    def load(self) -> None:
+        """Register what plug-ins have."""
+        load_plugins()
 
     def find(self, name: str) -> T:
         """The entry of that name, or an UnknownNameError that offers the nearest ones."""
-        if name not in self._entries and name in self._builtin:
-            importlib.import_module(self._builtin[name])
+        if name not in self._entries and name in self.own:
+            module, _, attribute = self.own[name].partition(":")
+            self._entries[name] = getattr(importlib.import_module(module), attribute)
         if name not in self._entries:
-            load_plugins()
+            self.load()
         if name not in self._entries:
             raise UnknownNameError(f"{self.noun}={name!r} is not registered. {suggestion(name, self.names())}")
         return self._entries[name]
@@ -98,9 +75,9 @@ class Registry(Generic[T]):
         return None if origin is None or origin.startswith("recallscope.") else origin
 
     def names(self) -> list[str]:
-        """All names: the package's own by file and line, then those of plugins."""
-        load_plugins()
-        return list(dict.fromkeys((*self._builtin, *self._entries)))
+        """All names: recallscope's own in the order of the table, then those of plug-ins."""
+        self.load()
+        return list(dict.fromkeys((*self.own, *self._entries)))
 
     def __iter__(self) -> Iterator[T]:
         return (self.find(name) for name in self.names())
@@ -109,21 +86,22 @@ class Registry(Generic[T]):
         return name in self.names()
 
 
-_loaded: set[str] = set()
+_loaded: dict[str, ModuleType | None] = {}  # plug-ins by what they are named with; None while one is imported
 
 
-def load_plugins() -> None:
-    """Import every plugin once: entry points of installed packages, then those named in the environment."""
+def load_plugins() -> list[ModuleType]:
+    """All plug-ins: entry points of installed packages, then those named in the environment. Each is imported once."""
     if "entry points" not in _loaded:
-        _loaded.add("entry points")
+        _loaded["entry points"] = None
         installed = entry_points()  # reads the metadata of every installed package: once
-        for group in GROUPS:
-            for point in installed.select(group=group):
-                point.load()
+        for point in (point for group in GROUPS for point in installed.select(group=group)):
+            point.load()
+            _loaded[point.value] = sys.modules[point.module]
     for reference in filter(None, os.environ.get(PLUGINS, "").split(os.pathsep)):
         if reference not in _loaded:
-            _loaded.add(reference)
-            import_from(reference)
+            _loaded[reference] = None
+            _loaded[reference] = import_from(reference)
+    return [module for module in _loaded.values() if module]
 
 
 def import_from(reference: str) -> ModuleType:

@@ -3,7 +3,8 @@
 Every spec is frozen and strict. Derived numbers are properties, never fields. A run is named by its identity: the kinds
 of its parts and the fields that differ from their defaults. Adding a field whose default is the old behaviour therefore
 changes no name, and every stored run keeps its own. Tasks and architectures are open sets: each is a spec class
-registered under a name (`@task("mqar")`, `@architecture("linear")`), in this package or in anybody else's.
+registered under a name (`@task("mqar")`, `@architecture("linear")`), in this package or in anybody else's. This
+package's own are also listed in `TASKS` and `ARCHITECTURES`.
 """
 
 from __future__ import annotations
@@ -140,30 +141,11 @@ class _Kind(Spec):
 class TaskSpec(_Kind):
     """Base of all tasks: sequences of tokens with questions at some positions.
 
-    `TaskSpec(kind="ar", vocab_size=64, num_facts=4)` makes the registered task of that kind, "mqar" if none is given. A
-    task of one's own subclasses this, adds its fields, and says how to draw a batch.
+    A task is a subclass that adds its fields and draws batches, such as `MQARSpec(vocab_size=64, num_facts=4)`.
+    `parse_task` makes one from a mapping with its `kind`.
     """
 
     vocab_size: Size = Field(description="V, number of tokens")
-
-    def __new__(cls, *args: Any, **fields: Any) -> Self:
-        """The class of the kind that is asked for."""
-        chosen = TASKS.find(fields.get("kind") or "mqar") if cls is TaskSpec else cls
-        return super().__new__(chosen)  # type: ignore[return-value]
-
-    @classmethod
-    def model_validate(cls, obj: Any, **options: Any) -> Self:
-        """As pydantic's; of the base class, the task of the kind that the fields name."""
-        if cls is TaskSpec and isinstance(obj, Mapping):
-            return parse_task(obj)  # type: ignore[return-value]
-        return super().model_validate(obj, **options)
-
-    @classmethod
-    def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
-        """As pydantic's; of the base class, the task of the kind that the fields name."""
-        if cls is TaskSpec:
-            return cls.model_validate(json.loads(json_data))
-        return super().model_validate_json(json_data, **options)
 
     @property
     @abstractmethod
@@ -230,8 +212,33 @@ class ModelSpec(_Kind):
         return value if isinstance(value, int) else 1
 
 
-TASKS: Registry[type[TaskSpec]] = Registry("task", "recallscope.tasks")
-ARCHITECTURES: Registry[type[ModelSpec]] = Registry("architecture", "recallscope.architectures")
+TASKS: Registry[type[TaskSpec]] = Registry(
+    "task",
+    {
+        "ar": "recallscope.tasks.ar:ARSpec",
+        "mqar": "recallscope.tasks.mqar:MQARSpec",
+        "repeated": "recallscope.tasks.repeated:RepeatedSpec",
+    },
+)
+ARCHITECTURES: Registry[type[ModelSpec]] = Registry(
+    "architecture",
+    {
+        "attention": "recallscope.architectures.matrix_memory:AttentionSpec",
+        "delta_net": "recallscope.architectures.matrix_memory:DeltaNetSpec",
+        "gated_delta_net": "recallscope.architectures.matrix_memory:GatedDeltaNetSpec",
+        "gla": "recallscope.architectures.matrix_memory:GLASpec",
+        "kda": "recallscope.architectures.matrix_memory:KDASpec",
+        "linear": "recallscope.architectures.linear:LinearSpec",
+        "linear_attention": "recallscope.architectures.matrix_memory:LinearAttentionSpec",
+        "full": "recallscope.architectures.mamba:FullSpec",
+        "full2": "recallscope.architectures.mamba2:Full2Spec",
+        "mesa_net": "recallscope.architectures.matrix_memory:MesaNetSpec",
+        "mlstm": "recallscope.architectures.matrix_memory:MLSTMSpec",
+        "multihead": "recallscope.architectures.multihead:MultiHeadSpec",
+        "retnet": "recallscope.architectures.matrix_memory:RetNetSpec",
+        "rwkv7": "recallscope.architectures.matrix_memory:RWKV7Spec",
+    },
+)
 K = TypeVar("K", bound=_Kind)
 
 

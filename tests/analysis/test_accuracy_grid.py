@@ -7,15 +7,17 @@ from recallscope.analysis import AccuracyGrid, law_on_cells
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.records import RunRecord
-from recallscope.specs import RunSpec, TaskSpec, in_words
+from recallscope.specs import RunSpec, in_words
 from recallscope.studies.designed import designed_rows
+from recallscope.tasks.ar import ARSpec
+from recallscope.tasks.mqar import MQARSpec
 from recallscope.theory.law import find_law
 from recallscope.theory.reduction import head_bounds
 
 
 def run(accuracy, D=8, N=4, seed=0, num_facts=4, **model):
     spec = RunSpec(
-        task=TaskSpec(vocab_size=64, num_facts=num_facts),
+        task=MQARSpec(vocab_size=64, num_facts=num_facts),
         model=LinearSpec(embed_dim=D, state_dim=N, **model),
         seed=seed,
     )
@@ -71,7 +73,7 @@ def test_runs_that_differ_in_more_than_the_seed_are_not_mixed():
 
 def test_a_law_on_a_grid_is_the_law_itself():
     D, N = [8, 16, 32], [4, 8, 16]
-    grid = AccuracyGrid.over({"embed_dim": D, "state_dim": N}, TaskSpec(vocab_size=128, num_facts=8))
+    grid = AccuracyGrid.over({"embed_dim": D, "state_dim": N}, MQARSpec(vocab_size=128, num_facts=8))
     words = dict(zip(("embed_dim", "state_dim"), np.meshgrid(D, N, indexing="ij"), strict=True))
     for name in ("unified-mv", "trained", "designed-exact", "trained-sharing"):
         expected = find_law(name)(vocab_size=128, num_facts=8, **words)
@@ -81,9 +83,7 @@ def test_a_law_on_a_grid_is_the_law_itself():
 
 def test_laws_know_tasks_layers_and_heads():
     law = find_law("unified")
-    ar = AccuracyGrid.over(
-        {"num_facts": [4, 8]}, TaskSpec(kind="ar", vocab_size=128, num_facts=4), embed_dim=16, state_dim=4
-    )
+    ar = AccuracyGrid.over({"num_facts": [4, 8]}, ARSpec(vocab_size=128, num_facts=4), embed_dim=16, state_dim=4)
     expected = law(vocab_size=128, num_facts=np.array([4, 8]), embed_dim=16, state_dim=4, task="ar")
     np.testing.assert_array_equal(AccuracyGrid.from_law(law, ar).accuracy, expected)
     words = {"task": "mqar", "vocab_size": 128, "num_facts": 8, "embed_dim": 32, "state_dim": 4}
@@ -108,7 +108,7 @@ def test_one_cell_a_law_refuses_does_not_cost_the_others():
 
 def test_designed_circuits_measured_agree_with_their_law():
     """800 sequences of 8 queries on two draws: standard error below .01, and the codes differ by as much."""
-    task = TaskSpec(vocab_size=128, num_facts=8)
+    task = MQARSpec(vocab_size=128, num_facts=8)
     rows = list(designed_rows(task, [16, 32], [8, 16, 24], seeds=(0, 1), num_sequences=800))
     grid = AccuracyGrid.from_circuits(rows)
     assert np.isnan(grid.accuracy[0, 2])  # N > D

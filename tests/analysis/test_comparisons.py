@@ -5,10 +5,10 @@ import pytest
 
 from recallscope.analysis import AccuracyGrid, compare_laws, convergence_by_best, convergence_grid, group_runs
 from recallscope.analysis.rows import learned
-from recallscope.specs import TaskSpec
+from recallscope.tasks.mqar import MQARSpec
 from recallscope.theory.law import LAWS, find_law
 
-TASK = TaskSpec(vocab_size=128, num_facts=8)
+TASK = MQARSpec(vocab_size=128, num_facts=8)
 
 
 def row(accuracy, D=16, N=4, seed=0, **words):

@@ -14,7 +14,7 @@ from recallscope.architectures.mamba2_model import Full2Mamba
 from recallscope.architectures.mamba_model import FullMamba
 from recallscope.architectures.pretrained import from_pretrained
 from recallscope.ops import selective_scan_loop
-from recallscope.specs import TaskSpec
+from recallscope.tasks.mqar import MQARSpec
 from recallscope.train.weights import write_weights
 
 V = 17
@@ -157,7 +157,7 @@ def test_it_answers_where_asked(tmp_path: Path) -> None:
 def test_it_is_not_written_in_a_format_that_would_lose_half_of_it(tmp_path: Path) -> None:
     write(mamba(layer_norm_epsilon=1e-3), tmp_path)
     with pytest.raises(ValueError, match="Keep the folder it came from"):
-        write_weights(tmp_path / "weights.safetensors", from_pretrained(tmp_path), TaskSpec(vocab_size=16, num_facts=2))
+        write_weights(tmp_path / "weights.safetensors", from_pretrained(tmp_path), MQARSpec(vocab_size=16, num_facts=2))
 
 
 def test_no_folder_no_model(tmp_path: Path) -> None:

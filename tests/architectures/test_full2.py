@@ -11,7 +11,8 @@ from recallscope.architectures.mamba2 import Full2Spec
 from recallscope.architectures.mamba2_model import Full2Mamba
 from recallscope.architectures.model import build_model
 from recallscope.ops import at_positions
-from recallscope.specs import HeadPattern, RunSpec, TaskSpec, TrainSpec
+from recallscope.specs import HeadPattern, RunSpec, TrainSpec
+from recallscope.tasks.mqar import MQARSpec
 from recallscope.train.loop import train_run
 
 PATTERNS = pytest.mark.parametrize("pattern", ["MHA", "MQA", "MKA", "MVA"])
@@ -147,7 +148,7 @@ def test_the_other_specs_keep_their_names() -> None:
 def test_it_trains(pattern: HeadPattern) -> None:
     """Thirty steps lower the loss."""
     run = RunSpec(
-        task=TaskSpec(vocab_size=16, num_facts=2),
+        task=MQARSpec(vocab_size=16, num_facts=2),
         model=Full2Spec(embed_dim=12, state_dim=4, num_heads=3, head_pattern=pattern),
         train=TrainSpec(batch_size=16, warmup_steps=1, flat_steps=29, decay_steps=0, eval_every=5, eval_size=20),
     )

@@ -14,7 +14,8 @@ from recallscope.architectures.matrix_memory_model import Drive, MemoryLayer, Me
 from recallscope.architectures.model import build_model
 from recallscope.ops import at_positions
 from recallscope.records import parse_record
-from recallscope.specs import ARCHITECTURES, ModelSpec, RunSpec, TaskSpec, TrainSpec
+from recallscope.specs import ARCHITECTURES, ModelSpec, RunSpec, TrainSpec
+from recallscope.tasks.mqar import MQARSpec
 from recallscope.train.loop import train_run
 
 KINDS = [
@@ -241,7 +242,7 @@ def test_the_flags_of_the_published_layer_make_it(kind: str, run: Callable[..., 
 def test_it_trains(kind: str) -> None:
     """Thirty steps lower the loss."""
     run = RunSpec(
-        task=TaskSpec(vocab_size=16, num_facts=2),
+        task=MQARSpec(vocab_size=16, num_facts=2),
         model=ARCHITECTURES.find(kind)(embed_dim=12, state_dim=4),
         train=TrainSpec(batch_size=16, warmup_steps=5, flat_steps=25, decay_steps=0, eval_every=10, eval_size=20),
     )

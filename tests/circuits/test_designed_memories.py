@@ -6,8 +6,8 @@ import torch
 from closeness import assert_near
 from recallscope.circuits import bank_circuit, delta_circuit, gated_circuit, least_squares_circuit
 from recallscope.circuits.codes import tight_frame
-from recallscope.specs import TaskSpec
 from recallscope.tasks import draw_batch
+from recallscope.tasks.mqar import MQARSpec
 from recallscope.theory.laws.sharing import recall_given_variances
 from recallscope.train.evaluate import evaluate
 
@@ -25,7 +25,7 @@ def seeded(seed=0):
 
 def recall(build, num_facts, *sizes, draws=8, **options):
     """Mean over draws of 100 sequences each: 1600 or 3200 queries a draw and more, standard error below .005."""
-    g, task = seeded(1), TaskSpec(kind="mqar", vocab_size=sizes[0], num_facts=num_facts)
+    g, task = seeded(1), MQARSpec(vocab_size=sizes[0], num_facts=num_facts)
     return sum(evaluate(build(*sizes, g, **options), task, 100, g).accuracy for _ in range(draws)) / draws
 
 
@@ -88,7 +88,7 @@ def test_least_squares_makes_no_error_up_to_as_many_facts_as_dimensions():
     g = seeded(2)
     model = least_squares_circuit(256, 16, 8, g, ridge=1e-10).double()
     for num_facts in (2, 8):
-        batch = draw_batch(TaskSpec(kind="mqar", vocab_size=256, num_facts=num_facts), 200, g)
+        batch = draw_batch(MQARSpec(vocab_size=256, num_facts=num_facts), 200, g)
         assert (model.answer(batch.tokens, batch.query_positions).argmax(dim=-1) == batch.answers).all()
     assert recall(least_squares_circuit, 8, 256, 16, 8, draws=2) > 0.998  # float32, ridge 1e-5
     assert recall(least_squares_circuit, 12, 256, 16, 8, draws=2) < 0.97

@@ -21,7 +21,7 @@ from recallscope.interp import (
     strength,
     token_operators,
 )
-from recallscope.specs import TaskSpec
+from recallscope.specs import parse_task
 from recallscope.tasks import draw_batch
 
 MODELS = [
@@ -38,7 +38,7 @@ def seeded(seed=0):
 
 
 def task_of(vocab_size=32, num_facts=4, **more):
-    return TaskSpec.model_validate({"vocab_size": vocab_size, "num_facts": num_facts, **more})
+    return parse_task({"vocab_size": vocab_size, "num_facts": num_facts, **more})
 
 
 @pytest.mark.parametrize("spec", MODELS, ids=lambda s: getattr(s, "head_pattern", f"width{s.conv_width}"))

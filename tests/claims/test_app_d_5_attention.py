@@ -24,10 +24,10 @@ from recallscope.interp import (
     shift_map,
     token_operators,
 )
-from recallscope.specs import TaskSpec
+from recallscope.specs import parse_task
 from recallscope.tasks import draw_batch
 
-TASK = TaskSpec.model_validate({"vocab_size": 32, "num_facts": 4, "filler": "zero"})
+TASK = parse_task({"vocab_size": 32, "num_facts": 4, "filler": "zero"})
 
 
 def seeded(seed=0):

@@ -5,8 +5,8 @@ import torch
 
 from closeness import assert_near
 from recallscope.circuits import compressive_circuit, hash_matrix, head_circuit, sphere_code
-from recallscope.specs import TaskSpec
 from recallscope.tasks import draw_batch
+from recallscope.tasks.mqar import MQARSpec
 
 V, D, N = 64, 12, 5
 
@@ -17,7 +17,7 @@ def codes(seed=0):
 
 
 def logits(model):
-    batch = draw_batch(TaskSpec(vocab_size=V, num_facts=6), 40, torch.Generator().manual_seed(9))
+    batch = draw_batch(MQARSpec(vocab_size=V, num_facts=6), 40, torch.Generator().manual_seed(9))
     with torch.no_grad():
         return model.double().answer(batch.tokens, batch.query_positions)
 

@@ -5,7 +5,7 @@ import torch
 
 from closeness import assert_near
 from recallscope.circuits import selective_circuit
-from recallscope.specs import TaskSpec
+from recallscope.specs import parse_task
 from recallscope.theory.laws.sharing import recall_given_variances, tight_variance
 from recallscope.train.evaluate import evaluate
 
@@ -32,7 +32,7 @@ def test_selective_circuits_score_what_the_variances_of_their_codes_predict(spli
     Values put the share y of their squared norm into the N key dimensions, none of it if the split is hard.
     """
     V, r = 512, 1 / 2 if kind == "ar" else 5 / 12
-    task = TaskSpec(kind=kind, vocab_size=V, num_facts=16)
+    task = parse_task({"kind": kind, "vocab_size": V, "num_facts": 16})
     g = torch.Generator().manual_seed(1)
     scores = []
     for _ in range(20):

@@ -13,8 +13,8 @@ from recallscope.circuits import (
     sphere_code,
     tight_frame,
 )
-from recallscope.specs import TaskSpec
 from recallscope.tasks import draw_batch
+from recallscope.tasks.mqar import MQARSpec
 
 
 @pytest.mark.parametrize(("V", "D", "N"), [(16, 5, 3), (64, 8, 8), (10, 3, 7), (32, 1, 1)])
@@ -39,7 +39,7 @@ def test_output_is_eq_8_entry_by_entry(V, D, N):
 
 
 def test_enough_dimensions_recall_almost_always():
-    task = TaskSpec(vocab_size=256, num_facts=8)
+    task = MQARSpec(vocab_size=256, num_facts=8)
     g = torch.Generator().manual_seed(0)
     model = designed_circuit(256, 128, 128, g)
     batch = draw_batch(task, 500, g)

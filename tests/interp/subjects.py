@@ -3,10 +3,10 @@
 import torch
 
 from recallscope.architectures.layered import LayeredModel
-from recallscope.specs import RunSpec, TaskSpec
+from recallscope.specs import RunSpec, parse_task
 from recallscope.train.loop import train_run
 
-SMALL = TaskSpec.model_validate({"kind": "mqar", "vocab_size": 64, "num_facts": 4})
+SMALL = parse_task({"kind": "mqar", "vocab_size": 64, "num_facts": 4})
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -33,7 +33,7 @@ def quickly_trained(**model: object) -> LayeredModel:
     return train_run(run).model
 
 
-FULL_TASK = TaskSpec.model_validate({"kind": "mqar", "vocab_size": 32, "num_facts": 3})
+FULL_TASK = parse_task({"kind": "mqar", "vocab_size": 32, "num_facts": 3})
 
 
 def quickly_trained_full() -> LayeredModel:

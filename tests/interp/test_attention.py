@@ -24,8 +24,9 @@ from recallscope.interp import (
     states_at,
 )
 from recallscope.ops import at_positions
-from recallscope.specs import HeadPattern, TaskSpec
+from recallscope.specs import HeadPattern
 from recallscope.tasks import draw_batch
+from recallscope.tasks.mqar import MQARSpec
 
 V = 20
 
@@ -65,7 +66,7 @@ def test_what_a_head_says_is_its_map_times_its_values(pattern: HeadPattern, laye
 def test_what_all_sources_add_is_what_the_answer_gets(pattern: HeadPattern) -> None:
     """Summed over the sources, attribution is ŷ without the skip, gated, along the right answer; norms aside."""
     model = build(pattern)
-    batch = draw_batch(TaskSpec(vocab_size=V, num_facts=3), 2, torch.Generator().manual_seed(0))
+    batch = draw_batch(MQARSpec(vocab_size=V, num_facts=3), 2, torch.Generator().manual_seed(0))
     trace, mixer = model.trace(batch.tokens).layers[-1], model.layers[-1].mixer
     assert trace.y_heads is not None
     assert trace.x_heads is not None

@@ -17,11 +17,11 @@ from recallscope.circuits import bank_circuit
 from recallscope.figures.banks import banks_figure
 from recallscope.interp import channel_masks, measure_banks, picture_masks
 from recallscope.interp.banks import mask_scores
-from recallscope.specs import TaskSpec
+from recallscope.specs import parse_task
 from recallscope.tasks import answered, draw_batch
 from recallscope.train.weights import read_weights
 
-TASK = TaskSpec.model_validate({"kind": "mqar", "vocab_size": 64, "num_facts": 4})
+TASK = parse_task({"kind": "mqar", "vocab_size": 64, "num_facts": 4})
 TRAINED = Path(__file__).parents[2] / "results" / "mechanism" / "full" / "weights.safetensors"
 
 

@@ -9,7 +9,7 @@ from subjects import SMALL, seeded
 from recallscope.architectures.model import RecallModel
 from recallscope.circuits import ideal_circuit
 from recallscope.interp import measure_behaviour
-from recallscope.specs import ModelSpec, TaskSpec
+from recallscope.specs import ModelSpec, parse_task
 from recallscope.tasks import draw_batch
 
 
@@ -32,7 +32,7 @@ def first_value(tokens):
 
 
 def test_the_ideal_circuit_errs_nowhere():
-    task = TaskSpec.model_validate({"vocab_size": 32, "num_facts": 4, "filler": "zero"})
+    task = parse_task({"vocab_size": 32, "num_facts": 4, "filler": "zero"})
     seen = measure_behaviour(ideal_circuit(32), draw_batch(task, 20, seeded()))
     assert seen.accuracy == 1
     assert seen.recall_by_place == (1.0,) * 4
@@ -55,14 +55,14 @@ def test_a_model_that_says_a_key_errs_with_something_else():
 
 
 def test_where_keys_are_repeated_an_earlier_value_is_told_from_another_facts():
-    task = TaskSpec.model_validate({"kind": "repeated", "vocab_size": 64, "num_facts": 2, "key_repeats": 2})
+    task = parse_task({"kind": "repeated", "vocab_size": 64, "num_facts": 2, "key_repeats": 2})
     seen = measure_behaviour(Parrot(64, first_value), draw_batch(task, 50, seeded(1)))
     assert seen.wrong_old_value == pytest.approx(0.5, abs=0.05)  # of the first key; of the second it is another's
     assert seen.wrong_other_value == pytest.approx(0.5, abs=0.05)
 
 
 def test_many_facts_are_pooled_by_neighbours():
-    task = TaskSpec.model_validate({"vocab_size": 128, "num_facts": 40, "length": 160})
+    task = parse_task({"vocab_size": 128, "num_facts": 40, "length": 160})
     seen = measure_behaviour(Parrot(128, first_value), draw_batch(task, 10, seeded()))
     assert len(seen.recall_by_place) == 16
     assert seen.recall_by_place[0] == pytest.approx(1 / 3)

@@ -12,11 +12,11 @@ from recallscope.architectures.model import build_model
 from recallscope.circuits import designed_circuit, ideal_circuit
 from recallscope.interp import FillCurve, fill_curve, inspect_model, rotate_model
 from recallscope.interp.inspection import fill_counts
-from recallscope.specs import TaskSpec
+from recallscope.specs import parse_task
 
 
 def test_every_score_of_the_ideal_circuit_is_the_exact_one():
-    task = TaskSpec.model_validate({"vocab_size": 32, "num_facts": 4, "filler": "values"})
+    task = parse_task({"vocab_size": 32, "num_facts": 4, "filler": "values"})
     scores = inspect_model(ideal_circuit(32), task, seeded(), num_sequences=30).to_dict()
     ones = ("g_vv_block_mass", "g_kq_block_mass", "decoded_hit_rate", "overwrite_success", "strength")
     assert [scores[name] for name in ones] == [1] * 5

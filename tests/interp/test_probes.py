@@ -5,7 +5,7 @@ from subjects import FULL_TASK, SMALL, seeded
 
 from recallscope.circuits import ideal_circuit
 from recallscope.interp import probe_facts, shift_test
-from recallscope.specs import TaskSpec
+from recallscope.specs import parse_task
 from recallscope.tasks import draw_batch
 
 
@@ -19,7 +19,7 @@ def test_a_linear_probe_reads_the_facts_and_not_by_chance(which, request):
 
 
 def test_the_probe_is_perfect_where_nothing_is_compressed():
-    task = TaskSpec.model_validate({"vocab_size": 32, "num_facts": 4, "filler": "zero"})
+    task = parse_task({"vocab_size": 32, "num_facts": 4, "filler": "zero"})
     train, test = (draw_batch(task, 300, seeded(seed)) for seed in (1, 2))
     assert probe_facts(ideal_circuit(32), train, test, seeded(3)).accuracy == 1
 

@@ -20,10 +20,10 @@ from recallscope.interp import (
     states_at,
     token_operators,
 )
-from recallscope.specs import TaskSpec
+from recallscope.specs import parse_task
 from recallscope.tasks import draw_batch
 
-CLEAN = TaskSpec.model_validate({"vocab_size": 32, "num_facts": 4, "filler": "values"})
+CLEAN = parse_task({"vocab_size": 32, "num_facts": 4, "filler": "values"})
 
 
 def accuracy(model, batch):

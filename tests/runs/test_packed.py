@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from synthetic_runs import record
 
-from recallscope.studies.experiment import experiments
 from recallscope.records import RecordError
 from recallscope.runs import (
     Cell,
@@ -21,6 +20,7 @@ from recallscope.runs import (
     verify,
 )
 from recallscope.runs.packed import MAX_LINE
+from recallscope.studies.experiment import experiments
 from recallscope.web.runs import Watch
 
 PAPER = Path(__file__).resolve().parents[2] / "results" / "paper"

@@ -7,7 +7,8 @@ from pathlib import Path
 from commands import Command
 from recallscope.architectures.linear import LinearSpec
 from recallscope.runs import Grid, RunStore
-from recallscope.specs import RunSpec, TaskSpec, TrainSpec
+from recallscope.specs import RunSpec, TrainSpec
+from recallscope.tasks.mqar import MQARSpec
 
 TOML = """
 skip = ["state_dim > embed_dim"]
@@ -34,7 +35,7 @@ seed = [0, 1, 2, 3]
 def tiny_run(**train):
     fields = {"batch_size": 8, "warmup_steps": 2, "flat_steps": 8, "decay_steps": 10, "eval_every": 5, "eval_size": 20}
     return RunSpec(
-        task=TaskSpec(vocab_size=32, num_facts=4),
+        task=MQARSpec(vocab_size=32, num_facts=4),
         model=LinearSpec(embed_dim=8, state_dim=4),
         train=TrainSpec(**fields | train),
     )

@@ -32,11 +32,11 @@ from recallscope.interp.attention import MOST_TOKENS, tokens_to_show
 from recallscope.interp.inspection import Inspection
 from recallscope.interp.probes import Behaviour, ShiftScores
 from recallscope.interp.verdict import describe
-from recallscope.specs import TaskSpec
+from recallscope.specs import parse_task
 from recallscope.tasks import Score, draw_batch
 from recallscope.train.weights import read_weights, write_weights
 
-TASK = TaskSpec.model_validate({"vocab_size": 32, "num_facts": 4, "filler": "values"})
+TASK = parse_task({"vocab_size": 32, "num_facts": 4, "filler": "values"})
 BEHAVIOUR = Behaviour(
     accuracy=0.5, standard_error=0.1, queries=16, recall_by_place=(0.5,), wrong_other_value=1.0, wrong_old_value=0.0,
     wrong_else=0.0, margin=0.0, low_margin=0.0,
@@ -137,7 +137,7 @@ def test_mistakes_are_answered_in_one_paragraph(ideal, run, tmp_path):
 
 
 def test_of_a_large_vocabulary_some_tokens_are_shown_the_facts_among_them():
-    task = TaskSpec.model_validate({"vocab_size": 1024, "num_facts": 8})
+    task = parse_task({"vocab_size": 1024, "num_facts": 8})
     batch = draw_batch(task, 1, torch.Generator().manual_seed(0))
     shown = tokens_to_show(batch, 1024)
     assert len(shown) == MOST_TOKENS

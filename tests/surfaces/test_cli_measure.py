@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file, save_model
 
 from recallscope.registry import import_from
-from recallscope.specs import TaskSpec
+from recallscope.tasks.mqar import MQARSpec
 from recallscope.train.evaluate import evaluate
 from recallscope.train.weights import read_weights
 
@@ -106,7 +106,7 @@ def test_weights_of_ours_bring_model_and_task(run, tmp_path, monkeypatch):
     first = json.loads(run("measure", "circuit.safetensors", *words)[1])
     assert first == json.loads(run("measure", "--weights", "circuit.safetensors", *words)[1])
     model, _ = read_weights(Path("circuit.safetensors"))
-    task = TaskSpec(vocab_size=32, num_facts=4)
+    task = MQARSpec(vocab_size=32, num_facts=4)
     score = evaluate(model, task, 20, torch.Generator().manual_seed(3))
     assert (first["accuracy"]["mean"], first["accuracy"]["queries"]) == (score.accuracy, score.queries)
     assert first["task"] == task.model_dump(mode="json")

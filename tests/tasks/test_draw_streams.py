@@ -8,13 +8,16 @@ import torch
 
 from recallscope.specs import TaskSpec
 from recallscope.tasks import Batch, draw_batch, zoology_batch
+from recallscope.tasks.ar import ARSpec
+from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.repeated import RepeatedSpec
 
 TASKS = [
-    TaskSpec(vocab_size=512, num_facts=16),
-    TaskSpec(vocab_size=64, num_facts=16, length=80, filler="values"),
-    TaskSpec(vocab_size=8192, num_facts=16, length=256, power_a=0.01),
-    TaskSpec(kind="ar", vocab_size=512, num_facts=16),
-    TaskSpec(kind="repeated", vocab_size=128, num_facts=10, length=64, key_repeats=2),
+    MQARSpec(vocab_size=512, num_facts=16),
+    MQARSpec(vocab_size=64, num_facts=16, length=80, filler="values"),
+    MQARSpec(vocab_size=8192, num_facts=16, length=256, power_a=0.01),
+    ARSpec(vocab_size=512, num_facts=16),
+    RepeatedSpec(vocab_size=128, num_facts=10, length=64, key_repeats=2),
 ]
 
 

@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from recallscope.specs import TaskSpec
 from recallscope.tasks import Score, accuracy, answered, draw_batch, score
+from recallscope.tasks.mqar import MQARSpec
 
-TASK = TaskSpec(vocab_size=64, num_facts=4, length=24)
+TASK = MQARSpec(vocab_size=64, num_facts=4, length=24)
 
 
 def some_batch(n=50):

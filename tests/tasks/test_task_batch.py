@@ -6,12 +6,12 @@ import pytest
 import torch
 from jaxtyping import TypeCheckError
 
-from recallscope.specs import TaskSpec
 from recallscope.tasks import Batch, draw_batch
+from recallscope.tasks.mqar import MQARSpec
 
 
 def some_batch() -> Batch:
-    return draw_batch(TaskSpec(vocab_size=16, num_facts=2), 3, torch.Generator().manual_seed(0))
+    return draw_batch(MQARSpec(vocab_size=16, num_facts=2), 3, torch.Generator().manual_seed(0))
 
 
 def test_a_batch_cannot_be_changed():

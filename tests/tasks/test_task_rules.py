@@ -9,8 +9,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recallscope.specs import TaskSpec
+from recallscope.specs import TASKS, TaskSpec
 from recallscope.tasks import Batch, draw_batch, zoology_batch
+from recallscope.tasks.ar import ARSpec
+from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.repeated import RepeatedSpec
 
 
 @st.composite
@@ -19,8 +22,7 @@ def tasks(draw: st.DrawFn, kinds: tuple[str, ...] = ("ar", "mqar", "repeated")) 
     N_f = draw(st.integers(1, 12))
     N_k = draw(st.integers(1, 4)) if kind == "repeated" else 1
     spare_slots = draw(st.integers(0, 20))
-    return TaskSpec(
-        kind=kind,
+    return TASKS.find(kind)(
         num_facts=N_f,
         vocab_size=2 * (N_f + 1 + draw(st.integers(0, 60))),
         length=2 * N_f + 1 if kind == "ar" else 2 * N_f * (N_k + 1) + 2 * spare_slots,
@@ -147,11 +149,11 @@ def test_filler_is_what_the_spec_says(drawn):
 @pytest.mark.parametrize(
     ("task", "batch_size"),
     [
-        (TaskSpec(vocab_size=50_000, num_facts=1_000), 5),
-        (TaskSpec(vocab_size=4_096, num_facts=2_047), 5),  # every key there is
-        (TaskSpec(vocab_size=4, num_facts=1), 3),  # one key, one slot
-        (TaskSpec(kind="ar", vocab_size=4, num_facts=1), 3),
-        (TaskSpec(kind="repeated", vocab_size=512, num_facts=10, length=128, key_repeats=5), 32),
+        (MQARSpec(vocab_size=50_000, num_facts=1_000), 5),
+        (MQARSpec(vocab_size=4_096, num_facts=2_047), 5),  # every key there is
+        (MQARSpec(vocab_size=4, num_facts=1), 3),  # one key, one slot
+        (ARSpec(vocab_size=4, num_facts=1), 3),
+        (RepeatedSpec(vocab_size=512, num_facts=10, length=128, key_repeats=5), 32),
     ],
 )
 def test_large_and_smallest_tasks_can_be_drawn(task, batch_size):
@@ -165,7 +167,7 @@ def test_large_and_smallest_tasks_can_be_drawn(task, batch_size):
 
 def test_extreme_weights_do_not_overflow():
     """power_a = 1e9 puts all weight on the latest slot, then on the one before it."""
-    task = TaskSpec(vocab_size=64, num_facts=2, length=40, power_a=1e9)
+    task = MQARSpec(vocab_size=64, num_facts=2, length=40, power_a=1e9)
     batch = draw_batch(task, 100, torch.Generator().manual_seed(0))
     assert torch.equal(batch.query_positions, torch.tensor([[36, 38]]).expand(100, 2))
     assert torch.equal(batch.answers, batch.values.flip(1))  # fact 0 is placed first: in the last slot
@@ -173,4 +175,4 @@ def test_extreme_weights_do_not_overflow():
 
 def test_an_empty_batch_is_refused_with_the_way_out():
     with pytest.raises(ValueError, match="batch_size >= 1"):
-        draw_batch(TaskSpec(vocab_size=8, num_facts=1), 0, torch.Generator())
+        draw_batch(MQARSpec(vocab_size=8, num_facts=1), 0, torch.Generator())

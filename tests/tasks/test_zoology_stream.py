@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from recallscope.specs import TaskSpec
 from recallscope.tasks import Batch, zoology_batch
+from recallscope.tasks.ar import ARSpec
+from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.repeated import RepeatedSpec
 
 
 def fingerprint(batch: Batch) -> str:
@@ -26,14 +28,14 @@ def fingerprint(batch: Batch) -> str:
 )
 def test_inputs_and_labels_are_the_original_ones(V, n, L, N_f, power_a, seed, without_filler, with_filler):
     """With filler, the original was run right after torch.manual_seed(99)."""
-    task = TaskSpec(vocab_size=V, num_facts=N_f, length=L, power_a=power_a, filler="zero")
+    task = MQARSpec(vocab_size=V, num_facts=N_f, length=L, power_a=power_a, filler="zero")
     assert fingerprint(zoology_batch(task, n, seed)) == without_filler
     filled = task.model_copy(update={"filler": "random"})
     assert fingerprint(zoology_batch(filled, n, seed, filler_seed=99)) == with_filler
 
 
 def test_one_row_written_out():
-    task = TaskSpec(vocab_size=64, num_facts=4, length=24, power_a=0.01, filler="zero")
+    task = MQARSpec(vocab_size=64, num_facts=4, length=24, power_a=0.01, filler="zero")
     batch = zoology_batch(task, 2, seed=0)
     row = "3 54 30 59 14 48 11 45 30 0 3 0 0 0 11 0 0 0 0 0 0 0 14 0"
     assert batch.tokens[0].tolist() == [int(token) for token in row.split()]
@@ -50,8 +52,8 @@ def test_a_generator_of_our_own_has_the_stream_of_the_global_one():
 
 
 def test_ar_is_the_longer_task_cut_after_its_first_query():
-    longer = zoology_batch(TaskSpec(vocab_size=128, num_facts=8), 16, seed=3, filler_seed=0)
-    ar = zoology_batch(TaskSpec(kind="ar", vocab_size=128, num_facts=8), 16, seed=3)
+    longer = zoology_batch(MQARSpec(vocab_size=128, num_facts=8), 16, seed=3, filler_seed=0)
+    ar = zoology_batch(ARSpec(vocab_size=128, num_facts=8), 16, seed=3)
     assert torch.equal(ar.tokens, longer.tokens[:, :17])
     assert torch.equal(ar.targets, longer.targets[:, :17])
     assert torch.equal(ar.keys, longer.keys)
@@ -59,7 +61,7 @@ def test_ar_is_the_longer_task_cut_after_its_first_query():
 
 
 def test_the_filler_seed_changes_the_filler_only():
-    task = TaskSpec(vocab_size=128, num_facts=4, length=64)
+    task = MQARSpec(vocab_size=128, num_facts=4, length=64)
     one, other = (zoology_batch(task, 8, seed=0, filler_seed=seed) for seed in (1, 2))
     bare = zoology_batch(task.model_copy(update={"filler": "zero"}), 8, seed=0)
     assert torch.equal(one.targets, other.targets)
@@ -71,11 +73,11 @@ def test_the_filler_seed_changes_the_filler_only():
 @pytest.mark.parametrize(
     ("task", "way_out"),
     [
-        (TaskSpec(vocab_size=64, num_facts=4, length=64), "vocab_size >= 66, or draw_batch"),
-        (TaskSpec(kind="ar", vocab_size=64, num_facts=16), "L = 4 N_f = 64.*vocab_size >= 66"),
-        (TaskSpec(kind="repeated", vocab_size=64, num_facts=4, key_repeats=2), "draw_batch, or kind='mqar'"),
-        (TaskSpec(vocab_size=64, num_facts=4, filler="values"), "filler='random' or 'zero'"),
-        (TaskSpec(vocab_size=64, num_facts=4), "needs filler_seed"),
+        (MQARSpec(vocab_size=64, num_facts=4, length=64), "vocab_size >= 66, or draw_batch"),
+        (ARSpec(vocab_size=64, num_facts=16), "L = 4 N_f = 64.*vocab_size >= 66"),
+        (RepeatedSpec(vocab_size=64, num_facts=4, key_repeats=2), "draw_batch, or kind='mqar'"),
+        (MQARSpec(vocab_size=64, num_facts=4, filler="values"), "filler='random' or 'zero'"),
+        (MQARSpec(vocab_size=64, num_facts=4), "needs filler_seed"),
     ],
 )
 def test_what_zoology_cannot_draw_is_refused_with_the_way_out(task, way_out):
@@ -85,10 +87,10 @@ def test_what_zoology_cannot_draw_is_refused_with_the_way_out(task, way_out):
 
 def test_an_empty_batch_is_refused():
     with pytest.raises(ValueError, match="num_examples >= 1"):
-        zoology_batch(TaskSpec(vocab_size=64, num_facts=4, filler="zero"), 0, seed=0)
+        zoology_batch(MQARSpec(vocab_size=64, num_facts=4, filler="zero"), 0, seed=0)
 
 
 def test_the_smallest_length_above_the_vocabulary_is_named_rightly():
     """V > L with V even: for L = 64 that is 66, and 66 works."""
-    batch = zoology_batch(TaskSpec(vocab_size=66, num_facts=4, length=64, filler="zero"), 2, seed=0)
+    batch = zoology_batch(MQARSpec(vocab_size=66, num_facts=4, length=64, filler="zero"), 2, seed=0)
     assert np.array_equal(batch.tokens.shape, (2, 64))

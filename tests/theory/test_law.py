@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from recallscope import registry
+from recallscope.tasks.mqar import MQARSpec
 from recallscope.theory.domain import Domain
-from recallscope.theory.law import LAWS, RECOMMENDED, Law, find_law, law, laws_for
+from recallscope.theory.law import LAWS, RECOMMENDED, Law, find_law, laws_for, register_law
 from recallscope.theory.problem import FIELDS, Problem
 
 CELL = {"vocab_size": 512, "num_facts": 16, "embed_dim": 32, "state_dim": 8}
@@ -22,16 +23,18 @@ OUTSIDE = '''
 import numpy as np
 
 from recallscope.theory.domain import Domain
-from recallscope.theory.law import law
+from recallscope.theory.law import Law
 
 
-@law(name="outside-law", reference="a file", holds="N <= D", domain=Domain("N <= D"))
 def outside_law(problem):
     """One over one plus the facts.
 
     Nobody believes it.
     """
     return 1 / (1 + problem.N_f)
+
+
+LAWS = [Law("outside-law", outside_law, reference="a file", domain=Domain("N <= D"))]
 '''
 
 
@@ -174,12 +177,21 @@ def test_heads_without_a_pattern_count_as_one() -> None:
 
 def test_fields_of_a_law_are_checked_and_its_name_is_its_own() -> None:
     with pytest.raises(ValueError, match="weights='learnt' is none of trained, designed"):
-        law(name="a law", weights="learnt")(lambda problem: problem.N)
+        Law("a law", lambda problem: problem.N, weights="learnt")
     with pytest.raises(ValueError, match="needs='state' is none of"):
-        law(name="a law", needs=("state",))(lambda problem: problem.N)
-    with pytest.raises(ValueError, match="'unified' is one of recallscope's own"):
-        law(name="unified")(lambda problem: problem.N)
-    assert "a law" not in LAWS
+        Law("a law", lambda problem: problem.N, needs=("state",))
+    with pytest.raises(ValueError, match=r"'unified' is registered twice: by recallscope\.theory\.laws\.paper"):
+        register_law(Law("unified", lambda problem: problem.N))
+    assert find_law("unified").inverse is not None
+
+
+def test_a_session_registers_a_law_in_one_call() -> None:
+    session_law = Law("session-law", lambda problem: problem.N, summary="N")
+    register_law(session_law)
+    assert find_law("session-law") is session_law
+    assert LAWS.names()[-1] == "session-law"
+    for entries in (LAWS._entries, LAWS._origins):
+        entries.pop("session-law")
 
 
 @pytest.fixture
@@ -191,7 +203,7 @@ def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     yield file
     for entries in (LAWS._entries, LAWS._origins):
         entries.pop("outside-law", None)
-    registry._loaded.discard(str(file))
+    registry._loaded.pop(str(file), None)
 
 
 def test_a_law_from_a_file_outside_is_a_law_like_the_others(outside: Path, run) -> None:
@@ -211,18 +223,16 @@ def test_a_law_from_a_file_outside_is_a_law_like_the_others(outside: Path, run) 
 
 def test_a_law_from_a_file_outside_is_compared_with_measurements(outside: Path) -> None:
     from recallscope.analysis import AccuracyGrid, compare_laws
-    from recallscope.specs import TaskSpec
 
-    empty = AccuracyGrid.over({"embed_dim": [8, 16], "state_dim": [4, 8]}, TaskSpec(vocab_size=128, num_facts=8))
+    empty = AccuracyGrid.over({"embed_dim": [8, 16], "state_dim": [4, 8]}, MQARSpec(vocab_size=128, num_facts=8))
     closest = compare_laws(AccuracyGrid.from_law(find_law("outside-law"), empty))[0]
     assert (closest.law, closest.max_error) == ("outside-law", 0)
 
 
 def test_laws_of_heads_are_compared_where_there_are_heads() -> None:
     from recallscope.analysis import AccuracyGrid, compare_laws
-    from recallscope.specs import TaskSpec
 
-    task = TaskSpec(vocab_size=128, num_facts=8)
+    task = MQARSpec(vocab_size=128, num_facts=8)
     words = {"embed_dim": [8, 16], "state_dim": [4, 8]}
     several = AccuracyGrid.over(words, task, num_heads=4, head_pattern="MQA", expand=2)
     measured = AccuracyGrid.from_law(find_law("trained-sharing-heads"), several)
@@ -231,9 +241,7 @@ def test_laws_of_heads_are_compared_where_there_are_heads() -> None:
 
 
 def test_asking_for_one_law_in_a_fresh_process_finds_all() -> None:
-    code = (
-        "import recallscope as rs; print(rs.find_law('unified').name, len(list(rs.LAWS)), rs.Problem, rs.law, rs.Law)"
-    )
+    code = "import recallscope as rs; print(rs.find_law('unified').name, len(list(rs.LAWS)), rs.Problem, rs.Law)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("unified 27 ")
 

@@ -17,8 +17,10 @@ from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.model import build_model
 from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.ops.compiled import library
-from recallscope.specs import TaskSpec
+from recallscope.specs import parse_task
 from recallscope.tasks import draw_batch
+from recallscope.tasks.ar import ARSpec
+from recallscope.tasks.mqar import MQARSpec
 
 module = importlib.import_module("recallscope.ops.table_scan")
 PATTERNS = ("MHA", "MQA", "MKA", "MVA")
@@ -56,7 +58,9 @@ def compare(task, spec, batch_size, *, kernel, dtype=torch.float64, at_once=2**1
 
 
 def task_of(kind, N_f, vocab):
-    return TaskSpec(kind=kind, vocab_size=vocab, num_facts=N_f, key_repeats=2 if kind == "repeated" else 1)
+    return parse_task(
+        {"kind": kind, "vocab_size": vocab, "num_facts": N_f, "key_repeats": 2 if kind == "repeated" else 1}
+    )
 
 
 tasks = st.builds(
@@ -98,7 +102,7 @@ def test_step_of_many_heads_equals_autograd(kernel, pattern, task, P, N, M, expa
 def test_one_layer_with_long_sequences(kernel, residual):
     """L = 260."""
     compare(
-        TaskSpec(vocab_size=140, num_facts=65),
+        MQARSpec(vocab_size=140, num_facts=65),
         LinearSpec(embed_dim=5, state_dim=3, residual=residual),
         2,
         kernel=kernel,
@@ -110,21 +114,21 @@ def test_one_layer_with_long_sequences(kernel, residual):
 def test_the_loss_does_not_depend_on_how_the_batch_is_cut(layers, at_once):
     """L = 20, batch of 5: one sequence at a time, two with one left over, all."""
     spec = LinearSpec(embed_dim=4, state_dim=3, num_layers=layers, residual=True)
-    compare(TaskSpec(vocab_size=30, num_facts=5), spec, 5, kernel=True, at_once=at_once)
+    compare(MQARSpec(vocab_size=30, num_facts=5), spec, 5, kernel=True, at_once=at_once)
 
 
 @pytest.mark.parametrize(
     ("task", "spec"),
     [
-        (TaskSpec(vocab_size=512, num_facts=16), LinearSpec(embed_dim=32, state_dim=16)),
-        (TaskSpec(vocab_size=512, num_facts=80), LinearSpec(embed_dim=64, state_dim=6, num_layers=2, residual=True)),
+        (MQARSpec(vocab_size=512, num_facts=16), LinearSpec(embed_dim=32, state_dim=16)),
+        (MQARSpec(vocab_size=512, num_facts=80), LinearSpec(embed_dim=64, state_dim=6, num_layers=2, residual=True)),
         (
-            TaskSpec(kind="ar", vocab_size=512, num_facts=80),
+            ARSpec(vocab_size=512, num_facts=80),
             LinearSpec(embed_dim=64, state_dim=3, num_layers=4, residual=True),
         ),
         *(
             (
-                TaskSpec(vocab_size=512, num_facts=16),
+                MQARSpec(vocab_size=512, num_facts=16),
                 MultiHeadSpec(embed_dim=60, state_dim=4, num_heads=3, head_pattern=pattern),
             )
             for pattern in PATTERNS
@@ -136,7 +140,7 @@ def test_published_sizes_in_single_precision(task, spec):
 
 
 def test_gradients_are_added_and_repeat_bit_for_bit():
-    task, g = TaskSpec(vocab_size=40, num_facts=3), torch.Generator().manual_seed(0)
+    task, g = MQARSpec(vocab_size=40, num_facts=3), torch.Generator().manual_seed(0)
     model = build_model(LinearSpec(embed_dim=4, state_dim=3, num_layers=2, residual=True), 40, g)
     batch, seen = draw_batch(task, 2, g), []
     for _ in range(2):

@@ -11,8 +11,10 @@ from recallscope.architectures.mamba_model import FullMamba
 from recallscope.architectures.mamba_step import full_step
 from recallscope.architectures.model import RecallModel, build_model
 from recallscope.presets import PRESETS
-from recallscope.specs import TaskSpec
 from recallscope.tasks import Batch, draw_batch
+from recallscope.tasks.ar import ARSpec
+from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.repeated import RepeatedSpec
 
 SMOOTHING = 0.1
 D_N = {"embed_dim": 20, "state_dim": 3}
@@ -27,9 +29,9 @@ SPECS = {
     **{name: FullSpec(**(PRESETS[name].model | D_N)) for name in PRESETS if name.startswith("minimality")},
 }
 TASKS = {
-    "mqar": TaskSpec(vocab_size=64, num_facts=4),
-    "ar": TaskSpec(kind="ar", vocab_size=64, num_facts=4),
-    "repeated": TaskSpec(kind="repeated", vocab_size=64, num_facts=3, key_repeats=2),
+    "mqar": MQARSpec(vocab_size=64, num_facts=4),
+    "ar": ARSpec(vocab_size=64, num_facts=4),
+    "repeated": RepeatedSpec(vocab_size=64, num_facts=3, key_repeats=2),
 }
 
 
@@ -91,7 +93,7 @@ def test_it_holds_in_float32_at_the_size_of_the_grid() -> None:
     assert isinstance(model, FullMamba)
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
-    batch = draw_batch(TaskSpec(vocab_size=512, num_facts=16), 32, g)
+    batch = draw_batch(MQARSpec(vocab_size=512, num_facts=16), 32, g)
     assert_same_step(model, batch)
 
 

@@ -21,7 +21,8 @@ from recallscope.architectures.outside import outside
 from recallscope.ops import compiled
 from recallscope.presets import PRESETS, preset_run
 from recallscope.records import parse_record
-from recallscope.specs import RunSpec, TaskSpec, TrainSpec
+from recallscope.specs import RunSpec, TrainSpec
+from recallscope.tasks.mqar import MQARSpec
 from recallscope.train.checkpoint import CheckpointError, OtherRunError, read_checkpoint
 from recallscope.train.loop import stream, train_run
 from recallscope.train.optimizer import FlatWeights, learning_rate
@@ -38,7 +39,7 @@ def tiny(model=None, seed=0, **train):
         "eval_size": 50,
     } | train
     return RunSpec(
-        task=TaskSpec(vocab_size=32, num_facts=3),
+        task=MQARSpec(vocab_size=32, num_facts=3),
         model=model or LinearSpec(embed_dim=8, state_dim=4),
         train=TrainSpec(**settings),
         seed=seed,
@@ -218,7 +219,7 @@ def test_learning_rate_follows_the_schedule():
 
 def test_early_stop_and_best_state():
     run = RunSpec(
-        task=TaskSpec(vocab_size=16, num_facts=2),
+        task=MQARSpec(vocab_size=16, num_facts=2),
         model=LinearSpec(embed_dim=24, state_dim=12),
         train=TrainSpec(
             batch_size=64,
@@ -243,7 +244,7 @@ def test_it_learns_what_the_law_predicts():
     from recallscope.theory.law import find_law
 
     run = RunSpec(
-        task=TaskSpec(vocab_size=64, num_facts=4),
+        task=MQARSpec(vocab_size=64, num_facts=4),
         model=LinearSpec(embed_dim=10, state_dim=4),
         train=TrainSpec(batch_size=64, warmup_steps=50, flat_steps=300, decay_steps=450, eval_size=2000),
     )

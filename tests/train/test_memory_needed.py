@@ -13,12 +13,13 @@ from recallscope.architectures.mamba import FullSpec
 from recallscope.architectures.memory import NotEnoughMemoryError, machine_bytes, weight_bytes
 from recallscope.architectures.model import build_model
 from recallscope.faults import explain
-from recallscope.specs import RunSpec, TaskSpec, TrainSpec
+from recallscope.specs import RunSpec, TrainSpec
+from recallscope.tasks.mqar import MQARSpec
 from recallscope.train.loop import WEIGHT_COPIES, memory_of_training, train_run
 from recallscope.train.optimizer import FlatWeights
 from recallscope.train.weights import read_weights, write_weights
 
-TASK = TaskSpec(vocab_size=32, num_facts=4)
+TASK = MQARSpec(vocab_size=32, num_facts=4)
 
 
 @pytest.mark.parametrize("spec", [LinearSpec(embed_dim=8, state_dim=4), FullSpec(embed_dim=8, state_dim=4)])
@@ -39,7 +40,7 @@ def test_the_copies_of_the_weights_are_those_the_optimiser_keeps():
 
 
 def test_a_run_that_no_machine_holds_is_refused_with_numbers(run):
-    spec = RunSpec(task=TaskSpec(vocab_size=10**9, num_facts=4), model=LinearSpec(embed_dim=10**4, state_dim=4))
+    spec = RunSpec(task=MQARSpec(vocab_size=10**9, num_facts=4), model=LinearSpec(embed_dim=10**4, state_dim=4))
     with pytest.raises(NotEnoughMemoryError, match=r"at least 240,0.* GB, and there are .* GB here.*smaller"):
         train_run(spec)
     sizes = ["--vocab-size", 10**9, "--embed-dim", 4096, "--num-facts", 4, "--state-dim", 4]

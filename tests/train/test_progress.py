@@ -3,12 +3,13 @@
 import sys
 
 from recallscope.architectures.linear import LinearSpec
-from recallscope.specs import RunSpec, TaskSpec, TrainSpec
+from recallscope.specs import RunSpec, TrainSpec
+from recallscope.tasks.mqar import MQARSpec
 from recallscope.train.loop import train_run
 from recallscope.train.progress import somebody_watches
 
 RUN = RunSpec(
-    task=TaskSpec(vocab_size=16, num_facts=2),
+    task=MQARSpec(vocab_size=16, num_facts=2),
     model=LinearSpec(embed_dim=4, state_dim=2),
     train=TrainSpec(batch_size=2, warmup_steps=1, flat_steps=1, decay_steps=1, eval_size=4),
 )

@@ -7,7 +7,7 @@ from starlette.testclient import TestClient
 
 from recallscope.circuits import designed_circuit
 from recallscope.runs import RunStore
-from recallscope.specs import TaskSpec
+from recallscope.tasks.mqar import MQARSpec
 from recallscope.train.weights import write_weights
 from recallscope.web.server import make_app
 from recallscope.web.shelf import Shelf
@@ -22,7 +22,7 @@ def shelf(tmp_path_factory):
             store.put(made_up(D, N))
     model = designed_circuit(vocab_size=64, embed_dim=32, state_dim=16, generator=torch.Generator().manual_seed(0))
     weights = folder / "circuit" / "weights.safetensors"
-    write_weights(weights, model, TaskSpec(vocab_size=64, num_facts=8))
+    write_weights(weights, model, MQARSpec(vocab_size=64, num_facts=8))
     return Shelf([store], [weights])
 
 

@@ -6,31 +6,24 @@ Both may stand in one file where torch is there anyway, as in an architecture of
 from recallscope.lazy import lazy_names
 
 _NAMES = {
-    "attention": "AttentionSpec",
     "attention_model": "SoftmaxAttention",
     "capabilities": "Attention FactCodes HasAttention HasKeys HasOperators HasRotations HasState Operators WritesFacts",
-    "delta_net": "DeltaNetSpec",
     "delta_net_model": "DeltaNet",
-    "gated_delta_net": "GatedDeltaNetSpec",
     "gated_delta_net_model": "GatedDeltaNet",
-    "gla": "GLASpec",
     "gla_model": "GLA",
-    "kda": "KDASpec",
     "kda_model": "KDA",
     "layered": "Details LayerTrace LayeredModel RecallLayer Trace",
     "linear": "LinearSpec",
-    "linear_attention": "LinearAttentionSpec",
     "linear_attention_model": "LinearAttention",
     "linear_model": "LinearLayer LinearMamba",
     "mamba": "FullSpec",
     "mamba_model": "FullMamba FullMixer",
     "mamba2": "Full2Spec",
     "mamba2_model": "Full2Mamba Full2Mixer",
-    "matrix_memory": "MatrixMemory",
+    "matrix_memory": "AttentionSpec DeltaNetSpec GLASpec GatedDeltaNetSpec KDASpec LinearAttentionSpec MLSTMSpec "
+    "MatrixMemory MesaNetSpec RWKV7Spec RetNetSpec",
     "matrix_memory_model": "DeltaLayer Drive Gate MemoryLayer MemoryModel Update",
-    "mesa_net": "MesaNetSpec",
     "mesa_net_model": "MesaNet",
-    "mlstm": "MLSTMSpec",
     "mlstm_model": "MLSTM",
     "model": "MissingCapabilityError RecallModel build_model",
     "multihead": "MultiHeadSpec",
@@ -39,9 +32,7 @@ _NAMES = {
     "outside": "OutsideSpec outside",
     "outside_model": "OutsideModel",
     "pretrained": "from_pretrained",
-    "retnet": "RetNetSpec",
     "retnet_model": "RetNet",
-    "rwkv7": "RWKV7Spec",
     "rwkv7_model": "RWKV7",
 }
 _HOMES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names.split()}

@@ -8,8 +8,8 @@ from typing import final
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from recallscope.architectures.attention import AttentionSpec
 from recallscope.architectures.capabilities import HasState
+from recallscope.architectures.matrix_memory import AttentionSpec
 from recallscope.architectures.matrix_memory_model import Drive, MemoryLayer, MemoryModel
 from recallscope.ops import softmax_attention
 

@@ -4,7 +4,7 @@ from typing import final
 
 import torch
 
-from recallscope.architectures.delta_net import DeltaNetSpec
+from recallscope.architectures.matrix_memory import DeltaNetSpec
 from recallscope.architectures.matrix_memory_model import DeltaLayer, Drive, Gate, MemoryModel, Update
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.functional import softplus
 
-from recallscope.architectures.gated_delta_net import GatedDeltaNetSpec
+from recallscope.architectures.matrix_memory import GatedDeltaNetSpec
 from recallscope.architectures.matrix_memory_model import DeltaLayer, Drive, Gate, MemoryModel, Update
 
 

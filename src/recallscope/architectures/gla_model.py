@@ -8,8 +8,7 @@ from typing import final
 import torch
 from torch.nn.functional import logsigmoid
 
-from recallscope.architectures.gla import GLASpec
-from recallscope.architectures.matrix_memory import logit
+from recallscope.architectures.matrix_memory import GLASpec, logit
 from recallscope.architectures.matrix_memory_model import DeltaLayer, Drive, Gate, MemoryModel, Update
 
 

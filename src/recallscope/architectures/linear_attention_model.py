@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import elu, pad, relu
 
-from recallscope.architectures.linear_attention import LinearAttentionSpec
+from recallscope.architectures.matrix_memory import LinearAttentionSpec
 from recallscope.architectures.matrix_memory_model import DeltaLayer, Drive, MemoryModel, Update
 
 EPS = 1e-6  # added to the sum of weights that is divided by

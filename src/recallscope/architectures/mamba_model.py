@@ -1,5 +1,16 @@
 """Full Mamba. Its mixer has mamba-ssm's parameter names, so that weights move between them unchanged.
 
+The forward pass of `--model full`, in reading order:
+
+1. `layered.py`, `LayeredModel.trace`: embedding E, the layers, then the head Eᵀ. `forward` returns its logits.
+2. `blocks.py`, `BlockLayer.trace`: x + Mixer(norm(x)); and `BlockModel.finish`, the norm before the head.
+3. this file, `FullMixer`, from top to bottom: `project_in` and `gate`, the two halves of in_proj; `drive`, convolution,
+   SiLU, then Δ, B and C; `scan`; `project_out`.
+4. `ops/conv.py` and `ops/selective_scan.py`: `causal_conv_loop` and `selective_scan_loop` are the plain forms.
+
+Training and evaluation need the answers at the queries only: `LayeredModel.hidden_at`, `BlockLayer.read`,
+`FullMixer.read`. `mamba_step.py` is a training step of one layer without an autograd graph. All three agree (tested).
+
 The letters of the mixer: E channels inside (D_in in the paper), R the rank of the Δ projection.
 
 | name | shape | |

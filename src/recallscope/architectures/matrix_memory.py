@@ -1,4 +1,4 @@
-"""What the specs of all matrix memories share: one layer around a memory of N x P numbers per head.
+"""Specs of the matrix memories: one layer around a memory of N x P numbers per head. NAME_model.py has each model.
 
 With the defaults it is the bare form that theory is about: one layer, queries, keys, values and gates from windows of
 two tokens, nothing else. `SomeSpec.published(embed_dim=.., state_dim=..)` is the layer as its authors have it.
@@ -7,12 +7,12 @@ two tokens, nothing else. `SomeSpec.published(embed_dim=.., state_dim=..)` is th
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from recallscope.architectures.dimensions import Heads, with_residual
-from recallscope.specs import Fraction, ModelSpec, Size
+from recallscope.specs import Fraction, ModelSpec, Positive, Size, Steps, architecture
 
 # what published layers have in common: those without a convolution, and those with a short one
 LAYER: dict[str, Any] = {"norm": "rms", "residual": True, "output_norm": "rms", "conv_width": 1}
@@ -92,3 +92,136 @@ class Writing(ModelSpec):
 def logit(p: float) -> float:
     """Where a sigmoid is p."""
     return math.log(p / (1 - p))
+
+
+@architecture("linear_attention")
+class LinearAttentionSpec(MatrixMemory):
+    """Linear attention: S <- S + f(k) vᵀ, read with f(q); Based with the Taylor map and the normaliser."""
+
+    model = "recallscope.architectures.linear_attention_model:LinearAttention"
+    law = "trained-sharing"
+    feature_map: Literal["identity", "relu", "elu", "taylor"] = Field(
+        "identity", description="f: identity; relu; elu + 1; taylor: 1, x, x xᵀ, so that f(q) f(k) = 1 + s + s^2/2"
+    )
+    normaliser: bool = Field(False, description="divide by the sum of the weights")
+
+    @property
+    def feature_dim(self) -> int:
+        """F, rows of the state; of the symmetric x xᵀ each entry once."""
+        N = self.state_dim
+        return 1 + N + N * (N + 1) // 2 if self.feature_map == "taylor" else N
+
+    @property
+    def state_entries(self) -> int:
+        """Lambda F D_in, and F per head for the normaliser; the Taylor map's constant would sum to the token count."""
+        F, counts = self.feature_dim, self.feature_map == "taylor"
+        return self.depth * (F * self.inner_dim + self.num_heads * self.normaliser * (F - counts))
+
+
+@architecture("retnet")
+class RetNetSpec(MatrixMemory):
+    """RetNet: S <- gamma S + k vᵀ with a fixed gamma per head, 1 - 2^(-5-h)."""
+
+    model = "recallscope.architectures.retnet_model:RetNet"
+    law = "retention"
+    PUBLISHED = LAYER | {"expand": 2, "output_gate": "silu"}
+    slowest: Steps = Field(5, description="head h = 0, 1, .. keeps 1 - 2^-(slowest + h) of its state per token")
+
+
+@architecture("gla")
+class GLASpec(Forgetting, MatrixMemory):
+    """Gated linear attention: S <- diag(alpha) S + k vᵀ, alpha = sigmoid(.)^(1/16) for every row of S."""
+
+    model = "recallscope.architectures.gla_model:GLA"
+    law = "trained-sharing"  # at best: its gate forgets, and none decides what is written
+    PUBLISHED = LAYER | {"output_gate": "silu", "forget_start": 0.958}
+    gate_temper: Positive = Field(16.0, description="log alpha is a log-sigmoid divided by this")
+
+
+@architecture("mlstm")
+class MLSTMSpec(Forgetting, MatrixMemory):
+    """mLSTM: S <- f S + i k vᵀ with an exponential write gate; what is read is divided by max(|n q|, 1)."""
+
+    model = "recallscope.architectures.mlstm_model:MLSTM"
+    law = "gated"
+    PUBLISHED = CONVOLVED | {"expand": 2, "output_gate": "sigmoid"}
+    normaliser: bool = Field(True, description="divide what is read by max(|n q|, 1), n being the faded sum of keys")
+
+    @property
+    def state_entries(self) -> int:
+        """Lambda D_in N, and N per head for the normaliser."""
+        return self.depth * self.state_dim * (self.inner_dim + self.num_heads * self.normaliser)
+
+
+@architecture("delta_net")
+class DeltaNetSpec(Writing, MatrixMemory):
+    """DeltaNet: S <- S + beta k (v - Sᵀ k)ᵀ; what a key held is replaced, not added to."""
+
+    model = "recallscope.architectures.delta_net_model:DeltaNet"
+    law = "delta"
+    PUBLISHED = CONVOLVED | {"write_start": 0.5}
+    qk_norm: Literal["l2", "none"] = Field("l2", description="l2: queries and keys have length 1")
+
+
+@architecture("gated_delta_net")
+class GatedDeltaNetSpec(Forgetting, Writing, MatrixMemory):
+    """Gated DeltaNet: the state fades by one alpha per head, then the delta rule."""
+
+    model = "recallscope.architectures.gated_delta_net_model:GatedDeltaNet"
+    law = "delta"
+    PUBLISHED = CONVOLVED | {"expand": 2, "output_gate": "silu", "write_start": 0.5}
+    qk_norm: Literal["l2", "none"] = Field("l2", description="l2: queries and keys have length 1")
+
+
+@architecture("kda")
+class KDASpec(GatedDeltaNetSpec):
+    """Kimi Delta Attention: Gated DeltaNet with an alpha for every row of the state."""
+
+    model = "recallscope.architectures.kda_model:KDA"
+    PUBLISHED = CONVOLVED | {"output_gate": "sigmoid", "write_start": 0.5}
+
+
+@architecture("rwkv7")
+class RWKV7Spec(Forgetting, Writing, MatrixMemory):
+    """RWKV-7: S <- diag(w) S - (a o kappa) (kappaᵀ S) + k vᵀ; a rate a for every row, and a removal key of its own."""
+
+    model = "recallscope.architectures.rwkv7_model:RWKV7"
+    law = None  # open: a rate for every row and a removal key of its own
+    PUBLISHED = LAYER | {"conv": "shift", "conv_width": 2, "output_gate": "sigmoid", "bonus": True, "write_start": 0.5}
+    bonus: bool = Field(False, description="add the current token's value once more, weighted by its own match")
+
+
+@architecture("mesa_net")
+class MesaNetSpec(Forgetting, Writing, MatrixMemory):
+    """MesaNet: o = Sᵀ (H + lambda)⁻¹ q, the least-squares answer to all pairs seen; S sums k vᵀ, H sums k kᵀ."""
+
+    model = "recallscope.architectures.mesa_net_model:MesaNet"
+    law = "least-squares"
+    PUBLISHED = CONVOLVED | {"forget": True, "least_ridge": 0.25, "write_start": 0.5}
+    qk_norm: Literal["l2", "none"] = Field("l2", description="l2: queries and keys have length 1")
+    forget: bool = Field(False, description="S and H fade by one alpha per head")
+    least_ridge: Annotated[float, Field(ge=0, le=1e6)] = Field(0.0, description="lambda is this plus what is learnt")
+
+    @property
+    def state_entries(self) -> int:
+        """Lambda D_in N for S; H is symmetric, N (N + 1) / 2 numbers per head."""
+        N = self.state_dim
+        return self.depth * (self.inner_dim * N + self.num_heads * N * (N + 1) // 2)
+
+
+@architecture("attention")
+class AttentionSpec(MatrixMemory):
+    """Causal softmax attention: keeps every key and value, so its memory grows with the sequence."""
+
+    model = "recallscope.architectures.attention_model:SoftmaxAttention"
+    law = "softmax"
+    PUBLISHED = LAYER | {"output_norm": "none"}
+
+    @property
+    def state_entries(self) -> None:  # type: ignore[override]
+        """No fixed number; see `state_entries_after`."""
+        return
+
+    def state_entries_after(self, tokens: int) -> int:
+        """Lambda (M N + D_in) numbers for every token."""
+        return self.depth * tokens * (self.num_heads * self.state_dim + self.inner_dim)

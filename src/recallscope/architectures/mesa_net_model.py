@@ -11,8 +11,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from recallscope.architectures.matrix_memory import MesaNetSpec
 from recallscope.architectures.matrix_memory_model import DeltaLayer, Drive, Gate, MemoryModel, Update
-from recallscope.architectures.mesa_net import MesaNetSpec
 from recallscope.ops import mesa_scan
 
 RIDGE = 0.3  # what is learnt of lambda, at the start

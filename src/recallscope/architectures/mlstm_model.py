@@ -10,9 +10,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import logsigmoid, pad
 
-from recallscope.architectures.matrix_memory import logit
+from recallscope.architectures.matrix_memory import MLSTMSpec, logit
 from recallscope.architectures.matrix_memory_model import DeltaLayer, Drive, Gate, MemoryModel, Update
-from recallscope.architectures.mlstm import MLSTMSpec
 from recallscope.ops import at_positions
 
 EPS = 1e-6  # added to what is divided by

@@ -7,8 +7,8 @@ from typing import final
 
 import torch
 
+from recallscope.architectures.matrix_memory import RetNetSpec
 from recallscope.architectures.matrix_memory_model import DeltaLayer, Drive, MemoryModel, Update
-from recallscope.architectures.retnet import RetNetSpec
 
 
 @final

@@ -12,9 +12,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from recallscope.architectures.matrix_memory import logit
+from recallscope.architectures.matrix_memory import RWKV7Spec, logit
 from recallscope.architectures.matrix_memory_model import DeltaLayer, Drive, Gate, MemoryModel, Update
-from recallscope.architectures.rwkv7 import RWKV7Spec
 from recallscope.ops import at_positions
 
 FASTEST = 0.606531  # e^-1/2: log w is -FASTEST times a sigmoid

@@ -69,5 +69,5 @@ def bank_circuit(vocab_size: int, embed_dim: int, state_dim: int, generator: tor
 
 
 @circuit("bank", "two banks of channels, chosen by one bit of the key (full Mamba)", laws=("full-bank",))
-def _bank(sizes: Sizes, generator: torch.Generator) -> FullMamba:
+def bank(sizes: Sizes, generator: torch.Generator) -> FullMamba:
     return bank_circuit(sizes.vocab_size, sizes.embed_dim, sizes.state_dim, generator)

@@ -1,7 +1,7 @@
 """Circuits by name: what each is, how its weights are written down, and which laws speak about it.
 
-Adding a circuit is one decorator on a function from sizes to a model, in a module of this package or in a file of your
-own (see `recallscope.registry`); `recallscope design --circuit NAME` then writes it down and measures it.
+A circuit is a function from sizes to a model with a decorator, in a module of this package that is listed in `CIRCUITS`
+or in a file of your own (see `recallscope.registry`); `recallscope design --circuit NAME` builds and measures it.
 """
 
 from __future__ import annotations
@@ -53,14 +53,32 @@ class Circuit:
     """D = N = V: embed_dim and state_dim are not chosen"""
 
 
-CIRCUITS: Registry[Circuit] = Registry("circuit", "recallscope.circuits")
+CIRCUITS: Registry[Circuit] = Registry(
+    "circuit",
+    {
+        "bank": "recallscope.circuits.bank:bank",
+        "delta": "recallscope.circuits.delta:delta",
+        "depth": "recallscope.circuits.depth:depth",
+        "gated": "recallscope.circuits.gated:gated",
+        "MVA": "recallscope.circuits.heads:mva",
+        "MQA": "recallscope.circuits.heads:mqa",
+        "MKA": "recallscope.circuits.heads:mka",
+        "MHA": "recallscope.circuits.heads:mha",
+        "least-squares": "recallscope.circuits.least_squares:least_squares",
+        "selective-soft": "recallscope.circuits.selective:soft",
+        "selective-hard": "recallscope.circuits.selective:hard",
+        "ideal": "recallscope.circuits.single:ideal",
+        "compressive": "recallscope.circuits.single:compressive",
+    },
+)
 
 
-def circuit(name: str, summary: str, **about: Any) -> Callable[[Build], Build]:
-    """Decorator: register a function that writes a circuit down; keywords are further fields of `Circuit`."""
+def circuit(name: str, summary: str, **about: Any) -> Callable[[Build], Circuit]:
+    """Decorator: make a circuit of the function that writes it down; keywords are further fields of `Circuit`."""
 
-    def register(build: Build) -> Build:
-        CIRCUITS.add(name, Circuit(name, summary, build, **about), module=build.__module__)
-        return build
+    def register(build: Build) -> Circuit:
+        made = Circuit(name, summary, build, **about)
+        CIRCUITS.add(name, made, module=build.__module__)
+        return made
 
     return register

@@ -80,5 +80,5 @@ def designed_depth(
 
 
 @circuit("depth", "one circuit over num_layers layers (Thm G.1)", laws=())
-def _depth(sizes: Sizes, generator: torch.Generator) -> LinearMamba:
+def depth(sizes: Sizes, generator: torch.Generator) -> LinearMamba:
     return designed_depth(sizes.vocab_size, sizes.embed_dim, sizes.state_dim, sizes.num_layers, generator)

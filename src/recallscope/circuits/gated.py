@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from recallscope.architectures.matrix_memory import MLSTMSpec
 from recallscope.architectures.matrix_memory_model import MemoryLayer, MemoryModel
-from recallscope.architectures.mlstm import MLSTMSpec
 from recallscope.architectures.mlstm_model import MLSTM
 from recallscope.circuits.circuit import Sizes, circuit
 from recallscope.circuits.codes import tight_frame
@@ -111,5 +111,5 @@ def gated_circuit(
 
 
 @circuit("gated", "a write gate: only (key, value) pairs are written (mLSTM)", laws=("gated",))
-def _gated(sizes: Sizes, generator: torch.Generator) -> MLSTM:
+def gated(sizes: Sizes, generator: torch.Generator) -> MLSTM:
     return gated_circuit(sizes.vocab_size, sizes.embed_dim, sizes.state_dim, generator)

@@ -64,22 +64,22 @@ def head_circuit(
 
 
 @circuit("MVA", "num_heads heads that share keys and queries (Lem H.2)", head_pattern="MVA")
-def _mva(sizes: Sizes, generator: torch.Generator) -> MultiHeadMamba:
+def mva(sizes: Sizes, generator: torch.Generator) -> MultiHeadMamba:
     return _random_heads("MVA", sizes, generator)
 
 
 @circuit("MQA", "num_heads heads that share values and keys (Lem H.3)", head_pattern="MQA")
-def _mqa(sizes: Sizes, generator: torch.Generator) -> MultiHeadMamba:
+def mqa(sizes: Sizes, generator: torch.Generator) -> MultiHeadMamba:
     return _random_heads("MQA", sizes, generator)
 
 
 @circuit("MKA", "num_heads heads that share values and queries (Lem H.4)", head_pattern="MKA")
-def _mka(sizes: Sizes, generator: torch.Generator) -> MultiHeadMamba:
+def mka(sizes: Sizes, generator: torch.Generator) -> MultiHeadMamba:
     return _random_heads("MKA", sizes, generator)
 
 
 @circuit("MHA", "num_heads heads, each with a hash of its own (Lem H.5)", laws=(), head_pattern="MHA")
-def _mha(sizes: Sizes, generator: torch.Generator) -> MultiHeadMamba:
+def mha(sizes: Sizes, generator: torch.Generator) -> MultiHeadMamba:
     return _random_heads("MHA", sizes, generator)
 
 

@@ -55,12 +55,12 @@ def selective_circuit(
 
 
 @circuit("selective-soft", "keys and values apart as far as it pays (Rem F.3)", laws=("trained-sharing",))
-def _soft(sizes: Sizes, generator: torch.Generator) -> LinearMamba:
+def soft(sizes: Sizes, generator: torch.Generator) -> LinearMamba:
     return selective_circuit(
         sizes.vocab_size, sizes.embed_dim, sizes.state_dim, generator, split="soft", kv_share=sizes.kv_share
     )
 
 
 @circuit("selective-hard", "keys and values in dimensions of their own (Rem F.3)")
-def _hard(sizes: Sizes, generator: torch.Generator) -> LinearMamba:
+def hard(sizes: Sizes, generator: torch.Generator) -> LinearMamba:
     return selective_circuit(sizes.vocab_size, sizes.embed_dim, sizes.state_dim, generator, split="hard")

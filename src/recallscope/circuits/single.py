@@ -64,10 +64,10 @@ def designed_circuit(vocab_size: int, embed_dim: int, state_dim: int, generator:
 
 
 @circuit("ideal", "D = N = V, no compression (Thm 3.1)", laws=(), fixed_size=True)
-def _ideal(sizes: Sizes, generator: torch.Generator) -> LinearMamba:
+def ideal(sizes: Sizes, generator: torch.Generator) -> LinearMamba:
     return ideal_circuit(sizes.vocab_size)
 
 
 @circuit("compressive", "random codes (Thm 3.2, App. E.1)")
-def _compressive(sizes: Sizes, generator: torch.Generator) -> LinearMamba:
+def compressive(sizes: Sizes, generator: torch.Generator) -> LinearMamba:
     return designed_circuit(sizes.vocab_size, sizes.embed_dim, sizes.state_dim, generator)

@@ -16,7 +16,7 @@ from recallscope.cli.flags import (
     with_spec_flags,
 )
 from recallscope.cli.output import print_json, show
-from recallscope.specs import TASKS, TaskSpec
+from recallscope.specs import TASKS, TaskSpec, parse_task
 
 if TYPE_CHECKING:
     from recallscope.architectures.model import RecallModel
@@ -60,7 +60,7 @@ class Design(SpecFlags):
         """Draw, measure, compare, keep."""
         from recallscope.answers import circuit_predictions
 
-        task, circuit = TaskSpec.model_validate({"kind": self.task} | self.given("task")), CIRCUITS.find(self.circuit)
+        task, circuit = parse_task({"kind": self.task} | self.given("task")), CIRCUITS.find(self.circuit)
         sizes = self._sizes(task, circuit)
         if self.draws < 1 or self.num_examples < self.draws:
             raise ValueError(

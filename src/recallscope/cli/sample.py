@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from recallscope.cli.flags import OptionalInt, SpecFlags, names_from, typed_value, with_spec_flags
 from recallscope.cli.output import console, print_json
-from recallscope.specs import TASKS, TaskSpec
+from recallscope.specs import TASKS, TaskSpec, parse_task
 
 if TYPE_CHECKING:
     from recallscope.tasks import Batch
@@ -40,7 +40,7 @@ class Sample(SpecFlags):
 
     def run(self) -> int:
         """Draw and print."""
-        task = TaskSpec.model_validate({"kind": self.task} | self.given("task"))
+        task = parse_task({"kind": self.task} | self.given("task"))
         if self.num_examples < 1:
             raise ValueError(f"num_examples={self.num_examples}: at least one sequence is drawn.")
         for name, value in (("seed", self.seed), ("filler_seed", self.filler_seed)):

@@ -16,7 +16,7 @@ from recallscope.architectures.model import RecallModel
 from recallscope.interp.operators import effective_operators, operators_by_layer
 from recallscope.interp.selectivity import MeasuredCodes, measure_codes
 from recallscope.interp.states import context_end, facts_at, share, states_at
-from recallscope.specs import TaskSpec
+from recallscope.specs import parse_task
 from recallscope.tasks import Batch, draw_batch
 
 
@@ -228,7 +228,7 @@ def fill_curve(
     codes, parts = measure_codes(ops), operators_by_layer(model)
     rates = []
     for n in counts:
-        task = TaskSpec.model_validate({"kind": "ar", "vocab_size": V, "num_facts": n})
+        task = parse_task({"kind": "ar", "vocab_size": V, "num_facts": n})
         batch = draw_batch(task, num_sequences, generator)
         states = states_at(model, batch.tokens, min(context_end(batch) + ops.delay, 2 * n))
         columns = [decoded_columns(heads, state, batch.keys) for heads, state in zip(parts, states, strict=True)]

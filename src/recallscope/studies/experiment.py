@@ -185,34 +185,26 @@ class Experiment:
         return {group: rows for groups in self.call("law_cells", runs) for group, rows in groups.items()}
 
 
-STUDIES = {  # in the order of the report: the paper's experiments, then our own
-    "dn-grid": "paper.dn_grid",
-    "curves": "paper.curves",
-    "layers": "paper.layers",
-    "heads": "paper.heads",
-    "large-vocab": "paper.large_vocab",
-    "repeated-keys": "paper.repeated_keys",
-    "minimality": "paper.minimality",
-    "mechanism": "paper.mechanism",
-    "seeds": "paper.seeds",
-    "corner": "own.small_vocab",
-    "zoo": "own.architectures",
-    "components": "own.components",
-    "large-sizes": "own.large_sizes",
-    "fresh-cells": "own.fresh_cells",
-    "longer": "own.longer",
-}
-
-
-class _Experiments(Registry[Experiment]):
-    """The studies of the table, imported when first asked for, then those of plugins."""
-
-    @cached_property
-    def _builtin(self) -> dict[str, str]:
-        return {name: f"{self.package}.{module}" for name, module in STUDIES.items()}
-
-
-EXPERIMENTS = _Experiments("experiment", "recallscope.studies")
+STUDIES: Registry[Experiment] = Registry(  # in the order of the report: the paper's experiments, then our own
+    "study",
+    {
+        "dn-grid": "recallscope.studies.paper.dn_grid:dn_grid",
+        "curves": "recallscope.studies.paper.curves:curves",
+        "layers": "recallscope.studies.paper.layers:layers",
+        "heads": "recallscope.studies.paper.heads:heads",
+        "large-vocab": "recallscope.studies.paper.large_vocab:large_vocab",
+        "repeated-keys": "recallscope.studies.paper.repeated_keys:repeated_keys",
+        "minimality": "recallscope.studies.paper.minimality:minimality",
+        "mechanism": "recallscope.studies.paper.mechanism:mechanism",
+        "seeds": "recallscope.studies.paper.seeds:seeds",
+        "corner": "recallscope.studies.own.small_vocab:corner",
+        "zoo": "recallscope.studies.own.architectures:zoo",
+        "components": "recallscope.studies.own.components:components",
+        "large-sizes": "recallscope.studies.own.large_sizes:large_sizes",
+        "fresh-cells": "recallscope.studies.own.fresh_cells:fresh_cells",
+        "longer": "recallscope.studies.own.longer:longer",
+    },
+)
 
 
 def experiment(
@@ -222,7 +214,7 @@ def experiment(
 
     def register(make_parts: Callable[[Scale], Iterable[Part | DesignedPart]]) -> Experiment:
         made = Experiment(name, title, tuple(claims), make_parts, presets or {})
-        EXPERIMENTS.add(name, made, module=make_parts.__module__)
+        STUDIES.add(name, made, module=make_parts.__module__)
         return made
 
     return register
@@ -230,15 +222,15 @@ def experiment(
 
 def experiments() -> list[Experiment]:
     """All experiments, in their order."""
-    return list(EXPERIMENTS)
+    return list(STUDIES)
 
 
 def find_experiment(name: str) -> Experiment:
     """The experiment of that name."""
-    if name not in EXPERIMENTS:
+    if name not in STUDIES:
         names = ", ".join(one.name for one in experiments())
         raise ValueError(f"{name!r} is no experiment of the paper. There are: {names}.")
-    return EXPERIMENTS.find(name)
+    return STUDIES.find(name)
 
 
 def paper_figures() -> dict[str, PaperFigure]:
@@ -258,7 +250,7 @@ def find_figures(name: str) -> list[PaperFigure]:
         return list(figures.values())
     if name in figures:
         return [figures[name]]
-    if name in EXPERIMENTS:
+    if name in STUDIES:
         return [figure for figure in figures.values() if figure.experiment == name]
     known = [*figures, *(one.name for one in experiments()), "all"]
     raise ValueError(f"{name!r} is no figure and no experiment. {suggestion(name, known)}")

@@ -30,6 +30,7 @@ from recallscope.specs import TaskSpec
 from recallscope.tasks.associative_recall import AssociativeRecall
 from recallscope.tasks.batch import Batch
 from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.mqar import MQARSpec
 from recallscope.tasks.zoology import zoology_batch
 
 Pair = tuple[Int[Tensor, "*batch L"], Int[Tensor, "*batch L"]]
@@ -68,8 +69,7 @@ class MQARDataset(RecallDataset):
     """`RecallDataset` of MQAR by its fields: `MQARDataset(vocab_size=128, num_facts=8, num_examples=1000, seed=0)`."""
 
     def __init__(self, vocab_size: int, num_facts: int, num_examples: int, seed: int = 0, **fields: Any) -> None:
-        task = TaskSpec.model_validate({"kind": "mqar", "vocab_size": vocab_size, "num_facts": num_facts, **fields})
-        super().__init__(task, num_examples, seed)
+        super().__init__(MQARSpec(vocab_size=vocab_size, num_facts=num_facts, **fields), num_examples, seed)
 
 
 class RecallStream(IterableDataset[Pair]):

@@ -1,58 +1,64 @@
 """Laws by name: what each says, where it comes from, where it holds. The commands and the docs read them here.
 
-Adding a law is one decorator on a function of one `Problem`, in a module of `theory/laws/` or in a file of your own:
+A law is a function of one `Problem` and an entry of the list `LAWS` at the end of its module, in `theory/laws/` or in a
+file of your own:
 
-    @law(name="my-law", summary="the product N D alone", reference="ours", domain=Domain("N <= D"))
     def my_law(problem: Problem) -> Array:
         return ndtr(np.sqrt(problem.N * problem.D / problem.N_f) - np.sqrt(2 * np.log(problem.V)))
 
+    LAWS = [Law("my-law", my_law, summary="the product N D alone", reference="ours", domain=Domain("N <= D"))]
+
 With RECALLSCOPE_PLUGINS=my_law.py it appears in `recallscope laws`, `predict`, `size` and `fit` (see
-`recallscope.registry`).
+`recallscope.registry`). A module in `theory/laws/` is listed in `MODULES` below.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
+from importlib import import_module
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from recallscope.notebook import html_table
-from recallscope.registry import Registry
+from recallscope.registry import Registry, load_plugins
 from recallscope.specs import ARCHITECTURES, find_architecture
 from recallscope.theory.domain import Domain
-from recallscope.theory.problem import FIELDS, Array, Problem, problem_and_options, takes_words
+from recallscope.theory.problem import FIELDS, Array, Problem, problem_and_options
 from recallscope.theory.reduction import one_head, one_layer
 
 Weights = Literal["trained", "designed"]
 Status = Literal["exact", "approximate", "hypothesis"]
 DIMENSIONS = ("vocab_size", "num_facts", "embed_dim", "state_dim")
+MODULES = ("sharing", "paper", "designed", "heads", "matrix_memory", "ageing", "full_mamba")  # of laws/, in this order
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Law:
     """One law of the catalogue: a function of a Problem, and what is known about it."""
 
     name: str
     function: Callable[..., Array]
+    """Of one Problem and keywords."""
+    _: KW_ONLY
     weights: Weights = "trained"
     """Whether they were learnt or written down."""
     models: tuple[str, ...] = ("linear",)
     """Architectures it speaks about; which law an architecture takes for its own, its spec says."""
     summary: str = ""
+    """Default: the first line of the function's docstring."""
     reference: str = ""
     holds: str = ""
-    """Where it holds, in words; `domain` has what of it can be computed."""
+    """Where it holds, in words; `domain` has what of it can be computed. Default: the conditions of the domain."""
     status: Status = "hypothesis"
     options: Mapping[str, Any] = field(default_factory=dict)
     """Keyword arguments of the function, and of the inverse, that make this law one of a family."""
     domain: Domain | None = None
     """Where its derivation makes sense. Outside, the number has no meaning."""
     support: str = ""
-    """What speaks for it, in one line; unless given, `holds`."""
+    """What speaks for it, in one line. Default: `holds`."""
     compared: tuple[Domain, ...] = ()
     """What it was compared with: trained models, or circuits for laws of designed weights. An answer outside of all of
     these is extrapolated."""
@@ -72,6 +78,10 @@ class Law:
     """How far its quick form may be off from the exact one (`exact=True` asks for it); 0 if there is one form only."""
 
     def __post_init__(self) -> None:
+        holds = self.holds or ("" if self.domain is None else self.domain.sentence)
+        summary = self.summary or (self.function.__doc__ or "").partition("\n")[0]
+        for name, value in {"summary": summary, "holds": holds, "support": self.support or holds}.items():
+            object.__setattr__(self, name, value)  # frozen
         for name, value, allowed in (
             ("weights", self.weights, get_args(Weights)),
             ("status", self.status, get_args(Status)),
@@ -149,7 +159,19 @@ class Law:
         return html_table(f"law {self.name}", facts | {"needs": ", ".join(self.needs)})
 
 
-LAWS: Registry[Law] = Registry("law", "recallscope.theory.laws", eager=True)
+class LawRegistry(Registry[Law]):
+    """Laws by name: those in the list `LAWS` of each module above, then those of each plug-in."""
+
+    def load(self) -> None:
+        """Register the laws of all lists."""
+        own = [import_module(f"recallscope.theory.laws.{name}") for name in MODULES]
+        for module in (*own, *load_plugins()):
+            laws = getattr(module, "LAWS", None)
+            for law in laws if isinstance(laws, list) else ():
+                self.add(law.name, law, module=module.__name__)
+
+
+LAWS = LawRegistry("law", {})
 find_law = LAWS.find
 
 RECOMMENDED: dict[str, str] = {  # by weights; an architecture names its own
@@ -158,28 +180,10 @@ RECOMMENDED: dict[str, str] = {  # by weights; an architecture names its own
 }
 
 
-def law(
-    name: str, summary: str | None = None, reference: str = "", **about: Any
-) -> Callable[[Callable[..., Array]], Callable[..., Array]]:
-    """Register a function of one Problem as a law; the arguments are fields of `Law`, which has more for keywords.
-
-    Unless given, the summary is the first line of the function's docstring, and `holds` the domain's conditions.
-    The function comes back as it was, but can also be called with a Problem's fields as keywords. Decorators may be
-    stacked to register several members of a family by their `options`, the lowest first.
-    """
-    module = sys._getframe(1).f_globals["__name__"]  # who registers it, wherever the function is defined
-
-    def register(function: Callable[..., Array]) -> Callable[..., Array]:
-        plain = getattr(function, "__wrapped__", function)
-        says = (plain.__doc__ or "").partition("\n")[0] if summary is None else summary
-        if "domain" in about:
-            about.setdefault("holds", about["domain"].sentence)
-        about.setdefault("support", about.get("holds", ""))
-        entry = Law(name=name, function=plain, summary=says, reference=reference, **about)
-        LAWS.add(name, entry, module=module)
-        return function if plain is not function else takes_words(function)
-
-    return register
+def register_law(law: Law) -> None:
+    """Add a law in a session or script; a file that is named in RECALLSCOPE_PLUGINS has a list `LAWS` instead."""
+    LAWS.load()
+    LAWS.add(law.name, law, module=law.function.__module__)
 
 
 def recommended() -> dict[str, str]:

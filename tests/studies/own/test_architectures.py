@@ -14,7 +14,7 @@ from recallscope.architectures import build_model
 from recallscope.records import Evaluation, RunRecord
 from recallscope.runs import RunStore
 from recallscope.runs.store import WEIGHTS
-from recallscope.specs import TaskSpec, find_architecture
+from recallscope.specs import find_architecture
 from recallscope.studies.architecture_forms import (
     BARE,
     FORMS,
@@ -36,6 +36,7 @@ from recallscope.studies.experiment import paper_figures
 from recallscope.studies.own.architectures import CELLS, measure_ages, zoo
 from recallscope.studies.paper_runs import NoRunsError, PaperRuns
 from recallscope.studies.report import chapter_page
+from recallscope.tasks.mqar import MQARSpec
 from recallscope.train.weights import write_weights
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -90,7 +91,7 @@ def test_the_parameters_of_the_linear_mamba_are_what_its_model_has() -> None:
 
 
 def test_more_parameters_or_state_never_recall_less_by_the_law() -> None:
-    task = TaskSpec(vocab_size=512, num_facts=16)
+    task = MQARSpec(vocab_size=512, num_facts=16)
     for size in ("state_entries", "parameters"):
         recall = [linear_at(task, size, float(value)) for value in (256, 1024, 16_384, 65_536)]  # type: ignore[arg-type]
         assert recall == sorted(recall)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from recallscope.analysis import AccuracyGrid
 from recallscope.studies.circuit_overview import STEPS
 from recallscope.studies.claims import CLAIMS
-from recallscope.studies.experiment import EXPERIMENTS, find_figures, paper_figures
+from recallscope.studies.experiment import STUDIES, find_figures, paper_figures
 from recallscope.studies.paper_runs import NoRunsError
 
 FIGURES = paper_figures()
@@ -52,9 +52,9 @@ def test_every_figure_of_the_paper_has_a_function_and_an_experiment():
         *ZOO,
     }
     for name, figure in FIGURES.items():
-        assert figure.experiment is None or figure.experiment in EXPERIMENTS
+        assert figure.experiment is None or figure.experiment in STUDIES
         if name.startswith("fig-") and figure.experiment:
-            assert name in EXPERIMENTS.find(figure.experiment).claims
+            assert name in STUDIES.find(figure.experiment).claims
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -25,7 +25,6 @@ takes the best b of all, as training does on MQAR.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,7 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
 from recallscope.theory.extremes import max_moments
-from recallscope.theory.law import law
+from recallscope.theory.law import Law
 from recallscope.theory.laws.compared import MEMORIES
 from recallscope.theory.laws.matrix_memory import BARE, gated_law, tight_codes
 from recallscope.theory.laws.sharing import (
@@ -59,8 +58,6 @@ LOUDEST = 1e9  # noise over one fact's, where a state has faded away
 Codes = tuple[Array, Array, Array]  # key variance, value variance, leak
 AgedNoise = Callable[[Queries, Array, Array, Array, Array], tuple[Array, Array]]
 
-_memory = partial(law, status="approximate", layers="one", compared=MEMORIES, holds=BARE)
-
 
 class DeltaMoments(NamedTuple):
     """What a query reads after some writes of the delta rule, over isotropic unit keys."""
@@ -82,14 +79,7 @@ def delta_moments(dim: ArrayLike, rate: ArrayLike, writes: ArrayLike, later: Arr
     return DeltaMoments(b * (1 - b / N) ** m, b**2 * s, b / (2 - b) * (lost + before * (rho_m - u * s)))
 
 
-@_memory(
-    "delta",
-    "the delta rule at its best rate b, by slot and age",
-    "ours",
-    models=("delta_net", "gated_delta_net", "kda"),
-    support="bare DeltaNet and KDA are .01 off on average, at most .02; Gated DeltaNet .03 and .05 after 2000 steps "
-    "(docs/ZOO.md), .005 and .015 after 8000",
-)
+@takes_words
 def delta_law(problem: Problem, *, b: ArrayLike | None = None, slot_nodes: int | None = None, **nodes: int) -> Array:
     """Chance that a delta rule answers a query rightly: at rate `b`, or at the best one (see `delta_rate`).
 
@@ -136,13 +126,7 @@ def _delta_noise(asked: Queries, place: Array, N_star: Array, lam: Array | float
     return np.minimum(N_star * w / a**2, LOUDEST), spread
 
 
-@_memory(
-    "retention",
-    "trained-sharing with a state that fades by a fixed gamma per token, 31/32 unless given",
-    "ours",
-    models=("retnet",),
-    support="bare RetNet is .012 off on average, at most .03 (docs/ZOO.md)",
-)
+@takes_words
 def retention_law(problem: Problem, *, gamma: float = RETNET) -> Array:
     """Chance that a linear layer whose state fades by gamma per token answers a query rightly.
 
@@ -209,3 +193,25 @@ def _aged(
     change += mean_recall(asked, N_star, D_star, n, spread, weight_dim=own, **nodes)
     p[some] = np.clip(p[some] + change, 1 / asked.V_v[:, 0], 1)
     return p
+
+
+_MEMORY: Any = {"status": "approximate", "layers": "one", "compared": MEMORIES, "holds": BARE, "reference": "ours"}
+LAWS = [
+    Law(
+        "delta",
+        delta_law,
+        summary="the delta rule at its best rate b, by slot and age",
+        models=("delta_net", "gated_delta_net", "kda"),
+        support="bare DeltaNet and KDA are .01 off on average, at most .02; Gated DeltaNet .03 and .05 after 2000 "
+        "steps (docs/ZOO.md), .005 and .015 after 8000",
+        **_MEMORY,
+    ),
+    Law(
+        "retention",
+        retention_law,
+        summary="trained-sharing with a state that fades by a fixed gamma per token, 31/32 unless given",
+        models=("retnet",),
+        support="bare RetNet is .012 off on average, at most .03 (docs/ZOO.md)",
+        **_MEMORY,
+    ),
+]

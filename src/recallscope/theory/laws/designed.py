@@ -1,17 +1,17 @@
 """Laws of the designed weights of App. E.1: ours from their exact geometry, and the paper's.
 
-At the end stands the paper's guess for trained full Mamba: the laws of the linear model with half the noise.
+The list also has the paper's guess for trained full Mamba: the laws of the linear model with half the noise.
 """
 
 from __future__ import annotations
 
-from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy.special import log_ndtr
 
 from recallscope.theory.domain import Domain
-from recallscope.theory.law import law
+from recallscope.theory.law import Law
 from recallscope.theory.laws import contest as geometry
 from recallscope.theory.laws.compared import FULL, MONTE_CARLO
 from recallscope.theory.laws.contest import SATURATED, Contest, check_keys, top_probability
@@ -24,21 +24,11 @@ from recallscope.theory.laws.paper import (
     unified_inverse,
     unified_law,
 )
-from recallscope.theory.problem import Array, Problem
+from recallscope.theory.problem import Array, Problem, takes_words
 from recallscope.theory.quadrature import slot_rule
 
-_designed_law = partial(law, weights="designed", status="approximate", compared=MONTE_CARLO)
 
-
-@_designed_law(
-    "designed-improved",
-    "exact noise of the designed weights: sphere tails, signal-noise correlation, all competitors",
-    "ours; App. E.1",
-    domain=Domain("2 <= N <= D", "N_f >= 2", "V > 4 N_f"),
-    fewest_facts=2,
-    vocab_per_fact=4,
-    support="closest to Monte Carlo, without a fitted constant (results/theory)",
-)
+@takes_words
 def designed_improved_law(problem: Problem) -> Array:
     """Mean chance that the designed model answers a query rightly; nan where N > D, which cannot be designed.
 
@@ -99,12 +89,7 @@ def designed_contest(V: Array, N_f: Array, D: Array, N: Array, G: Array, g: Arra
     return filler, Contest(D, N, n, once, twice, empty, spread, logit_variance)
 
 
-@_designed_law(
-    "designed-exact",
-    "success integral with separate variances, as printed",
-    "eq:p-succ-exact, eqs-variance",
-    domain=Domain("N <= D"),
-)
+@takes_words
 def designed_exact_law(problem: Problem) -> Array:
     """The success integral with separate variances of the correct, the wrong and the empty logits.
 
@@ -135,38 +120,86 @@ def designed_exact_law(problem: Problem) -> Array:
     return mean_over_queries(problem, at)
 
 
-_unified = partial(_designed_law, holds=NEAR_SQUARE, inverse=unified_inverse)
-_large = partial(_designed_law, reference="Thm F.2", holds=ALL_SIZES)
-_half = partial(
-    law, models=("full",), holds="full Mamba, trained long", compared=FULL, layers="printed", inverse=unified_inverse
-)
-_DESIGNED = {"weights": "designed"}
-
-_unified(
-    "designed-unified-mv",
-    f"{PHI_OF_X} - m_V), a = 2 | 3",
-    "Rem 4.3, app-eq:m-V",
-    options=_DESIGNED | {"level": "mv"},
-)(unified_law)
-_unified("designed-unified", f"{PHI_OF_X} - sqrt(2 log V)), a = 2 | 3, as printed", "Rem 4.3", options=_DESIGNED)(
-    unified_law
-)
-_large("designed", "mean over query slots of Phi(sqrt(N D / t) - sqrt(2 log V))", options=_DESIGNED)(large_context_law)
-_large(
-    "designed-printed",
-    "the sum as printed, one term too many: may exceed 1",
-    options=_DESIGNED | {"printed": True},
-)(large_context_law)
-_half(
-    "full-unified-mv",
-    "unified-mv with half the noise, a = 1/2 | 5/8",
-    "Fig. 4 (c), heuristic",
-    support="the paper's heuristic; no law of the full model is established",
-    options={"level": "mv", "noise_scale": 0.5},
-)(unified_law)
-_half(
-    "full-unified",
-    "unified with half the noise, a = 1/2 | 5/8, sqrt(2 log V)",
-    "Fig. 4 (c), heuristic",
-    options={"noise_scale": 0.5},
-)(unified_law)
+_DESIGNED: Any = {"weights": "designed", "status": "approximate", "compared": MONTE_CARLO}
+_HALF_NOISE: Any = {
+    "reference": "Fig. 4 (c), heuristic",
+    "models": ("full",),
+    "holds": "full Mamba, trained long",
+    "compared": FULL,
+    "layers": "printed",
+    "inverse": unified_inverse,
+}
+LAWS = [
+    Law(
+        "designed-improved",
+        designed_improved_law,
+        summary="exact noise of the designed weights: sphere tails, signal-noise correlation, all competitors",
+        reference="ours; App. E.1",
+        domain=Domain("2 <= N <= D", "N_f >= 2", "V > 4 N_f"),
+        fewest_facts=2,
+        vocab_per_fact=4,
+        support="closest to Monte Carlo, without a fitted constant (results/theory)",
+        **_DESIGNED,
+    ),
+    Law(
+        "designed-exact",
+        designed_exact_law,
+        summary="success integral with separate variances, as printed",
+        reference="eq:p-succ-exact, eqs-variance",
+        domain=Domain("N <= D"),
+        **_DESIGNED,
+    ),
+    Law(
+        "designed-unified-mv",
+        unified_law,
+        summary=f"{PHI_OF_X} - m_V), a = 2 | 3",
+        reference="Rem 4.3, app-eq:m-V",
+        holds=NEAR_SQUARE,
+        options={"weights": "designed", "level": "mv"},
+        inverse=unified_inverse,
+        **_DESIGNED,
+    ),
+    Law(
+        "designed-unified",
+        unified_law,
+        summary=f"{PHI_OF_X} - sqrt(2 log V)), a = 2 | 3, as printed",
+        reference="Rem 4.3",
+        holds=NEAR_SQUARE,
+        options={"weights": "designed"},
+        inverse=unified_inverse,
+        **_DESIGNED,
+    ),
+    Law(
+        "designed",
+        large_context_law,
+        summary="mean over query slots of Phi(sqrt(N D / t) - sqrt(2 log V))",
+        reference="Thm F.2",
+        holds=ALL_SIZES,
+        options={"weights": "designed"},
+        **_DESIGNED,
+    ),
+    Law(
+        "designed-printed",
+        large_context_law,
+        summary="the sum as printed, one term too many: may exceed 1",
+        reference="Thm F.2",
+        holds=ALL_SIZES,
+        options={"weights": "designed", "printed": True},
+        **_DESIGNED,
+    ),
+    Law(
+        "full-unified-mv",
+        unified_law,
+        summary="unified-mv with half the noise, a = 1/2 | 5/8",
+        support="the paper's heuristic; no law of the full model is established",
+        options={"level": "mv", "noise_scale": 0.5},
+        **_HALF_NOISE,
+    ),
+    Law(
+        "full-unified",
+        unified_law,
+        summary="unified with half the noise, a = 1/2 | 5/8, sqrt(2 log V)",
+        options={"noise_scale": 0.5},
+        **_HALF_NOISE,
+    ),
+]

@@ -23,12 +23,12 @@ Filler behind a query is written like a fact. Norm, residual, skip and decay do 
 
 from __future__ import annotations
 
-from functools import partial
+from typing import Any
 
 import numpy as np
 
 from recallscope.theory.domain import Domain
-from recallscope.theory.law import law
+from recallscope.theory.law import Law
 from recallscope.theory.laws.compared import FULL
 from recallscope.theory.laws.matrix_memory import gated_law, tight_codes
 from recallscope.theory.laws.sharing import (
@@ -38,20 +38,12 @@ from recallscope.theory.laws.sharing import (
     sharing_codes,
     tight_variance,
 )
-from recallscope.theory.problem import Array, Problem
+from recallscope.theory.problem import Array, Problem, takes_words
 
 BANKS = 0.5  # chance that a fact is in the bank of the query
 
-_full = partial(law, models=("full",), reference="ours; Fig. 4 (c)", compared=FULL)
 
-
-@_full(
-    "full-mask",
-    "on/off masks per key, between N D and N (2 D - N): an interpolation",
-    holds="full Mamba at the paper's budget",
-    support="trained full models that recall at all are .034 off on average, at most .17, by the mean of seeds",
-    status="hypothesis",
-)
+@takes_words
 def mask_law(problem: Problem, **nodes: int | None) -> Array:
     """Chance that a trained full Mamba answers a query rightly, if keys open and close channels independently.
 
@@ -70,15 +62,7 @@ def mask_law(problem: Problem, **nodes: int | None) -> Array:
     return recall_given_variances(problem, **variances, leak=0.0, **nodes)
 
 
-@_full(
-    "full-bank",
-    "one bit per key, two banks of channels: SNR² = N (2 D - N) / n",
-    holds="N <= D; full Mamba that found the bit, expand >= 2",
-    domain=Domain("N <= D"),
-    support="trained full models that recall at all are .043 off on average, at most .21, mostly below it; memories "
-    "with two banks .01, at most .02",
-    status="approximate",
-)
+@takes_words
 def bank_law(problem: Problem, **nodes: int | None) -> Array:
     """Chance that a full Mamba with two banks of channels answers a query rightly.
 
@@ -91,14 +75,7 @@ def bank_law(problem: Problem, **nodes: int | None) -> Array:
     return recall_given_variances(problem, key_variance=v_N, value_variance=v_D, leak=0.0, theta=BANKS, **nodes)
 
 
-@_full(
-    "full-capped",
-    "full-mask, and no more than two banks hold",
-    holds="full Mamba as the best of a few seeds trains it",
-    support="trained full models are .017 off on average, at most .08, by the best of seeds; by the mean of the seeds "
-    "that recall at all .03, at most .15",
-    status="hypothesis",
-)
+@takes_words
 def capped_law(problem: Problem, **nodes: int | None) -> Array:
     """Chance that a well-trained full Mamba answers a query rightly: by its masks, as far as banks hold.
 
@@ -112,11 +89,46 @@ def capped_law(problem: Problem, **nodes: int | None) -> Array:
     return np.minimum(mask_law(problem, **nodes), banks)
 
 
-_full(
-    "full-nd",
-    "nothing but facts is written: SNR² = N D / n",
-    holds="Mamba without a gate, with SiLU or input-dependent Delta, trained long",
-    support="Mamba with SiLU alone, or with a selective Delta alone, is .01 off after 8000 steps or more "
-    "(docs/COMPONENTS.md); after 2000 it is still far below (docs/ZOO.md)",
-    status="approximate",
-)(gated_law)
+_FULL: Any = {"models": ("full",), "reference": "ours; Fig. 4 (c)", "compared": FULL}
+LAWS = [
+    Law(
+        "full-mask",
+        mask_law,
+        summary="on/off masks per key, between N D and N (2 D - N): an interpolation",
+        holds="full Mamba at the paper's budget",
+        support="trained full models that recall at all are .034 off on average, at most .17, by the mean of seeds",
+        status="hypothesis",
+        **_FULL,
+    ),
+    Law(
+        "full-bank",
+        bank_law,
+        summary="one bit per key, two banks of channels: SNR² = N (2 D - N) / n",
+        holds="N <= D; full Mamba that found the bit, expand >= 2",
+        domain=Domain("N <= D"),
+        support="trained full models that recall at all are .043 off on average, at most .21, mostly below it; "
+        "memories with two banks .01, at most .02",
+        status="approximate",
+        **_FULL,
+    ),
+    Law(
+        "full-capped",
+        capped_law,
+        summary="full-mask, and no more than two banks hold",
+        holds="full Mamba as the best of a few seeds trains it",
+        support="trained full models are .017 off on average, at most .08, by the best of seeds; by the mean of the "
+        "seeds that recall at all .03, at most .15",
+        status="hypothesis",
+        **_FULL,
+    ),
+    Law(
+        "full-nd",
+        gated_law,
+        summary="nothing but facts is written: SNR² = N D / n",
+        holds="Mamba without a gate, with SiLU or input-dependent Delta, trained long",
+        support="Mamba with SiLU alone, or with a selective Delta alone, is .01 off after 8000 steps or more "
+        "(docs/COMPONENTS.md); after 2000 it is still far below (docs/ZOO.md)",
+        status="approximate",
+        **_FULL,
+    ),
+]

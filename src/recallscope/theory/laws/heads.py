@@ -15,34 +15,19 @@ expand = 2 half of its state is idle. What heads do to recall is what they do to
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from recallscope.theory.law import DIMENSIONS, law
+from recallscope.theory.law import DIMENSIONS, Law
 from recallscope.theory.laws.compared import HEADS, SHARING_HEADS
 from recallscope.theory.laws.paper import NEAR_SQUARE, unified_law
 from recallscope.theory.laws.sharing import QUICK, recall_given_variances, sharing_codes, sharing_law
-from recallscope.theory.problem import Array, Problem
+from recallscope.theory.problem import Array, Problem, takes_words
 from recallscope.theory.reduction import one_head
 
-_NEEDS = (*DIMENSIONS, "head_pattern")
 
-
-@law(
-    "trained-sharing-heads",
-    "trained-sharing with the expand D channels of the heads counted",
-    "ours; replaces Thm 4.7",
-    holds="one trained linear layer with expand = 2",
-    support="trained models with several heads are .01 off on average, at most .07 (docs/REPRODUCTION.md)",
-    models=("multihead",),
-    compared=SHARING_HEADS,
-    status="approximate",
-    needs=_NEEDS,
-    layers="one",
-    tolerance=QUICK,
-)
+@takes_words
 def sharing_heads_law(problem: Problem, *, exact: bool = False) -> Array:
     """Chance that a trained many-headed linear layer answers a query rightly.
 
@@ -71,21 +56,7 @@ def sharing_heads_law(problem: Problem, *, exact: bool = False) -> Array:
     )
 
 
-_bound = partial(
-    law,
-    reference="Thm 4.7, Rem 4.3",
-    holds=NEAR_SQUARE,
-    status="approximate",
-    models=("multihead",),
-    compared=HEADS,
-    needs=_NEEDS,
-    layers="printed",
-)
-_FOR = "unified for the single head that bounds the pattern from"
-
-
-@_bound("unified-heads-upper", f"{_FOR} above: (D, M N) for MHA", options={"side": "upper"})
-@_bound("unified-heads-lower", f"{_FOR} below: (D/M, N) for MQA and MKA")
+@takes_words
 def unified_heads_law(problem: Problem, *, side: Literal["lower", "upper"] = "lower") -> Array:
     """The unified law for the single-head model that bounds a pattern.
 
@@ -93,3 +64,34 @@ def unified_heads_law(problem: Problem, *, side: Literal["lower", "upper"] = "lo
     Departs: see `head_bounds`; the bounds differ for MHA only.
     """
     return unified_law(one_head(problem, side))
+
+
+_HEADS: Any = {"models": ("multihead",), "needs": (*DIMENSIONS, "head_pattern"), "status": "approximate"}
+_BOUND: Any = {"reference": "Thm 4.7, Rem 4.3", "holds": NEAR_SQUARE, "compared": HEADS, "layers": "printed"} | _HEADS
+LAWS = [
+    Law(
+        "trained-sharing-heads",
+        sharing_heads_law,
+        summary="trained-sharing with the expand D channels of the heads counted",
+        reference="ours; replaces Thm 4.7",
+        holds="one trained linear layer with expand = 2",
+        support="trained models with several heads are .01 off on average, at most .07 (docs/REPRODUCTION.md)",
+        compared=SHARING_HEADS,
+        layers="one",
+        tolerance=QUICK,
+        **_HEADS,
+    ),
+    Law(
+        "unified-heads-lower",
+        unified_heads_law,
+        summary="unified for the single head that bounds the pattern from below: (D/M, N) for MQA and MKA",
+        **_BOUND,
+    ),
+    Law(
+        "unified-heads-upper",
+        unified_heads_law,
+        summary="unified for the single head that bounds the pattern from above: (D, M N) for MHA",
+        options={"side": "upper"},
+        **_BOUND,
+    ),
+]

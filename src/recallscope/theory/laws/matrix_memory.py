@@ -23,13 +23,12 @@ Codes are tight frames: of rank min(N, D) for keys, D for values. No constant is
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from recallscope.theory.domain import Domain
-from recallscope.theory.law import law
+from recallscope.theory.law import Law
 from recallscope.theory.laws.compared import MEMORIES, ZOO
 from recallscope.theory.laws.sharing import (
     mean_recall,
@@ -39,10 +38,9 @@ from recallscope.theory.laws.sharing import (
     star_dimensions,
     tight_variance,
 )
-from recallscope.theory.problem import Array, Problem
+from recallscope.theory.problem import Array, Problem, takes_words
 
 BARE = "one bare layer with one head: windows of two tokens, no norm, no output gate"
-_memory = partial(law, status="approximate", layers="one", compared=MEMORIES)
 
 
 def key_rank(problem: Problem) -> Array:
@@ -56,14 +54,7 @@ def tight_codes(problem: Problem) -> tuple[Array, Array]:
     return tight_variance(1 / key_rank(problem), V_k), tight_variance(1 / problem.D, problem.V - V_k)
 
 
-@_memory(
-    "gated",
-    "a write gate stores facts only: SNR² = N D / n",
-    "ours; Rem F.3 with a gate",
-    models=("mlstm",),
-    holds=BARE,
-    support="bare mLSTM is .011 off on average, at most .03, and memories of random codes as far (docs/ZOO.md)",
-)
+@takes_words
 def gated_law(problem: Problem, **nodes: int | None) -> Array:
     """Chance that a memory with a write gate answers a query rightly: mLSTM, Mamba-2-like and gated linear attention.
 
@@ -75,16 +66,7 @@ def gated_law(problem: Problem, **nodes: int | None) -> Array:
     return recall_given_variances(problem, key_variance=v_N, value_variance=v_D, leak=0.0, **nodes)
 
 
-@_memory(
-    "least-squares",
-    "the least-squares answer: SNR² = N D / (n - N), exact for N_f <= N",
-    "ours",
-    models=("mesa_net",),
-    holds=BARE,
-    support="bare MesaNet is .005 off on average, at most .02; .01 and .025 on cells trained after the law; "
-    "memories of random codes .01 and .05 (docs/ZOO.md)",
-    domain=Domain("L = 4 N_f"),
-)
+@takes_words
 def least_squares_law(problem: Problem, *, slot_nodes: int | None = None, **nodes: Any) -> Array:
     """Chance that a memory read by least squares answers a query rightly (MesaNet, recursive least squares).
 
@@ -109,14 +91,7 @@ def least_squares_law(problem: Problem, *, slot_nodes: int | None = None, **node
     return mean_recall(asked, N_star, D_star, n, spread, **nodes).reshape(problem.shape)
 
 
-@_memory(
-    "rank-bound",
-    "a ceiling: no matrix memory with one head has more than SNR² = N D / (N_f - N)",
-    "ours",
-    models=(),
-    holds="any update that is linear in the values, one head; a bound on the mean of h, not on recall itself",
-    support="neither a trained memory nor one of random codes was found above it by more than .02",
-)
+@takes_words
 def rank_bound(problem: Problem, **nodes: int | None) -> Array:
     """Recall of a matrix memory that reaches the rank bound and is not disturbed by filler: AR's least squares.
 
@@ -125,21 +100,60 @@ def rank_bound(problem: Problem, **nodes: int | None) -> Array:
     return least_squares_law(problem.replace(task="ar", length=None), **nodes)
 
 
-@law(
-    "softmax",
-    "keys that differ are told apart, however many: 1, with a memory of (N + D) t numbers",
-    "exact reference",
-    models=("attention",),
-    status="exact",
-    layers="one",
-    compared=ZOO,
-    holds=f"N >= 5, {BARE}",
-    domain=Domain("N >= 5"),
-    support="bare attention is above .999 for N >= 8; for N <= 4 training stops short of it, and this is no law",
-)
+@takes_words
 def softmax_law(problem: Problem) -> Array:
     """Recall of softmax attention whose scale is free to grow: the nearest key takes all the weight.
 
     Paper: none; the reference that keeps everything.
     """
     return np.ones(problem.shape)
+
+
+_MEMORY: Any = {"status": "approximate", "layers": "one", "compared": MEMORIES}
+LAWS = [
+    Law(
+        "gated",
+        gated_law,
+        summary="a write gate stores facts only: SNR² = N D / n",
+        reference="ours; Rem F.3 with a gate",
+        models=("mlstm",),
+        holds=BARE,
+        support="bare mLSTM is .011 off on average, at most .03, and memories of random codes as far (docs/ZOO.md)",
+        **_MEMORY,
+    ),
+    Law(
+        "least-squares",
+        least_squares_law,
+        summary="the least-squares answer: SNR² = N D / (n - N), exact for N_f <= N",
+        reference="ours",
+        models=("mesa_net",),
+        holds=BARE,
+        support="bare MesaNet is .005 off on average, at most .02; .01 and .025 on cells trained after the law; "
+        "memories of random codes .01 and .05 (docs/ZOO.md)",
+        domain=Domain("L = 4 N_f"),
+        **_MEMORY,
+    ),
+    Law(
+        "rank-bound",
+        rank_bound,
+        summary="a ceiling: no matrix memory with one head has more than SNR² = N D / (N_f - N)",
+        reference="ours",
+        models=(),
+        holds="any update that is linear in the values, one head; a bound on the mean of h, not on recall itself",
+        support="neither a trained memory nor one of random codes was found above it by more than .02",
+        **_MEMORY,
+    ),
+    Law(
+        "softmax",
+        softmax_law,
+        summary="keys that differ are told apart, however many: 1, with a memory of (N + D) t numbers",
+        reference="exact reference",
+        models=("attention",),
+        status="exact",
+        layers="one",
+        compared=ZOO,
+        holds=f"N >= 5, {BARE}",
+        domain=Domain("N >= 5"),
+        support="bare attention is above .999 for N >= 8; for N <= 4 training stops short of it, and this is no law",
+    ),
+]

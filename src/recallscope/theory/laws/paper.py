@@ -8,15 +8,14 @@ designed weights and, with half the noise, the full model (`laws/designed.py`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from recallscope.theory.extremes import sqrt_two_log, typical_max
-from recallscope.theory.law import law
+from recallscope.theory.law import Law
 from recallscope.theory.laws.compared import TRAINED
 from recallscope.theory.problem import Array, LawTask, Problem, takes_words
 
@@ -126,21 +125,7 @@ def _bisect_real(sign: Callable[[float], float], low: float, high: float) -> flo
     return high
 
 
-_printed = partial(law, compared=TRAINED, layers="printed")
-_unified = partial(_printed, holds=NEAR_SQUARE, status="approximate")
-
-
-@_unified("unified-refined", "unified with the refined denominator", "proof of Rem 4.3", options={"refined": True})
-@_unified(
-    "unified", f"{PHI_OF_X} - sqrt(2 log V)), a = 1 | 5/4, as printed", "Rem 4.3, Thm 4.6", inverse=unified_inverse
-)
-@_unified(
-    "unified-mv",
-    f"{PHI_OF_X} - m_V), a = 1 | 5/4: what the authors' code evaluates",
-    "Rem 4.3, app-eq:m-V",
-    options={"level": "mv"},
-    inverse=unified_inverse,
-)
+@takes_words
 def unified_law(
     problem: Problem,
     *,
@@ -164,11 +149,7 @@ def unified_law(
     return above_the_rest(inv_sigma(problem, weights=weights, noise_scale=noise_scale), problem.V, level)
 
 
-_large = partial(_printed, reference="Thm 4.2, Eq. 15", holds=ALL_SIZES, status="approximate")
-
-
-@_large("trained-printed", "the sum as printed, one term too many: may exceed 1", options={"printed": True})
-@_large("trained", "mean over query slots of Phi(sqrt(N D / (N_f/2 + t/4)) - sqrt(2 log V))")
+@takes_words
 def large_context_law(
     problem: Problem, *, weights: Weights = "trained", level: Level = "sqrt", printed: bool = False
 ) -> Array:
@@ -204,3 +185,53 @@ def mean_over_queries(problem: Problem, at: Callable[[Array, Problem], Array], *
             total += at(np.full(cell.shape, t), cell)
         result[here] = total / (L - 2 * N_f if printed else cell.G)
     return result
+
+
+_PRINTED: Any = {"compared": TRAINED, "layers": "printed", "status": "approximate"}
+LAWS = [
+    Law(
+        "unified-mv",
+        unified_law,
+        summary=f"{PHI_OF_X} - m_V), a = 1 | 5/4: what the authors' code evaluates",
+        reference="Rem 4.3, app-eq:m-V",
+        holds=NEAR_SQUARE,
+        options={"level": "mv"},
+        inverse=unified_inverse,
+        **_PRINTED,
+    ),
+    Law(
+        "unified",
+        unified_law,
+        summary=f"{PHI_OF_X} - sqrt(2 log V)), a = 1 | 5/4, as printed",
+        reference="Rem 4.3, Thm 4.6",
+        holds=NEAR_SQUARE,
+        inverse=unified_inverse,
+        **_PRINTED,
+    ),
+    Law(
+        "unified-refined",
+        unified_law,
+        summary="unified with the refined denominator",
+        reference="proof of Rem 4.3",
+        holds=NEAR_SQUARE,
+        options={"refined": True},
+        **_PRINTED,
+    ),
+    Law(
+        "trained",
+        large_context_law,
+        summary="mean over query slots of Phi(sqrt(N D / (N_f/2 + t/4)) - sqrt(2 log V))",
+        reference="Thm 4.2, Eq. 15",
+        holds=ALL_SIZES,
+        **_PRINTED,
+    ),
+    Law(
+        "trained-printed",
+        large_context_law,
+        summary="the sum as printed, one term too many: may exceed 1",
+        reference="Thm 4.2, Eq. 15",
+        holds=ALL_SIZES,
+        options={"printed": True},
+        **_PRINTED,
+    ),
+]

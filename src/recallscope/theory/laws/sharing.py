@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from recallscope.theory.law import law
+from recallscope.theory.law import Law
 from recallscope.theory.laws.compared import SHARING
 from recallscope.theory.laws.sharing_nodes import SIGN_CODE, Noise
 from recallscope.theory.laws.sharing_step import key_repulsion, win_probability
@@ -60,17 +60,7 @@ class SharingCodes(NamedTuple):
     leak_ratio: Array  # lambda = l / (v_N v_D), noise power of a (value, key) pair over that of a fact
 
 
-@law(
-    "trained-sharing",
-    "keys and values share the D dimensions: SNR² = N (D - N/2) / n",
-    "ours; builds on Rem F.3",
-    holds="one trained linear layer",
-    support="trained linear models are .01 off on average, at most .03 in MQAR and .06 in AR (docs/REPRODUCTION.md)",
-    compared=SHARING,
-    with_heads="trained-sharing-heads",
-    status="approximate",
-    tolerance=QUICK,
-)
+@takes_words
 def sharing_law(problem: Problem, *, value_rank: ArrayLike | None = None, exact: bool = False) -> Array:
     """Chance that a trained linear layer answers a query rightly (expand 2, convolution of width 2, tied).
 
@@ -385,3 +375,20 @@ def _check(problem: Problem) -> None:
             f"(tokens 1..V/2-1; 0 is never a key). "
             f"Use vocab_size >= {2 * facts + 2:g}, or num_facts <= {words // 2 - 1:g}."
         )
+
+
+LAWS = [
+    Law(
+        "trained-sharing",
+        sharing_law,
+        summary="keys and values share the D dimensions: SNR² = N (D - N/2) / n",
+        reference="ours; builds on Rem F.3",
+        holds="one trained linear layer",
+        support="trained linear models are .01 off on average, at most .03 in MQAR and .06 in AR "
+        "(docs/REPRODUCTION.md)",
+        compared=SHARING,
+        with_heads="trained-sharing-heads",
+        status="approximate",
+        tolerance=QUICK,
+    )
+]
