@@ -19,10 +19,10 @@ import torch
 from shared.turns import medians, with_memory_given_back_and_kept
 
 from recallscope.architectures.model import build_model
-from recallscope.ops import at_positions
+from recallscope.ops.linear_scan import at_positions
 from recallscope.ops.query_loss import query_loss
 from recallscope.presets import preset_run
-from recallscope.tasks import draw_batch
+from recallscope.tasks.drawing import draw_batch
 from recallscope.train.optimizer import FlatWeights
 
 SIZES = {  # preset, fields changed, and the ratio wanted

@@ -24,7 +24,7 @@ from shared.turns import added_peak, medians
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from recallscope.ops import delta_scan
+from recallscope.ops.delta_scan import delta_scan
 from recallscope.registry import import_from
 
 BATCH, N, P = 32, 16, 64

@@ -11,8 +11,9 @@ import torch
 from shared.turns import medians
 
 from recallscope.specs import TaskSpec
-from recallscope.tasks import draw_batch, zoology_batch
+from recallscope.tasks.drawing import draw_batch
 from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.zoology import zoology_batch
 
 BATCH_SIZE = 128
 OURS_PER_TURN = 40  # timed together: about as long as one batch row by row, so interruptions hit both alike

@@ -23,7 +23,7 @@ from urllib.parse import urlencode, urlsplit
 
 from recallscope.architectures.linear import LinearSpec
 from recallscope.records import RunRecord
-from recallscope.runs import RunStore
+from recallscope.runs.store import RunStore
 from recallscope.specs import RunSpec
 from recallscope.tasks.mqar import MQARSpec
 

@@ -20,7 +20,8 @@ from torch.nn.functional import cross_entropy
 from recallscope.architectures.mamba import FullSpec
 from recallscope.architectures.model import RecallModel, build_model
 from recallscope.specs import TrainSpec
-from recallscope.tasks import Batch, draw_batch
+from recallscope.tasks.batch import Batch
+from recallscope.tasks.drawing import draw_batch
 from recallscope.tasks.mqar import MQARSpec
 from recallscope.train.optimizer import FlatWeights
 

@@ -17,7 +17,7 @@ import torch
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.model import build_model
 from recallscope.specs import TrainSpec
-from recallscope.tasks import draw_batch
+from recallscope.tasks.drawing import draw_batch
 from recallscope.tasks.mqar import MQARSpec
 from recallscope.train.optimizer import FlatWeights
 

@@ -21,7 +21,7 @@ from shared.turns import added_peak, medians
 from recallscope.architectures.blocks import BlockLayer
 from recallscope.architectures.mamba import FullSpec
 from recallscope.architectures.mamba_model import FullMixer
-from recallscope.ops import selective_scan
+from recallscope.ops.selective_scan import selective_scan
 
 D_IN, N, L = 128, 16, 64
 SCANS = ("compiled", "torch", "loop", "pscan")

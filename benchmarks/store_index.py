@@ -16,7 +16,9 @@ from pathlib import Path
 
 from recallscope.architectures.linear import LinearSpec
 from recallscope.records import Evaluation, RunRecord
-from recallscope.runs import RunStore, find_runs, parse_conditions, rebuild_index
+from recallscope.runs.index import rebuild_index
+from recallscope.runs.store import RunStore
+from recallscope.runs.table import find_runs, parse_conditions
 from recallscope.specs import RunSpec
 from recallscope.tasks.mqar import MQARSpec
 

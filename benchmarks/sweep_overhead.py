@@ -20,7 +20,10 @@ import time
 from pathlib import Path
 
 from recallscope.architectures.linear import LinearSpec
-from recallscope.runs import Grid, RunStore, read_attempts, run_sweep
+from recallscope.runs.attempts import read_attempts
+from recallscope.runs.grid import Grid
+from recallscope.runs.store import RunStore
+from recallscope.runs.sweep import run_sweep
 from recallscope.specs import RunSpec, TrainSpec
 from recallscope.tasks.mqar import MQARSpec
 

@@ -27,7 +27,7 @@ from torch.nn.functional import cross_entropy
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.model import build_model
 from recallscope.specs import TrainSpec
-from recallscope.tasks import draw_batch
+from recallscope.tasks.drawing import draw_batch
 from recallscope.tasks.mqar import MQARSpec
 from recallscope.train.optimizer import FlatWeights
 

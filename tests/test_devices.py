@@ -14,7 +14,7 @@ from recallscope.architectures.model import RecallModel, build_model
 from recallscope.interp.inspection import inspect_model
 from recallscope.ops import compiled
 from recallscope.specs import ARCHITECTURES, TASKS, RunSpec, Spec, TaskSpec, TrainSpec
-from recallscope.tasks import draw_batch
+from recallscope.tasks.drawing import draw_batch
 from recallscope.train.evaluate import evaluate
 from recallscope.train.loop import train_run
 from recallscope.train.optimizer import FlatWeights

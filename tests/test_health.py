@@ -7,7 +7,8 @@ import pytest
 from recallscope.architectures.linear import LinearSpec
 from recallscope.health import LEAST_GAIN, best_guess, examine, noise
 from recallscope.records import Evaluation, RunRecord, parse_record, row_of
-from recallscope.runs import RunStore, find_runs, parse_conditions
+from recallscope.runs.store import RunStore
+from recallscope.runs.table import find_runs, parse_conditions
 from recallscope.specs import RunSpec, TrainSpec, in_words
 from recallscope.tasks.mqar import MQARSpec
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 import recallscope as rs
-from recallscope.analysis import AccuracyGrid
+from recallscope.analysis.accuracy_grid import AccuracyGrid
 
 BAD = "<script>alert('&')</script>"
 

@@ -15,10 +15,9 @@ from scipy.special import ndtri
 from recallscope.circuits.bank import bank_circuit
 from recallscope.figures.banks import banks_figure
 from recallscope.figures.style import BLUE, GUESS, ORANGE, PAGE, VERMILION, figure_files, figure_style, new_figure
-from recallscope.interp import channel_masks, picture_masks
-from recallscope.interp.banks import surgery
+from recallscope.interp.banks import channel_masks, picture_masks, surgery
 from recallscope.specs import ModelSpec, find_architecture, parse_task
-from recallscope.tasks import draw_batch
+from recallscope.tasks.drawing import draw_batch
 from recallscope.theory.law import find_law
 from recallscope.train.weights import read_weights
 

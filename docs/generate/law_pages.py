@@ -14,10 +14,11 @@ import numpy as np
 from docstrings import in_markdown
 from matplotlib.figure import Figure
 
-from recallscope.analysis import law_on_cells
+from recallscope.analysis.compare import law_on_cells
 from recallscope.figures.accuracy_panels import shades
 from recallscope.figures.style import GUESS, PAGE, figure_style, new_figure, small_picture
-from recallscope.runs import RunStore, find_runs
+from recallscope.runs.store import RunStore
+from recallscope.runs.table import find_runs
 from recallscope.specs import ModelSpec, find_architecture
 from recallscope.theory.law import DIMENSIONS, LAWS, Law
 from recallscope.theory.problem import FIELDS, SIZES, LawTask, Problem

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
-from recallscope.circuits import designed_circuit
+from recallscope.circuits.single import designed_circuit
 from recallscope.figures.accuracy_panels import shades
 from recallscope.figures.style import (
     BLUE,
@@ -22,8 +22,9 @@ from recallscope.figures.style import (
     figure_style,
     new_figure,
 )
-from recallscope.interp import HashMemory
-from recallscope.runs import RunStore, find_runs
+from recallscope.interp.memory import HashMemory
+from recallscope.runs.store import RunStore
+from recallscope.runs.table import find_runs
 from recallscope.theory.law import find_law
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -30,8 +30,8 @@ law.extrapolated(**far), law.limits(**far)
 # ## A grid of D and N
 
 # %%
-from recallscope.analysis import AccuracyGrid
-from recallscope.figures import draw_grid
+from recallscope.analysis.accuracy_grid import AccuracyGrid
+from recallscope.figures.accuracy_panels import draw_grid
 
 axes = {"embed_dim": [16, 32, 48, 64], "state_dim": [4, 8, 16, 32]}
 cells = AccuracyGrid.over(axes, rs.MQARSpec(vocab_size=512, num_facts=16))

@@ -40,8 +40,9 @@ plt.show()
 # facts are ringed.
 
 # %%
-from recallscope.figures import draw_table
-from recallscope.interp import effective_operators, hash_tables, strength
+from recallscope.figures.mechanism import draw_table
+from recallscope.interp.hash_table import hash_tables
+from recallscope.interp.operators import effective_operators, strength
 
 batch = rs.draw_batch(task, 1, 3)
 tables = hash_tables(trained.model, batch)
@@ -58,7 +59,7 @@ plt.show()
 # How near is it to the recall circuit, and does an answer follow when its fact is changed in the state?
 
 # %%
-from recallscope.interp import inspect_model
+from recallscope.interp.inspection import inspect_model
 
 scores = inspect_model(trained.model, task, torch.Generator().manual_seed(0), num_sequences=50).to_dict()
 for name in ("closeness", "g_vv_block_mass", "g_kq_block_mass", "decoded_hit_rate", "overwrite_success"):

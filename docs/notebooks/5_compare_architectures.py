@@ -10,7 +10,8 @@ import tempfile
 import matplotlib.pyplot as plt
 
 import recallscope as rs
-from recallscope.runs import RunStore, find_runs
+from recallscope.runs.store import RunStore
+from recallscope.runs.table import find_runs
 from recallscope.specs import ARCHITECTURES
 
 task = rs.MQARSpec(vocab_size=64, num_facts=8)

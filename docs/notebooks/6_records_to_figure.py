@@ -9,7 +9,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import recallscope as rs
-from recallscope.runs import RunStore, find_runs, parse_conditions
+from recallscope.runs.store import RunStore
+from recallscope.runs.table import find_runs, parse_conditions
 
 conditions = parse_conditions(
     ["model=linear", "task=mqar", "vocab_size=512", "num_facts=16", "batch_size=32", "eval_size=1000", "length=64"]
@@ -21,8 +22,8 @@ print(len(rows), "runs")
 # Put them on a grid, one cell per pair of sizes; several seeds would be averaged:
 
 # %%
-from recallscope.analysis import AccuracyGrid
-from recallscope.figures import draw_grid
+from recallscope.analysis.accuracy_grid import AccuracyGrid
+from recallscope.figures.accuracy_panels import draw_grid
 
 grid = AccuracyGrid.from_runs(rows, ["embed_dim", "state_dim"])
 figure, ax = plt.subplots(figsize=(3.4, 3))
@@ -34,7 +35,8 @@ plt.show()
 # apart for colour-blind readers.
 
 # %%
-from recallscope.figures import figure_style, shades
+from recallscope.figures.accuracy_panels import shades
+from recallscope.figures.style import figure_style
 
 law = rs.find_law("trained-sharing")
 states = sorted({row["state_dim"] for row in rows})

@@ -17,9 +17,9 @@ import torch
 
 from recallscope.cli.pictures import draw_pictures
 from recallscope.cli.run_folder import keep
-from recallscope.interp import inspect_model
+from recallscope.interp.inspection import inspect_model
 from recallscope.presets import preset_run
-from recallscope.runs import RunStore
+from recallscope.runs.store import RunStore
 from recallscope.specs import RunSpec
 from recallscope.studies.paper.mechanism import inspection_paths
 from recallscope.train.evaluate import evaluate

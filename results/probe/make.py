@@ -21,7 +21,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from recallscope.architectures.pretrained import from_pretrained
-from recallscope.figures import figure_style, probe_figure, write_figure
+from recallscope.figures.probe import probe_figure
+from recallscope.figures.style import figure_style, write_figure
 from recallscope.probing.checkpoint import load_checkpoint
 from recallscope.probing.page import compared
 from recallscope.probing.probe import probe

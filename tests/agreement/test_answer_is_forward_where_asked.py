@@ -9,7 +9,7 @@ from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.mamba import FullSpec
 from recallscope.architectures.model import build_model
 from recallscope.architectures.multihead import MultiHeadSpec
-from recallscope.ops import at_positions
+from recallscope.ops.linear_scan import at_positions
 
 D_N = {"embed_dim": 6, "state_dim": 3}
 PLAIN = {"norm": "none", "skip": False}

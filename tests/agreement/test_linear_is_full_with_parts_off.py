@@ -9,7 +9,7 @@ from recallscope.architectures.linear_model import LinearMamba
 from recallscope.architectures.mamba import FullSpec
 from recallscope.architectures.mamba_model import FullMamba
 from recallscope.architectures.model import RecallModel, build_model
-from recallscope.ops import at_positions
+from recallscope.ops.linear_scan import at_positions
 
 V = 10
 OFF = {

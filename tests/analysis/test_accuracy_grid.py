@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from recallscope.analysis import AccuracyGrid, law_on_cells
+from recallscope.analysis.accuracy_grid import AccuracyGrid
+from recallscope.analysis.compare import law_on_cells
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.records import RunRecord

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from recallscope.analysis import collapsed, dimensions, fit_collapse
+from recallscope.analysis.collapse import collapsed, fit_collapse
+from recallscope.analysis.compare import dimensions
 from recallscope.theory.extremes import max_moments
 from recallscope.theory.laws.paper import inv_sigma
 from recallscope.theory.problem import Problem

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from recallscope.analysis import AccuracyGrid, compare_laws, convergence_by_best, convergence_grid, group_runs
-from recallscope.analysis.rows import learned
+from recallscope.analysis.accuracy_grid import AccuracyGrid, convergence_by_best, convergence_grid
+from recallscope.analysis.compare import compare_laws
+from recallscope.analysis.rows import group_runs, learned
 from recallscope.tasks.mqar import MQARSpec
 from recallscope.theory.law import LAWS, find_law
 

@@ -7,7 +7,7 @@ from scipy.special import ndtr
 from recallscope.analysis.accuracy_grid import AccuracyGrid, law_grid, planned_grid, planned_rows
 from recallscope.analysis.collapse import collapse_curve, fit_with_draws
 from recallscope.analysis.compare import law_points
-from recallscope.runs import Grid
+from recallscope.runs.grid import Grid
 from recallscope.theory.extremes import sqrt_two_log
 from recallscope.theory.law import find_law
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.optimize import least_squares
 
-from recallscope.analysis import collapsed, dimensions, fit_collapse, interval
-from recallscope.analysis.collapse import A_BOUNDS, curve_misses, fit_curves
-from recallscope.analysis.seed_noise import ends_of, mean_gap, pooled_noise, seed_noise
+from recallscope.analysis.collapse import A_BOUNDS, collapsed, curve_misses, fit_collapse, fit_curves
+from recallscope.analysis.compare import dimensions
+from recallscope.analysis.seed_noise import ends_of, interval, mean_gap, pooled_noise, seed_noise
 from recallscope.studies.full_as_linear import coefficient_ratio
 
 SPREAD = 0.05  # in units of sqrt(p (1 - p))

@@ -13,7 +13,7 @@ from closeness import assert_near
 from recallscope.architectures.mamba2_model import Full2Mamba
 from recallscope.architectures.mamba_model import FullMamba
 from recallscope.architectures.pretrained import from_pretrained
-from recallscope.ops import selective_scan_loop
+from recallscope.ops.selective_scan import selective_scan_loop
 from recallscope.tasks.mqar import MQARSpec
 from recallscope.train.weights import write_weights
 

@@ -10,7 +10,7 @@ from closeness import assert_agree, assert_near, output_and_gradients
 from recallscope.architectures.mamba2 import Full2Spec
 from recallscope.architectures.mamba2_model import Full2Mamba
 from recallscope.architectures.model import build_model
-from recallscope.ops import at_positions
+from recallscope.ops.linear_scan import at_positions
 from recallscope.specs import HeadPattern, RunSpec, TrainSpec
 from recallscope.tasks.mqar import MQARSpec
 from recallscope.train.loop import train_run

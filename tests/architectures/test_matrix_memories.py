@@ -12,7 +12,7 @@ from closeness import assert_agree, assert_near, output_and_gradients
 from recallscope.architectures.capabilities import HasAttention, HasKeys, HasOperators, HasState, WritesFacts
 from recallscope.architectures.matrix_memory_model import Drive, MemoryLayer, MemoryModel
 from recallscope.architectures.model import build_model
-from recallscope.ops import at_positions
+from recallscope.ops.linear_scan import at_positions
 from recallscope.records import parse_record
 from recallscope.specs import ARCHITECTURES, ModelSpec, RunSpec, TrainSpec
 from recallscope.tasks.mqar import MQARSpec

@@ -28,7 +28,7 @@ from transformers.models.xlstm.modeling_xlstm import mlstm_chunkwise_native_auto
 
 from closeness import assert_agree, assert_twins, output_and_gradients
 from recallscope.architectures.matrix_memory_model import Drive, MemoryLayer
-from recallscope.ops import ssd_scan
+from recallscope.ops.ssd import ssd_scan
 from recallscope.registry import import_from
 from recallscope.specs import ARCHITECTURES
 

@@ -8,21 +8,14 @@ from recallscope.architectures.capabilities import one_hot_tokens, windows
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.model import build_model
 from recallscope.architectures.multihead import MultiHeadSpec
-from recallscope.circuits import compressive_circuit, designed_circuit, hash_matrix, ideal_circuit, sphere_code
-from recallscope.interp import (
-    effective_operators,
-    hash_tables,
-    ideal_table,
-    invert_state,
-    measure_codes,
-    rotate_model,
-    score_tables,
-    states_at,
-    strength,
-    token_operators,
-)
+from recallscope.circuits.codes import hash_matrix, sphere_code
+from recallscope.circuits.single import compressive_circuit, designed_circuit, ideal_circuit
+from recallscope.interp.hash_table import hash_tables, ideal_table, invert_state, score_tables
+from recallscope.interp.operators import effective_operators, rotate_model, strength, token_operators
+from recallscope.interp.selectivity import measure_codes
+from recallscope.interp.states import states_at
 from recallscope.specs import parse_task
-from recallscope.tasks import draw_batch
+from recallscope.tasks.drawing import draw_batch
 
 MODELS = [
     *(LinearSpec(embed_dim=5, state_dim=3, conv_width=width) for width in (1, 2, 4)),

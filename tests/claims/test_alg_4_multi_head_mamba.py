@@ -15,7 +15,7 @@ from recallscope.architectures.linear_model import LinearMamba
 from recallscope.architectures.model import build_model
 from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.architectures.multihead_model import MultiHeadMamba
-from recallscope.ops import dealing_weight, stacking_weight
+from recallscope.ops.head_patterns import dealing_weight, stacking_weight
 from recallscope.specs import HeadPattern
 
 V = 7

@@ -10,22 +10,20 @@ from recallscope.architectures.capabilities import one_hot_tokens, windows
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.mamba import FullSpec
 from recallscope.architectures.model import build_model
-from recallscope.circuits import designed_circuit, ideal_circuit
-from recallscope.interp import (
+from recallscope.circuits.single import designed_circuit, ideal_circuit
+from recallscope.interp.attention import (
     attention_map,
     copy_dominance,
     copy_map,
-    effective_operators,
     ideal_attention,
     joint_attention,
-    rotate_model,
     score_attention,
     shift_dominance,
     shift_map,
-    token_operators,
 )
+from recallscope.interp.operators import effective_operators, rotate_model, token_operators
 from recallscope.specs import parse_task
-from recallscope.tasks import draw_batch
+from recallscope.tasks.drawing import draw_batch
 
 TASK = parse_task({"vocab_size": 32, "num_facts": 4, "filler": "zero"})
 

@@ -8,17 +8,11 @@ from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.mamba import FullSpec
 from recallscope.architectures.model import build_model
 from recallscope.architectures.multihead import MultiHeadSpec
-from recallscope.circuits import (
-    compressive_circuit,
-    depth_circuit,
-    designed_circuit,
-    hash_matrix,
-    head_circuit,
-    ideal_circuit,
-    orthonormal_rows,
-    sphere_code,
-)
-from recallscope.interp import (
+from recallscope.circuits.codes import hash_matrix, orthonormal_rows, sphere_code
+from recallscope.circuits.depth import depth_circuit
+from recallscope.circuits.heads import head_circuit
+from recallscope.circuits.single import compressive_circuit, designed_circuit, ideal_circuit
+from recallscope.interp.operators import (
     block_masses,
     circuit_closeness,
     effective_operators,

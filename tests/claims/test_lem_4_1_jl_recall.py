@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from recallscope.circuits import compressive_circuit, distortion
-from recallscope.tasks import draw_batch
+from recallscope.circuits.codes import distortion
+from recallscope.circuits.single import compressive_circuit
 from recallscope.tasks.ar import ARSpec
+from recallscope.tasks.drawing import draw_batch
 from recallscope.theory.bounds import jl_condition, jl_least_square, jl_least_state
 
 

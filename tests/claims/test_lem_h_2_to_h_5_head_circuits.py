@@ -4,8 +4,10 @@ import pytest
 import torch
 
 from closeness import assert_near
-from recallscope.circuits import compressive_circuit, hash_matrix, head_circuit, sphere_code
-from recallscope.tasks import draw_batch
+from recallscope.circuits.codes import hash_matrix, sphere_code
+from recallscope.circuits.heads import head_circuit
+from recallscope.circuits.single import compressive_circuit
+from recallscope.tasks.drawing import draw_batch
 from recallscope.tasks.mqar import MQARSpec
 
 V, D, N = 64, 12, 5

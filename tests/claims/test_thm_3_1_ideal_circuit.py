@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from recallscope.circuits import ideal_circuit
+from recallscope.circuits.single import ideal_circuit
 from recallscope.specs import parse_task
-from recallscope.tasks import draw_batch
 from recallscope.tasks.ar import ARSpec
+from recallscope.tasks.drawing import draw_batch
 from recallscope.tasks.mqar import MQARSpec
 from recallscope.tasks.scoring import accuracy, answered
 

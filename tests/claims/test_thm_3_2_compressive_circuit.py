@@ -4,16 +4,9 @@ import pytest
 import torch
 
 from closeness import assert_near
-from recallscope.circuits import (
-    compressive_circuit,
-    designed_circuit,
-    distortion,
-    hash_matrix,
-    jl_pair,
-    sphere_code,
-    tight_frame,
-)
-from recallscope.tasks import draw_batch
+from recallscope.circuits.codes import distortion, hash_matrix, jl_pair, sphere_code, tight_frame
+from recallscope.circuits.single import compressive_circuit, designed_circuit
+from recallscope.tasks.drawing import draw_batch
 from recallscope.tasks.mqar import MQARSpec
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from recallscope.analysis.rows import compared_cells
-from recallscope.runs import RunStore
+from recallscope.runs.store import RunStore
 from recallscope.studies.experiment import Rows
 from recallscope.studies.law_table import counted
 from recallscope.studies.paper.heads import PATTERNS

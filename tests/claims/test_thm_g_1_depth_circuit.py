@@ -4,15 +4,11 @@ import pytest
 import torch
 
 from closeness import assert_near
-from recallscope.circuits import (
-    compressive_circuit,
-    depth_circuit,
-    designed_depth,
-    orthonormal_rows,
-    sphere_code,
-)
+from recallscope.circuits.codes import orthonormal_rows, sphere_code
+from recallscope.circuits.depth import depth_circuit, designed_depth
+from recallscope.circuits.single import compressive_circuit
 from recallscope.specs import parse_task
-from recallscope.tasks import draw_batch
+from recallscope.tasks.drawing import draw_batch
 from recallscope.tasks.mqar import MQARSpec
 
 

@@ -24,7 +24,9 @@ CODE = """
 import json, sys
 from pathlib import Path
 from recallscope.studies.experiment import experiments
-from recallscope.runs import RunStore, find_runs, make_plan
+from recallscope.runs.store import RunStore
+from recallscope.runs.table import find_runs
+from recallscope.runs.plan import make_plan
 store = RunStore("store")
 cells = {cell.run: cell for one in experiments() for cell in one.cells("small").values()}
 plan = make_plan(cells.values(), store)

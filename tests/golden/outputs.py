@@ -15,7 +15,7 @@ import torch
 from recallscope.architectures.model import build_model
 from recallscope.cli.main import main
 from recallscope.records import read_facts
-from recallscope.runs import RunStore
+from recallscope.runs.store import RunStore
 from recallscope.specs import RunSpec, parse_task
 from recallscope.tasks.drawing import draw_batch
 from recallscope.train.loop import Trained, stream, train_run

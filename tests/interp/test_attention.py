@@ -16,16 +16,11 @@ from recallscope.architectures.mamba_model import FullMamba
 from recallscope.architectures.model import build_model
 from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.architectures.pretrained import from_pretrained
-from recallscope.interp import (
-    answer_attribution,
-    attention_map,
-    attention_strength,
-    attribution_hit_rate,
-    states_at,
-)
-from recallscope.ops import at_positions
+from recallscope.interp.attention import answer_attribution, attention_map, attention_strength, attribution_hit_rate
+from recallscope.interp.states import states_at
+from recallscope.ops.linear_scan import at_positions
 from recallscope.specs import HeadPattern
-from recallscope.tasks import draw_batch
+from recallscope.tasks.drawing import draw_batch
 from recallscope.tasks.mqar import MQARSpec
 
 V = 20

@@ -13,12 +13,12 @@ from recallscope.architectures.capabilities import HasMasks
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.mamba import FullSpec
 from recallscope.architectures.model import build_model
-from recallscope.circuits import bank_circuit
+from recallscope.circuits.bank import bank_circuit
 from recallscope.figures.banks import banks_figure
-from recallscope.interp import channel_masks, measure_banks, picture_masks
-from recallscope.interp.banks import mask_scores
+from recallscope.interp.banks import channel_masks, mask_scores, measure_banks, picture_masks
 from recallscope.specs import parse_task
-from recallscope.tasks import answered, draw_batch
+from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.scoring import answered
 from recallscope.train.weights import read_weights
 
 TASK = parse_task({"kind": "mqar", "vocab_size": 64, "num_facts": 4})

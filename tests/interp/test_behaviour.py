@@ -7,10 +7,10 @@ import torch
 from subjects import SMALL, seeded
 
 from recallscope.architectures.model import RecallModel
-from recallscope.circuits import ideal_circuit
-from recallscope.interp import measure_behaviour
+from recallscope.circuits.single import ideal_circuit
+from recallscope.interp.probes import measure_behaviour
 from recallscope.specs import ModelSpec, parse_task
-from recallscope.tasks import draw_batch
+from recallscope.tasks.drawing import draw_batch
 
 
 class Parrot(RecallModel):

@@ -19,17 +19,13 @@ from recallscope.architectures.mamba import FullSpec
 from recallscope.architectures.mamba2 import Full2Spec
 from recallscope.architectures.model import MissingCapabilityError, RecallModel, build_model
 from recallscope.architectures.multihead import MultiHeadSpec
-from recallscope.interp import (
-    HashMemory,
-    answer_attribution,
-    attention_strength,
-    inspect_model,
-    rotate_model,
-    states_at,
-    token_operators,
-)
+from recallscope.interp.attention import answer_attribution, attention_strength
+from recallscope.interp.inspection import inspect_model
+from recallscope.interp.memory import HashMemory
+from recallscope.interp.operators import rotate_model, token_operators
+from recallscope.interp.states import states_at
 from recallscope.specs import ModelSpec
-from recallscope.tasks import draw_batch
+from recallscope.tasks.drawing import draw_batch
 
 WIDTH, SIZE = 6, 5
 

@@ -8,10 +8,15 @@ from closeness import assert_near
 from recallscope.architectures.capabilities import HasRates, RevisesFacts, WritesFacts
 from recallscope.architectures.matrix_memory import MatrixMemory
 from recallscope.architectures.model import build_model
-from recallscope.circuits import delta_circuit, gated_circuit, least_squares_circuit
-from recallscope.interp import HashMemory, inspect_model, overwrite_facts, rates_by_pair
+from recallscope.circuits.delta import delta_circuit
+from recallscope.circuits.gated import gated_circuit
+from recallscope.circuits.least_squares import least_squares_circuit
+from recallscope.interp.inspection import inspect_model
+from recallscope.interp.memory import HashMemory
+from recallscope.interp.rates import rates_by_pair
+from recallscope.interp.surgery import overwrite_facts
 from recallscope.specs import ARCHITECTURES
-from recallscope.tasks import draw_batch
+from recallscope.tasks.drawing import draw_batch
 from recallscope.theory.laws.ageing import delta_rate
 
 V = 64

@@ -9,9 +9,10 @@ from subjects import FULL_TASK, SMALL, seeded
 
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.model import build_model
-from recallscope.circuits import designed_circuit, ideal_circuit
-from recallscope.interp import FillCurve, fill_curve, inspect_model, rotate_model
-from recallscope.interp.inspection import fill_counts
+from recallscope.circuits.single import designed_circuit, ideal_circuit
+from recallscope.interp.hash_table import FillCurve, fill_curve
+from recallscope.interp.inspection import fill_counts, inspect_model
+from recallscope.interp.operators import rotate_model
 from recallscope.specs import parse_task
 
 

@@ -7,9 +7,9 @@ from subjects import FULL_TASK, SMALL, seeded
 from recallscope.architectures.linear import LinearSpec
 from recallscope.architectures.mamba import FullSpec
 from recallscope.architectures.model import build_model
-from recallscope.circuits import designed_circuit, ideal_circuit
-from recallscope.interp import HashMemory
-from recallscope.tasks import draw_batch
+from recallscope.circuits.single import designed_circuit, ideal_circuit
+from recallscope.interp.memory import HashMemory
+from recallscope.tasks.drawing import draw_batch
 
 V = 64
 

@@ -3,10 +3,10 @@
 import pytest
 from subjects import FULL_TASK, SMALL, seeded
 
-from recallscope.circuits import ideal_circuit
-from recallscope.interp import probe_facts, shift_test
+from recallscope.circuits.single import ideal_circuit
+from recallscope.interp.probes import probe_facts, shift_test
 from recallscope.specs import parse_task
-from recallscope.tasks import draw_batch
+from recallscope.tasks.drawing import draw_batch
 
 
 @pytest.mark.parametrize("which", ["trained_full", "trained"])

@@ -6,16 +6,10 @@ import dataclasses
 import pytest
 from subjects import SMALL, seeded
 
-from recallscope.circuits import designed_circuit, ideal_circuit, selective_circuit
-from recallscope.interp import (
-    check_variances,
-    circuit_closeness,
-    effective_operators,
-    measure_codes,
-    measure_selectivity,
-    rotate_model,
-)
-from recallscope.interp.selectivity import welch_variance
+from recallscope.circuits.selective import selective_circuit
+from recallscope.circuits.single import designed_circuit, ideal_circuit
+from recallscope.interp.operators import circuit_closeness, effective_operators, rotate_model
+from recallscope.interp.selectivity import check_variances, measure_codes, measure_selectivity, welch_variance
 from recallscope.theory.laws.sharing import sharing_codes
 
 

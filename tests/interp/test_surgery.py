@@ -10,18 +10,13 @@ from recallscope.architectures.mamba import FullSpec
 from recallscope.architectures.mamba2 import Full2Spec
 from recallscope.architectures.model import MissingCapabilityError, build_model
 from recallscope.architectures.multihead import MultiHeadSpec
-from recallscope.circuits import designed_circuit, designed_depth, ideal_circuit
-from recallscope.interp import (
-    ablate_blocks,
-    answer_ablated,
-    fact_writes,
-    overwrite_facts,
-    project_on_facts,
-    states_at,
-    token_operators,
-)
+from recallscope.circuits.depth import designed_depth
+from recallscope.circuits.single import designed_circuit, ideal_circuit
+from recallscope.interp.operators import token_operators
+from recallscope.interp.states import states_at
+from recallscope.interp.surgery import ablate_blocks, answer_ablated, fact_writes, overwrite_facts, project_on_facts
 from recallscope.specs import parse_task
-from recallscope.tasks import draw_batch
+from recallscope.tasks.drawing import draw_batch
 
 CLEAN = parse_task({"vocab_size": 32, "num_facts": 4, "filler": "values"})
 

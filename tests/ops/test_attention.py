@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from closeness import assert_twins, draw
-from recallscope.ops import softmax_attention, softmax_attention_loop
+from recallscope.ops.attention import softmax_attention, softmax_attention_loop
 
 sizes = st.tuples(*(st.integers(1, n) for n in (3, 12, 3, 5, 4)))
 seeds = st.integers(0, 2**31)

@@ -18,10 +18,11 @@ from closeness import (
     output_and_gradients,
     weighting,
 )
-from recallscope.ops import causal_conv, causal_conv_loop
 from recallscope.ops.conv import (
     Activation,
     ConvInputs,
+    causal_conv,
+    causal_conv_loop,
     gathered_conv,
     gathered_conv_backward,
     gathered_conv_plain,

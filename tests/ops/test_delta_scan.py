@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from closeness import assert_threads_change_no_bit, assert_twins, draw, output_and_gradients
-from recallscope.ops import delta_scan, delta_scan_compiled, delta_scan_loop, delta_scan_torch
+from recallscope.ops.delta_scan import delta_scan, delta_scan_loop, delta_scan_torch
+from recallscope.ops.delta_scan_compiled import delta_scan_compiled
 
 sizes = st.tuples(st.integers(1, 3), st.integers(1, 40), st.integers(1, 3), st.integers(1, 20))
 widths = st.one_of(st.integers(1, 8), st.sampled_from([15, 16, 17, 48, 63, 64, 65, 130]))

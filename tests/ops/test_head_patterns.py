@@ -8,9 +8,8 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from closeness import assert_near, assert_twins, draw
-from recallscope.ops import (
+from recallscope.ops.head_patterns import (
     aggregate,
-    at_positions,
     contract,
     deal,
     dealing_weight,
@@ -19,11 +18,10 @@ from recallscope.ops import (
     multi_head_scan,
     multi_head_scan_loop,
     multi_head_states,
-    scan_loop,
     split,
     stacking_weight,
 )
-from recallscope.ops.linear_scan import CHUNK
+from recallscope.ops.linear_scan import CHUNK, at_positions, scan_loop
 from recallscope.specs import HeadPattern
 
 PATTERNS = pytest.mark.parametrize("pattern", ["MHA", "MQA", "MKA", "MVA"])

@@ -258,7 +258,7 @@ def test_a_forked_child_can_scan_too() -> None:
     """Threads of ours live for one call: none is missed after a fork."""
     run_python(
         "import os, torch\n"
-        "from recallscope.ops import selective_scan_compiled\n"
+        "from recallscope.ops.selective_scan_compiled import selective_scan_compiled\n"
         "torch.set_num_threads(2)\n"
         "x, B = torch.ones(8, 64, 64), torch.ones(8, 64, 8)\n"
         "before = selective_scan_compiled(x, x, -torch.ones(64, 8), B, B)\n"
@@ -274,7 +274,7 @@ REPORT = (
     "import logging, torch\n"
     "logging.basicConfig(level=logging.INFO, format='%(levelname)s %(message)s')\n"
     "torch.set_num_threads(1)\n"
-    "from recallscope.ops import selective_scan\n"
+    "from recallscope.ops.selective_scan import selective_scan\n"
     "x = torch.ones(1, 3, 2)\n"
     "for _ in range(2):\n"
     "    print(selective_scan(x, x, -torch.ones(2, 4), torch.ones(1, 3, 4), torch.ones(1, 3, 4))[0, :, 0].tolist())\n"

@@ -10,14 +10,7 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from closeness import assert_near, assert_twins, draw
-from recallscope.ops import (
-    at_positions,
-    hidden_states,
-    linear_scan,
-    read_at,
-    scan_loop,
-)
-from recallscope.ops.linear_scan import CHUNK
+from recallscope.ops.linear_scan import CHUNK, at_positions, hidden_states, linear_scan, read_at, scan_loop
 
 FORMS = {
     "attention": linear_scan,

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from closeness import assert_twins, draw
-from recallscope.ops import at_positions, mesa_loop, mesa_scan
+from recallscope.ops.linear_scan import at_positions
+from recallscope.ops.mesa import mesa_loop, mesa_scan
 
 FORMS = pytest.mark.parametrize("form", ["compiled", "torch"])
 sizes = st.tuples(*(st.integers(1, n) for n in (3, 12, 3, 5, 4)))

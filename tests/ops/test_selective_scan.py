@@ -18,16 +18,17 @@ from torch.autograd import gradcheck
 from torch.nn.functional import softplus
 
 from closeness import assert_near, assert_threads_change_no_bit, assert_twins, draw, output_and_gradients
-from recallscope.ops import (
-    at_positions,
-    scan_loop,
+from recallscope.ops.linear_scan import at_positions, scan_loop
+from recallscope.ops.selective_scan import (
+    _kernel_fits,
+    _kernel_scan,
+    _say_once,
     selective_read_at,
     selective_scan,
-    selective_scan_compiled,
     selective_scan_loop,
-    selective_scan_torch,
 )
-from recallscope.ops.selective_scan import _kernel_fits, _kernel_scan, _say_once
+from recallscope.ops.selective_scan_compiled import selective_scan_compiled
+from recallscope.ops.selective_scan_torch import selective_scan_torch
 
 FORMS = pytest.mark.parametrize("form", ["loop", "torch", "compiled", "auto"])
 FAST = {"compiled": selective_scan_compiled, "torch": selective_scan_torch}
@@ -297,7 +298,7 @@ def test_memory_does_not_grow_with_the_state() -> None:
     """N = 16 and L = 4096: all states would be 270 MB; forward and backward stay below 60 (x̂ is 4)."""
     code = (
         "import torch\n"
-        "from recallscope.ops import selective_scan_compiled\n"
+        "from recallscope.ops.selective_scan_compiled import selective_scan_compiled\n"
         "torch.set_num_threads(1)\n"
         "x = torch.randn(1, 4096, 256, requires_grad=True); B = torch.randn(1, 4096, 16, requires_grad=True)\n"
         "A = -torch.rand(256, 16)\n"

@@ -10,8 +10,9 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from closeness import assert_near, assert_twins, draw
-from recallscope.ops import head_counts, selective_scan_loop, ssd_loop, ssd_scan
-from recallscope.ops.ssd import segment_sums
+from recallscope.ops.head_patterns import head_counts
+from recallscope.ops.selective_scan import selective_scan_loop
+from recallscope.ops.ssd import segment_sums, ssd_loop, ssd_scan
 from recallscope.specs import HeadPattern
 
 PATTERNS = ("MHA", "MQA", "MKA", "MVA")

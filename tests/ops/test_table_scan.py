@@ -9,18 +9,10 @@ from torch.autograd import gradcheck
 from torch.nn.functional import embedding
 
 from closeness import assert_threads_change_no_bit, assert_twins, draw, output_and_gradients
-from recallscope.ops import (
-    HeadCounts,
-    Reading,
-    at_positions,
-    head_counts,
-    multi_head_scan_loop,
-    table_scan,
-    table_scan_compiled,
-    table_scan_torch,
-)
 from recallscope.ops.compiled import library
-from recallscope.ops.linear_scan import CHUNK
+from recallscope.ops.head_patterns import HeadCounts, head_counts, multi_head_scan_loop
+from recallscope.ops.linear_scan import CHUNK, at_positions
+from recallscope.ops.table_scan import Reading, table_scan, table_scan_compiled, table_scan_torch
 
 FORMS = {"torch": table_scan_torch, "by machine": table_scan}
 if library() is not None:

@@ -84,7 +84,8 @@ def test_records_are_read_and_drawn_without_torch(record, tmp_path):
     code = (
         "import sys; from pathlib import Path\n"
         "from recallscope.probing.record import read_probe\n"
-        "from recallscope.figures import probe_figure, write_figure, figure_style\n"
+        "from recallscope.figures.probe import probe_figure\n"
+        "from recallscope.figures.style import figure_style, write_figure\n"
         f"path = Path({str(path)!r})\n"
         "with figure_style(): write_figure(probe_figure([read_probe(path)]), Path(f'{path}.png'))\n"
         "assert 'torch' not in sys.modules\n"

@@ -9,7 +9,9 @@ from pathlib import Path
 
 from tiny_sweeps import children, finish_sweep, records, start_sweep, workers_of
 
-from recallscope.runs import RunStore, read_attempts, verify
+from recallscope.runs.attempts import read_attempts
+from recallscope.runs.store import RunStore
+from recallscope.runs.upkeep import verify
 
 
 def chaos(grid: Path, store: Path, *, rounds: int, seed: int) -> dict:

@@ -2,7 +2,7 @@
 
 from recallscope.architectures.linear import LinearSpec
 from recallscope.records import Evaluation, RunRecord
-from recallscope.runs import RunStore
+from recallscope.runs.store import RunStore
 from recallscope.specs import RunSpec, parse_task
 
 

@@ -9,11 +9,14 @@ import pytest
 from tiny_sweeps import tiny_grid
 
 from recallscope.records import RunRecord
-from recallscope.runs import Driver, Failure, PlainView, RunStore, View, find_runs, make_plan
 from recallscope.runs import plan as plan_module
+from recallscope.runs.attempts import Failure
+from recallscope.runs.driver import Driver
 from recallscope.runs.engine import Died, EngineError, Finished, Halted, Job, Moved
-from recallscope.runs.plan import estimated_cost
-from recallscope.runs.views import Tally, clock
+from recallscope.runs.plan import estimated_cost, make_plan
+from recallscope.runs.store import RunStore
+from recallscope.runs.table import find_runs
+from recallscope.runs.views import PlainView, Tally, View, clock
 
 
 def pretend_record(job: Job) -> RunRecord:

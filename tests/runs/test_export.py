@@ -5,7 +5,8 @@ import csv
 import pytest
 from synthetic_runs import fill
 
-from recallscope.runs import RunStore, export_rows, find_runs
+from recallscope.runs.store import RunStore
+from recallscope.runs.table import export_rows, find_runs
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from tiny_sweeps import tiny_grid, tiny_run
 
-from recallscope.runs import Grid, estimated_cost, grid_from_fields, make_plan, read_grid
+from recallscope.runs.grid import Grid, grid_from_fields, read_grid
+from recallscope.runs.plan import estimated_cost, make_plan
 from recallscope.specs import in_words
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

@@ -8,8 +8,10 @@ import time
 import pytest
 from synthetic_runs import fill, record
 
-from recallscope.runs import Failure, RunStore, extend_index, find_runs, parse_conditions, rebuild_index
-from recallscope.runs.index import INDEX
+from recallscope.runs.attempts import Failure
+from recallscope.runs.index import INDEX, extend_index, rebuild_index
+from recallscope.runs.store import RunStore
+from recallscope.runs.table import find_runs, parse_conditions
 from recallscope.specs import in_words
 
 

@@ -10,17 +10,13 @@ from synthetic_runs import record, spec
 
 from recallscope.cli.main import main
 from recallscope.records import NewerRecordError
-from recallscope.runs import (
-    Failure,
-    RunStore,
-    export_rows,
-    find_runs,
-    make_plan,
-    parse_conditions,
-    rebuild_index,
-    verify,
-)
+from recallscope.runs.attempts import Failure
 from recallscope.runs.grid import Cell
+from recallscope.runs.index import rebuild_index
+from recallscope.runs.plan import make_plan
+from recallscope.runs.store import RunStore
+from recallscope.runs.table import export_rows, find_runs, parse_conditions
+from recallscope.runs.upkeep import verify
 from recallscope.specs import identity_hash
 
 
@@ -139,7 +135,7 @@ import json, sys
 from pydantic import Field
 from recallscope.architectures.linear import LinearSpec
 from recallscope.specs import TrainSpec
-from recallscope.runs import RunStore
+from recallscope.runs.store import RunStore
 LinearSpec.__annotations__["dropout"] = float
 for cls, name in ((LinearSpec, "dropout"), (TrainSpec, "momentum")):
     info = Field(0.0, description="added later")

@@ -8,18 +8,14 @@ import pytest
 from synthetic_runs import record
 
 from recallscope.records import RecordError
-from recallscope.runs import (
-    Cell,
-    RunStore,
-    StoreError,
-    find_runs,
-    make_plan,
-    pack_store,
-    run_sweep,
-    unpack_store,
-    verify,
-)
+from recallscope.runs.grid import Cell
 from recallscope.runs.packed import MAX_LINE
+from recallscope.runs.packing import pack_store, unpack_store
+from recallscope.runs.plan import make_plan
+from recallscope.runs.store import RunStore, StoreError
+from recallscope.runs.sweep import run_sweep
+from recallscope.runs.table import find_runs
+from recallscope.runs.upkeep import verify
 from recallscope.studies.experiment import experiments
 from recallscope.web.runs import Watch
 

@@ -13,7 +13,11 @@ from pathlib import Path
 import pytest
 from tiny_sweeps import children, records, tiny_grid
 
-from recallscope.runs import RunStore, View, grid_from_fields, run_sweep, verify
+from recallscope.runs.grid import grid_from_fields
+from recallscope.runs.store import RunStore
+from recallscope.runs.sweep import run_sweep
+from recallscope.runs.upkeep import verify
+from recallscope.runs.views import View
 
 pytest.importorskip("ray")
 from recallscope.runs.ray_cluster import RayEngine
@@ -121,7 +125,7 @@ def test_nodes_find_a_module_of_ones_own_in_the_drivers_folder(cluster, tmp_path
 @pytest.mark.filterwarnings("ignore")
 def test_without_a_cluster_the_way_to_start_one_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    from recallscope.runs import EngineError
+    from recallscope.runs.engine import EngineError
 
     store = RunStore(tmp_path / "store", create=True)
     with pytest.raises(EngineError, match="ray start --head"):

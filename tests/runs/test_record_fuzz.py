@@ -11,7 +11,9 @@ from synthetic_runs import record
 
 from recallscope.cli.main import main
 from recallscope.records import NewerRecordError, RecordError
-from recallscope.runs import RunStore, find_runs, verify
+from recallscope.runs.store import RunStore
+from recallscope.runs.table import find_runs
+from recallscope.runs.upkeep import verify
 
 RECORD = record()
 SOUND = RECORD.model_dump_json().encode()

@@ -6,7 +6,8 @@ import pytest
 from synthetic_runs import record, spec
 
 from recallscope.records import NewerRecordError, RecordError, record_text
-from recallscope.runs import Failure, RunStore, StoreError, note_attempt, read_attempts
+from recallscope.runs.attempts import Failure, note_attempt, read_attempts
+from recallscope.runs.store import RunStore, StoreError
 
 
 @pytest.fixture

@@ -10,10 +10,12 @@ from synthetic_runs import fill, record, spec
 
 from recallscope.architectures.model import build_model
 from recallscope.records import RecordError, parse_record, record_text
-from recallscope.runs import RunStore, find_runs, make_plan, rebuild_index, verify
 from recallscope.runs.grid import Cell
-from recallscope.runs.index import INDEX
-from recallscope.runs.upkeep import safetensors_fault
+from recallscope.runs.index import INDEX, rebuild_index
+from recallscope.runs.plan import make_plan
+from recallscope.runs.store import RunStore
+from recallscope.runs.table import find_runs
+from recallscope.runs.upkeep import safetensors_fault, verify
 from recallscope.train.checkpoint import CheckpointError, Progress, read_checkpoint, write_checkpoint
 from recallscope.train.loop import stream
 from recallscope.train.weights import write_record, write_weights

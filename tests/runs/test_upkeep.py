@@ -8,8 +8,13 @@ import threading
 import pytest
 from synthetic_runs import fill, record, spec
 
-from recallscope.runs import Cell, Failure, RunStore, find_runs, make_plan, rebuild_index, verify
-from recallscope.runs.upkeep import safetensors_fault
+from recallscope.runs.attempts import Failure
+from recallscope.runs.grid import Cell
+from recallscope.runs.index import rebuild_index
+from recallscope.runs.plan import make_plan
+from recallscope.runs.store import RunStore
+from recallscope.runs.table import find_runs
+from recallscope.runs.upkeep import safetensors_fault, verify
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from commands import Command
 from recallscope.architectures.linear import LinearSpec
-from recallscope.runs import Grid, RunStore
+from recallscope.runs.grid import Grid
+from recallscope.runs.store import RunStore
 from recallscope.specs import RunSpec, TrainSpec
 from recallscope.tasks.mqar import MQARSpec
 

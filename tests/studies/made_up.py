@@ -7,7 +7,7 @@ import numpy as np
 
 from recallscope.analysis.compare import law_on_cells
 from recallscope.records import Evaluation, RunRecord
-from recallscope.runs import RunStore
+from recallscope.runs.store import RunStore
 from recallscope.specs import in_words
 from recallscope.studies.architecture_forms import BARE, ages_path, label_of
 from recallscope.studies.paper.mechanism import MODELS, inspection_paths

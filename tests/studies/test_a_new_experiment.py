@@ -14,8 +14,7 @@ from commands import Command
 
 SOURCE = Path(recallscope.__file__).parent
 EXPERIMENT = """
-from recallscope import figures
-from recallscope.analysis import AccuracyGrid
+from recallscope.analysis.accuracy_grid import AccuracyGrid
 from recallscope.studies.experiment import experiment, part
 from recallscope.studies.claims import Check
 from recallscope.studies.paper_runs import draw_part, sheet, source_line
@@ -49,7 +48,9 @@ def cells(runs):
 
 @tiny.figure("tiny-figure", "accuracy of tiny runs")
 def tiny_figure(runs):
-    with sheet(figures.COLUMN, 2, source_line(runs, tiny.name, (RUNS,))) as figure:
+    from recallscope.figures.style import COLUMN
+
+    with sheet(COLUMN, 2, source_line(runs, tiny.name, (RUNS,))) as figure:
         draw_part(runs, runs.parts[RUNS], figure.subplots())
     return figure
 """

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recallscope.records import RunRecord
-from recallscope.runs import RunStore
+from recallscope.runs.store import RunStore
 from recallscope.studies.experiment import find_experiment
 from recallscope.studies.report import Report, run_facts
 

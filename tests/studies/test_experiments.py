@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from recallscope.runs import RunStore
 from recallscope.runs.plan import estimated_cost
+from recallscope.runs.store import RunStore
 from recallscope.studies.claims import CLAIMS, claim
 from recallscope.studies.costs import SECONDS_PER_BILLION, core_seconds
 from recallscope.studies.dn_parts import REGIMES

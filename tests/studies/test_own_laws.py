@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from recallscope.analysis.rows import Reduce, compared_cells
 from recallscope.architectures.mamba import FullSpec
-from recallscope.runs import RunStore
+from recallscope.runs.store import RunStore
 from recallscope.specs import ARCHITECTURES, find_architecture
 from recallscope.studies.architecture_forms import Form, zoo_law_errors
 from recallscope.studies.dn_parts import full_and_linear

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from markdown_it import MarkdownIt
 
-from recallscope.figures import new_figure, small_picture
-from recallscope.runs import RunStore
+from recallscope.figures.style import new_figure, small_picture
+from recallscope.runs.store import RunStore
 from recallscope.studies.experiment import all_findings
 from recallscope.studies.law_table import LawTable
 from recallscope.studies.paper_runs import PaperRuns

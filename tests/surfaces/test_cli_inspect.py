@@ -18,22 +18,24 @@ from recallscope.architectures.mamba import FullSpec
 from recallscope.architectures.mamba2 import Full2Spec
 from recallscope.architectures.model import build_model
 from recallscope.architectures.outside import outside
-from recallscope.circuits import designed_circuit, ideal_circuit
-from recallscope.figures import (
+from recallscope.circuits.single import designed_circuit, ideal_circuit
+from recallscope.figures.mechanism import (
     attention_figure,
     copy_shift_figure,
     fill_figure,
     hash_table_figure,
     operators_figure,
-    save_figure,
 )
-from recallscope.interp import hash_tables, inspect_model, states_at
+from recallscope.figures.style import save_figure
 from recallscope.interp.attention import MOST_TOKENS, tokens_to_show
-from recallscope.interp.inspection import Inspection
+from recallscope.interp.hash_table import hash_tables
+from recallscope.interp.inspection import Inspection, inspect_model
 from recallscope.interp.probes import Behaviour, ShiftScores
+from recallscope.interp.states import states_at
 from recallscope.interp.verdict import describe
 from recallscope.specs import parse_task
-from recallscope.tasks import Score, draw_batch
+from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.scoring import Score
 from recallscope.train.weights import read_weights, write_weights
 
 TASK = parse_task({"vocab_size": 32, "num_facts": 4, "filler": "values"})

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from recallscope.records import RunRecord
-from recallscope.runs import Grid, RunStore
+from recallscope.runs.grid import Grid
+from recallscope.runs.store import RunStore
 from recallscope.specs import RunSpec
 from recallscope.theory.law import find_law
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from recallscope.records import RunRecord
-from recallscope.runs import PlainView, RunStore
 from recallscope.runs.plan import Plan
-from recallscope.runs.views import telling_words
+from recallscope.runs.store import RunStore
+from recallscope.runs.views import PlainView, telling_words
 from recallscope.studies.claims import CLAIMS
 from recallscope.studies.experiment import experiments, find_experiment
 

@@ -14,8 +14,9 @@ import pytest
 from rich.console import Console
 
 from commands import Command
-from recallscope.runs import make_plan, read_grid
+from recallscope.runs.grid import read_grid
 from recallscope.runs.live import LiveView
+from recallscope.runs.plan import make_plan
 
 ROOT = Path(__file__).resolve().parents[2]
 GRID = ROOT / "examples" / "tiny_grid.toml"
@@ -225,7 +226,7 @@ def test_the_live_grid_fills_in(home):
     view.begin(make_plan(cells, None))
     view.started(cells[0])
     view.moved(cells[0], 50, 100)
-    from recallscope.runs import RunStore
+    from recallscope.runs.store import RunStore
 
     record = RunStore(home / "runs" / "tiny").get(cells[5].run)
     view.started(cells[5])

@@ -13,7 +13,7 @@ from safetensors.torch import save
 from commands import Command
 from recallscope.circuits.circuit import CIRCUITS
 from recallscope.records import parse_record
-from recallscope.runs import RunStore
+from recallscope.runs.store import RunStore
 from recallscope.specs import RunSpec
 from recallscope.train.loop import train_run
 

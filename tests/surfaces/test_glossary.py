@@ -77,7 +77,8 @@ def test_every_field_is_explained(verb, folder, run, monkeypatch):
 
 
 def test_columns_of_a_store_are_explained():
-    from recallscope.runs import RunStore, find_runs
+    from recallscope.runs.store import RunStore
+    from recallscope.runs.table import find_runs
 
     (row,) = find_runs(RunStore(ROOT / "results" / "paper"), limit=1)
     results = list(row)[list(row).index("test_accuracy") :]

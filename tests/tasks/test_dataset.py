@@ -6,8 +6,7 @@ from test_zoology_stream import fingerprint
 from torch.utils.data import DataLoader
 
 import recallscope as rs
-from recallscope.tasks import Batch
-from recallscope.tasks.batch import NOTHING_ASKED
+from recallscope.tasks.batch import NOTHING_ASKED, Batch
 
 TASKS = [
     rs.MQARSpec(vocab_size=32, num_facts=3),

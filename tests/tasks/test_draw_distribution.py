@@ -12,8 +12,10 @@ import torch
 from scipy.stats import binomtest, chisquare
 
 from recallscope.specs import TaskSpec
-from recallscope.tasks import Batch, draw_batch, drawing
+from recallscope.tasks import drawing
 from recallscope.tasks.ar import ARSpec
+from recallscope.tasks.batch import Batch
+from recallscope.tasks.drawing import draw_batch
 from recallscope.tasks.mqar import MQARSpec
 from recallscope.tasks.repeated import RepeatedSpec
 

@@ -7,10 +7,12 @@ import pytest
 import torch
 
 from recallscope.specs import TaskSpec
-from recallscope.tasks import Batch, draw_batch, zoology_batch
 from recallscope.tasks.ar import ARSpec
+from recallscope.tasks.batch import Batch
+from recallscope.tasks.drawing import draw_batch
 from recallscope.tasks.mqar import MQARSpec
 from recallscope.tasks.repeated import RepeatedSpec
+from recallscope.tasks.zoology import zoology_batch
 
 TASKS = [
     MQARSpec(vocab_size=512, num_facts=16),

@@ -5,8 +5,9 @@ import math
 import pytest
 import torch
 
-from recallscope.tasks import Score, accuracy, answered, draw_batch, score
+from recallscope.tasks.drawing import draw_batch
 from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.scoring import Score, accuracy, answered, score
 
 TASK = MQARSpec(vocab_size=64, num_facts=4, length=24)
 

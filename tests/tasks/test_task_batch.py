@@ -6,7 +6,8 @@ import pytest
 import torch
 from jaxtyping import TypeCheckError
 
-from recallscope.tasks import Batch, draw_batch
+from recallscope.tasks.batch import Batch
+from recallscope.tasks.drawing import draw_batch
 from recallscope.tasks.mqar import MQARSpec
 
 
@@ -29,7 +30,7 @@ def test_a_field_of_the_wrong_shape_is_caught():
 
 
 def test_shapes_of_functions_are_checked_too():
-    from recallscope.tasks import accuracy
+    from recallscope.tasks.scoring import accuracy
 
     with pytest.raises(TypeCheckError):
         accuracy(torch.zeros(3, dtype=torch.bool))

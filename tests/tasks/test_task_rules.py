@@ -10,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recallscope.specs import TASKS, TaskSpec
-from recallscope.tasks import Batch, draw_batch, zoology_batch
 from recallscope.tasks.ar import ARSpec
+from recallscope.tasks.batch import Batch
+from recallscope.tasks.drawing import draw_batch
 from recallscope.tasks.mqar import MQARSpec
 from recallscope.tasks.repeated import RepeatedSpec
+from recallscope.tasks.zoology import zoology_batch
 
 
 @st.composite

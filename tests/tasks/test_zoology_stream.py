@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from recallscope.tasks import Batch, zoology_batch
 from recallscope.tasks.ar import ARSpec
+from recallscope.tasks.batch import Batch
 from recallscope.tasks.mqar import MQARSpec
 from recallscope.tasks.repeated import RepeatedSpec
+from recallscope.tasks.zoology import zoology_batch
 
 
 def fingerprint(batch: Batch) -> str:

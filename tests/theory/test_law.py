@@ -222,7 +222,8 @@ def test_a_law_from_a_file_outside_is_a_law_like_the_others(outside: Path, run) 
 
 
 def test_a_law_from_a_file_outside_is_compared_with_measurements(outside: Path) -> None:
-    from recallscope.analysis import AccuracyGrid, compare_laws
+    from recallscope.analysis.accuracy_grid import AccuracyGrid
+    from recallscope.analysis.compare import compare_laws
 
     empty = AccuracyGrid.over({"embed_dim": [8, 16], "state_dim": [4, 8]}, MQARSpec(vocab_size=128, num_facts=8))
     closest = compare_laws(AccuracyGrid.from_law(find_law("outside-law"), empty))[0]
@@ -230,7 +231,8 @@ def test_a_law_from_a_file_outside_is_compared_with_measurements(outside: Path) 
 
 
 def test_laws_of_heads_are_compared_where_there_are_heads() -> None:
-    from recallscope.analysis import AccuracyGrid, compare_laws
+    from recallscope.analysis.accuracy_grid import AccuracyGrid
+    from recallscope.analysis.compare import compare_laws
 
     task = MQARSpec(vocab_size=128, num_facts=8)
     words = {"embed_dim": [8, 16], "state_dim": [4, 8]}

@@ -11,8 +11,9 @@ from recallscope.architectures.mamba_model import FullMamba
 from recallscope.architectures.mamba_step import full_step
 from recallscope.architectures.model import RecallModel, build_model
 from recallscope.presets import PRESETS
-from recallscope.tasks import Batch, draw_batch
 from recallscope.tasks.ar import ARSpec
+from recallscope.tasks.batch import Batch
+from recallscope.tasks.drawing import draw_batch
 from recallscope.tasks.mqar import MQARSpec
 from recallscope.tasks.repeated import RepeatedSpec
 

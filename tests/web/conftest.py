@@ -5,8 +5,8 @@ import torch
 from explored import HOST, made_up
 from starlette.testclient import TestClient
 
-from recallscope.circuits import designed_circuit
-from recallscope.runs import RunStore
+from recallscope.circuits.single import designed_circuit
+from recallscope.runs.store import RunStore
 from recallscope.tasks.mqar import MQARSpec
 from recallscope.train.weights import write_weights
 from recallscope.web.server import make_app

@@ -8,7 +8,7 @@ import pytest
 from explored import made_up
 
 from recallscope.faults import finite
-from recallscope.runs import RunStore
+from recallscope.runs.store import RunStore
 from recallscope.web import fit
 from recallscope.web.runs import Watch
 

@@ -18,7 +18,7 @@ from playwright.sync_api import expect, sync_playwright
 
 from recallscope.answers import prediction
 from recallscope.cli.main import main
-from recallscope.runs import RunStore
+from recallscope.runs.store import RunStore
 from recallscope.web.fit import FitQuestion
 from recallscope.web.server import listen, make_app
 from recallscope.web.shelf import Shelf

@@ -179,7 +179,7 @@ def test_laws_and_stores_need_no_torch(shelf):
 import sys
 sys.modules["torch"] = None
 from starlette.testclient import TestClient
-from recallscope.runs import RunStore
+from recallscope.runs.store import RunStore
 from recallscope.web.server import make_app
 from recallscope.web.shelf import Shelf
 client = TestClient(make_app(Shelf([RunStore({str(shelf.stores[0].root)!r})]), frozenset(["a:1"])), base_url="http://a:1")

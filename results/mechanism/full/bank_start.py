@@ -22,11 +22,11 @@ import torch
 
 from recallscope.architectures.mamba_model import FullMamba
 from recallscope.architectures.model import RecallModel, build_model
-from recallscope.circuits import bank_circuit
+from recallscope.circuits.bank import bank_circuit
 from recallscope.circuits.codes import tight_frame
 from recallscope.interp.banks import measure_banks
 from recallscope.specs import RunSpec
-from recallscope.tasks import draw_batch
+from recallscope.tasks.drawing import draw_batch
 from recallscope.theory.law import find_law
 from recallscope.train.evaluate import evaluate
 from recallscope.train.loop import stream

@@ -11,7 +11,7 @@ from torch import Tensor
 from recallscope.architectures.capabilities import HasState
 from recallscope.architectures.matrix_memory import AttentionSpec
 from recallscope.architectures.matrix_memory_model import Drive, MemoryLayer, MemoryModel
-from recallscope.ops import softmax_attention
+from recallscope.ops.attention import softmax_attention
 
 
 @final

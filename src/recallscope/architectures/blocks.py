@@ -23,7 +23,7 @@ from recallscope.architectures.layered import OURS, Details, LayerTrace
 from recallscope.architectures.mamba import MambaBlock
 from recallscope.architectures.model import draw_log_uniform, draw_uniform
 from recallscope.architectures.outer_products import OuterProductLayer, OuterProductModel, OuterProducts
-from recallscope.ops import at_positions
+from recallscope.ops.linear_scan import at_positions
 
 DELTA_MIN, DELTA_MAX, DELTA_FLOOR = 1e-3, 1e-1, 1e-4  # mamba-ssm's range of Δ at the start
 

@@ -14,7 +14,7 @@ from torch.nn.functional import embedding
 
 from recallscope.architectures.dimensions import MambaDimensions
 from recallscope.architectures.model import RecallModel, draw_normal
-from recallscope.ops import at_positions
+from recallscope.ops.linear_scan import at_positions
 from recallscope.ops.query_loss import query_loss
 from recallscope.tasks.batch import Batch
 

@@ -22,7 +22,8 @@ from recallscope.architectures.outer_products import (
     random_order,
     random_scales,
 )
-from recallscope.ops import causal_conv, hidden_states, linear_scan
+from recallscope.ops.conv import causal_conv
+from recallscope.ops.linear_scan import hidden_states, linear_scan
 
 
 @final

@@ -26,7 +26,10 @@ from recallscope.architectures.layered import OURS, Details
 from recallscope.architectures.mamba2 import Full2Spec
 from recallscope.architectures.model import draw_normal, skip_init
 from recallscope.architectures.outer_products import OuterProducts
-from recallscope.ops import at_positions, causal_conv, contract, head_counts, split, ssd_scan, ssd_states_loop
+from recallscope.ops.conv import causal_conv
+from recallscope.ops.head_patterns import contract, head_counts, split
+from recallscope.ops.linear_scan import at_positions
+from recallscope.ops.ssd import ssd_scan, ssd_states_loop
 
 RATE_MIN, RATE_MAX = 1.0, 16.0  # mamba-ssm's range of -A at the start
 

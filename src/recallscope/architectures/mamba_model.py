@@ -39,17 +39,9 @@ from recallscope.architectures.mamba import FullSpec
 from recallscope.architectures.mamba_step import full_step
 from recallscope.architectures.model import draw_uniform, skip_init
 from recallscope.architectures.outer_products import OuterProducts
-from recallscope.ops import (
-    at_positions,
-    causal_conv,
-    hidden_states,
-    linear_scan,
-    pick_form,
-    read_at,
-    selective_read_at,
-    selective_scan,
-    selective_states_loop,
-)
+from recallscope.ops.conv import causal_conv
+from recallscope.ops.linear_scan import at_positions, hidden_states, linear_scan, read_at
+from recallscope.ops.selective_scan import pick_form, selective_read_at, selective_scan, selective_states_loop
 from recallscope.tasks.batch import Batch
 
 

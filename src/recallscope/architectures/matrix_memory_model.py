@@ -28,7 +28,9 @@ from recallscope.architectures.capabilities import (
 from recallscope.architectures.layered import LayeredModel, LayerTrace, RecallLayer
 from recallscope.architectures.matrix_memory import MatrixMemory
 from recallscope.architectures.model import draw_uniform
-from recallscope.ops import add_taps, at_positions, causal_conv, delta_scan
+from recallscope.ops.conv import add_taps, causal_conv
+from recallscope.ops.delta_scan import delta_scan
+from recallscope.ops.linear_scan import at_positions
 
 GATE_SCALE = 0.1  # of the weights of gates at the start: a gate begins near its bias
 NO_STATE = "its memory grows with the context: there is no state of a fixed size"

@@ -13,7 +13,7 @@ from torch.nn.functional import softplus
 
 from recallscope.architectures.matrix_memory import MesaNetSpec
 from recallscope.architectures.matrix_memory_model import DeltaLayer, Drive, Gate, MemoryModel, Update
-from recallscope.ops import mesa_scan
+from recallscope.ops.mesa import mesa_scan
 
 RIDGE = 0.3  # what is learnt of lambda, at the start
 

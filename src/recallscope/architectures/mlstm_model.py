@@ -12,7 +12,7 @@ from torch.nn.functional import logsigmoid, pad
 
 from recallscope.architectures.matrix_memory import MLSTMSpec, logit
 from recallscope.architectures.matrix_memory_model import DeltaLayer, Drive, Gate, MemoryModel, Update
-from recallscope.ops import at_positions
+from recallscope.ops.linear_scan import at_positions
 
 EPS = 1e-6  # added to what is divided by
 

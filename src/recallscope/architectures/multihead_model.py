@@ -23,9 +23,9 @@ from recallscope.architectures.outer_products import (
     random_rotation,
     random_scales,
 )
-from recallscope.ops import (
+from recallscope.ops.conv import causal_conv
+from recallscope.ops.head_patterns import (
     aggregate,
-    causal_conv,
     contract,
     deal,
     head_counts,

@@ -19,7 +19,8 @@ from torch.nn.functional import embedding
 
 from recallscope.architectures.capabilities import Attention, FactCodes, Operators, Symbols, WritesFacts, blocks
 from recallscope.architectures.layered import LayeredModel, RecallLayer
-from recallscope.ops import ONE_HEAD, Reading, at_positions, table_scan
+from recallscope.ops.linear_scan import at_positions
+from recallscope.ops.table_scan import ONE_HEAD, Reading, table_scan
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from torch.nn.functional import normalize
 
 from recallscope.architectures.matrix_memory import RWKV7Spec, logit
 from recallscope.architectures.matrix_memory_model import DeltaLayer, Drive, Gate, MemoryModel, Update
-from recallscope.ops import at_positions
+from recallscope.ops.linear_scan import at_positions
 
 FASTEST = 0.606531  # e^-1/2: log w is -FASTEST times a sigmoid
 

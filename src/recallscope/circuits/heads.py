@@ -8,7 +8,7 @@ from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.architectures.multihead_model import MultiHeadMamba
 from recallscope.circuits.circuit import Sizes, circuit
 from recallscope.circuits.codes import hash_matrix, sphere_code
-from recallscope.ops import dealing_weight, stacking_weight
+from recallscope.ops.head_patterns import dealing_weight, stacking_weight
 from recallscope.specs import HeadPattern
 
 

@@ -145,7 +145,8 @@ def _kernels_agree() -> bool:
     """One small scan by the compiled kernel and by its plain twin."""
     import torch
 
-    from recallscope.ops import delta_scan_compiled, delta_scan_loop
+    from recallscope.ops.delta_scan import delta_scan_loop
+    from recallscope.ops.delta_scan_compiled import delta_scan_compiled
 
     draw = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(1, 5, 1, 3, generator=draw, dtype=torch.float64) for _ in range(3))

@@ -77,7 +77,7 @@ class Draw:
         return 0
 
     def _runs(self) -> PaperRuns:
-        from recallscope.runs import RunStore
+        from recallscope.runs.store import RunStore
         from recallscope.studies.paper_runs import PaperRuns
 
         folder = self.store or next((path for path in STORES if path.exists()), None)

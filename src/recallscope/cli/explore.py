@@ -62,7 +62,7 @@ class Explore:
         return 0
 
     def _shelf(self) -> Shelf:
-        from recallscope.runs import RunStore
+        from recallscope.runs.store import RunStore
         from recallscope.web.shelf import Shelf
 
         stores = self.store or tuple(path for path in STORES if path.exists())[:1]

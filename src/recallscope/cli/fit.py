@@ -15,7 +15,7 @@ from recallscope.cli.output import console, number, print_json, show, table, war
 from recallscope.health import Flag
 
 if TYPE_CHECKING:
-    from recallscope.analysis import GroupFit
+    from recallscope.analysis.group_fit import GroupFit
 
 
 @dataclass(kw_only=True)
@@ -54,13 +54,14 @@ class FitStore:
             raise ValueError(f"bootstrap={self.bootstrap} is outside 0..100000.")
         if (self.seed is None) == (self.reduce == "seed"):
             raise ValueError("--seed and --reduce seed go together: which seed of each cell is to be taken?")
-        from recallscope.analysis import fit_group, group_runs
-        from recallscope.runs import RunStore, find_runs, parse_conditions
-        from recallscope.runs.table import damage
+        from recallscope.analysis.group_fit import fit_group
+        from recallscope.analysis.rows import group_runs
+        from recallscope.runs.store import RunStore
+        from recallscope.runs.table import damage, find_runs, parse_conditions
         from recallscope.theory.law import LAWS, find_law
 
         if self.figure:
-            from recallscope.figures import check_picture
+            from recallscope.figures.style import check_picture
 
             check_picture(self.figure)
         laws = [find_law(name) for name in self.law] or list(LAWS)

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from recallscope.analysis import Comparison, Fit, Reduce, RunGroup
+    from recallscope.analysis.collapse import Fit
+    from recallscope.analysis.compare import Comparison
+    from recallscope.analysis.rows import Reduce, RunGroup
 
 MOST_ROWS = 12
 
@@ -26,16 +28,10 @@ def write_fit_figure(
 
     Groups that are too small to fit are left out; returns how many are drawn.
     """
-    from recallscope.analysis import LawPoints, collapse_curve
-    from recallscope.figures import (
-        BLUE,
-        draw_collapse,
-        draw_law_points,
-        draw_size_bar,
-        figure_style,
-        new_figure,
-        write_figure,
-    )
+    from recallscope.analysis.collapse import collapse_curve
+    from recallscope.analysis.compare import LawPoints
+    from recallscope.figures.accuracy_panels import draw_collapse, draw_law_points, draw_size_bar
+    from recallscope.figures.style import BLUE, figure_style, new_figure, write_figure
 
     fitted = [(group, fits[0].a, laws[0]) for group, fits, laws in groups if fits]
     if not 1 <= len(fitted) <= MOST_ROWS:

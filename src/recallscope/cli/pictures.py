@@ -21,7 +21,8 @@ from recallscope.interp.banks import picture_masks
 from recallscope.interp.inspection import Inspection
 from recallscope.interp.probes import Behaviour
 from recallscope.specs import TaskSpec
-from recallscope.tasks import Batch, draw_batch
+from recallscope.tasks.batch import Batch
+from recallscope.tasks.drawing import draw_batch
 from recallscope.theory.law import DIMENSIONS
 from recallscope.theory.problem import SIZES
 

@@ -51,9 +51,9 @@ class Plot:
     def run(self) -> int:
         """Query, group, draw, say what was drawn and what the lines are means over."""
         from recallscope.analysis.series import also_varying, series_of, sorted_values
-        from recallscope.figures import check_picture
-        from recallscope.runs import RunStore, find_runs, parse_conditions
-        from recallscope.runs.table import damage
+        from recallscope.figures.style import check_picture
+        from recallscope.runs.store import RunStore
+        from recallscope.runs.table import damage, find_runs, parse_conditions
 
         check_picture(self.out)
         chosen = [name for name in (self.x, self.y, self.color, self.facet) if name]
@@ -74,7 +74,7 @@ class Plot:
         for value in facets:
             mine = [row for row in rows if not self.facet or row[self.facet] == value]
             panels[value] = series_of(mine, self.x, self.y, self.color)
-        from recallscope.figures import write_figure
+        from recallscope.figures.style import write_figure
 
         write_figure(self._figure(panels), self.out)
         varying = also_varying(rows, chosen)
@@ -96,7 +96,8 @@ class Plot:
 
     def _figure(self, panels: dict[Value, list[Any]]) -> Figure:
         from recallscope.analysis.series import sorted_values
-        from recallscope.figures import draw_columns, figure_style, new_figure, shown
+        from recallscope.figures.columns import draw_columns, shown
+        from recallscope.figures.style import figure_style, new_figure
 
         wide = min(len(panels), PANELS_IN_A_ROW)
         high = -(-len(panels) // wide)

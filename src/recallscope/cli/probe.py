@@ -84,7 +84,7 @@ class ProbeCheckpoint:
                 "name a checkpoint's folder, recallscope probe DIR, or records with --compare; one of both."
             )
         if self.figure is not None and importlib.util.find_spec("matplotlib"):
-            from recallscope.figures import check_picture
+            from recallscope.figures.style import check_picture
 
             check_picture(self.figure)
         if self.compare is not None:
@@ -131,7 +131,8 @@ class ProbeCheckpoint:
     def _draw(self, records: Sequence[ProbeRecord], path: Path) -> str | None:
         if importlib.util.find_spec("matplotlib") is None:
             return None
-        from recallscope.figures import figure_style, probe_figure, write_figure
+        from recallscope.figures.probe import probe_figure
+        from recallscope.figures.style import figure_style, write_figure
 
         with figure_style():
             write_figure(probe_figure(records), path)

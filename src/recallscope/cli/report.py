@@ -43,7 +43,7 @@ class WriteReport:
         pages = [path for path in (self.out, self.markdown) if path is not None]
         for path in pages:
             _check_file(path)
-        from recallscope.runs import RunStore
+        from recallscope.runs.store import RunStore
         from recallscope.studies.paper_runs import PaperRuns
         from recallscope.studies.report import make_report, report_data, templates
 

@@ -17,7 +17,9 @@ from recallscope.cli.flags import OptionalInt, OptionalPath, Quiet, print_json
 from recallscope.studies.experiment import SCALES, Scale
 
 if TYPE_CHECKING:
-    from recallscope.runs import Cell, Plan, RunStore
+    from recallscope.runs.grid import Cell
+    from recallscope.runs.plan import Plan
+    from recallscope.runs.store import RunStore
     from recallscope.studies.claims import Finding
     from recallscope.studies.experiment import Experiment
     from recallscope.studies.paper_runs import PaperRuns
@@ -61,7 +63,7 @@ class Reproduce:
             return self._list(chosen)
         if self.dry_run:
             return self._say_plan(chosen)
-        from recallscope.runs import RunStore
+        from recallscope.runs.store import RunStore
 
         store = RunStore(self.store, create=True)
         for experiment in chosen:
@@ -89,7 +91,9 @@ class Reproduce:
         return 0
 
     def _sweep(self, experiment: Experiment, cells: list[Cell], store: RunStore, keep_weights: bool) -> int:
-        from recallscope.runs import make_plan, progress_view, run_sweep
+        from recallscope.runs.plan import make_plan
+        from recallscope.runs.sweep import run_sweep
+        from recallscope.runs.views import progress_view
 
         plan = make_plan(cells, store, weights=keep_weights, look_only=True)
         if not plan.missing and not plan.failed:
@@ -222,7 +226,7 @@ class Reproduce:
 
     def _rows(self, chosen: list[Experiment], *wanted: Scale) -> list[dict[str, Any]]:
         from recallscope.records import RecordError
-        from recallscope.runs import RunStore
+        from recallscope.runs.store import RunStore
         from recallscope.studies.claims import claim
         from recallscope.studies.costs import core_seconds
 

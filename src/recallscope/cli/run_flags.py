@@ -110,7 +110,7 @@ def start_of(preset: str | None, config: Path | None) -> Fields:
         return find_preset(preset).fields()
     if config is None:
         return {}
-    from recallscope.runs import read_grid
+    from recallscope.runs.grid import read_grid
 
     grid = read_grid(config)
     if grid.varied or grid.skip:

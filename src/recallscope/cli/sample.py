@@ -11,7 +11,7 @@ from recallscope.cli.output import console, print_json
 from recallscope.specs import TASKS, TaskSpec, parse_task
 
 if TYPE_CHECKING:
-    from recallscope.tasks import Batch
+    from recallscope.tasks.batch import Batch
 
 MOST_TOKENS = 50_000_000  # about 400 MB of tokens: more is a slip of the keyboard
 
@@ -64,7 +64,8 @@ class Sample(SpecFlags):
     def _draw(self, task: TaskSpec) -> Batch:
         import torch
 
-        from recallscope.tasks import draw_batch, zoology_batch
+        from recallscope.tasks.drawing import draw_batch
+        from recallscope.tasks.zoology import zoology_batch
 
         if self.stream == "zoology":
             recall: Any = task

@@ -14,7 +14,7 @@ from recallscope.cli.flags import OptionalInt, Unset
 from recallscope.cli.output import console, number, print_json, table
 
 if TYPE_CHECKING:
-    from recallscope.runs import Copied
+    from recallscope.runs.packing import Copied
 
 Folder = Annotated[Path, tyro.conf.Positional]
 SHOWN = ("run", "task", "vocab_size", "num_facts", "length", "model", "embed_dim", "state_dim", "num_layers", "seed")
@@ -44,7 +44,8 @@ class List:
 
     def run(self) -> int:
         """Query the index, print."""
-        from recallscope.runs import RunStore, find_runs, parse_conditions
+        from recallscope.runs.store import RunStore
+        from recallscope.runs.table import find_runs, parse_conditions
 
         limit = (0 if self.json else MOST_PRINTED) if self.limit is None else self.limit
         if limit < 0:
@@ -97,8 +98,8 @@ class Show:
     def run(self) -> int:
         """Find the one run, print what is known."""
         from recallscope.records import row_of
-        from recallscope.runs import RunStore
         from recallscope.runs.details import run_details
+        from recallscope.runs.store import RunStore
 
         found = run_details(RunStore(self.store), self.wanted)
         if self.json:
@@ -134,8 +135,8 @@ class Export:
 
     def run(self) -> int:
         """Query the index, write."""
-        from recallscope.runs import RunStore, export_rows, find_runs, parse_conditions
-        from recallscope.runs.table import check_export
+        from recallscope.runs.store import RunStore
+        from recallscope.runs.table import check_export, export_rows, find_runs, parse_conditions
 
         check_export(self.out)
         rows = find_runs(RunStore(self.store), parse_conditions(self.where))
@@ -165,7 +166,8 @@ class Verify:
 
     def run(self) -> int:
         """Read everything, report."""
-        from recallscope.runs import RunStore, verify
+        from recallscope.runs.store import RunStore
+        from recallscope.runs.upkeep import verify
 
         health = verify(RunStore(self.store), move=not self.dry_run)
         if self.json:
@@ -193,7 +195,8 @@ class Pack:
 
     def run(self) -> int:
         """Pack, report."""
-        from recallscope.runs import RunStore, pack_store
+        from recallscope.runs.packing import pack_store
+        from recallscope.runs.store import RunStore
 
         return _report(pack_store(RunStore(self.store), self.out), self.store, self.out, self.json)
 
@@ -214,7 +217,8 @@ class Unpack:
 
     def run(self) -> int:
         """Unpack, report."""
-        from recallscope.runs import RunStore, unpack_store
+        from recallscope.runs.packing import unpack_store
+        from recallscope.runs.store import RunStore
 
         return _report(unpack_store(RunStore(self.store), self.out), self.store, self.out, self.json)
 

@@ -14,7 +14,10 @@ from recallscope.cli.flags import OptionalInt, OptionalPath, Quiet
 from recallscope.cli.output import print_json, warn
 
 if TYPE_CHECKING:
-    from recallscope.runs import Cell, Grid, Outcome, Plan, RunStore
+    from recallscope.runs.driver import Outcome
+    from recallscope.runs.grid import Cell, Grid
+    from recallscope.runs.plan import Plan
+    from recallscope.runs.store import RunStore
 
 # flags that are handed to run_sweep as they are
 VALUES = ("engine", "workers", "slots_per_gpu", "device", "address", "lease_seconds")
@@ -62,7 +65,11 @@ class Sweep:
 
     def run(self) -> int:
         """Read the grid, plan, drive, report. Exit code 1 if runs failed, 130 if stopped before the end."""
-        from recallscope.runs import RunStore, make_plan, progress_view, read_grid, run_sweep
+        from recallscope.runs.grid import read_grid
+        from recallscope.runs.plan import make_plan
+        from recallscope.runs.store import RunStore
+        from recallscope.runs.sweep import run_sweep
+        from recallscope.runs.views import progress_view
 
         grid = read_grid(self.grid)
         cells = grid.cells()
@@ -142,7 +149,7 @@ class Sweep:
 
 def _diverged(store: RunStore, cells: list[Cell]) -> list[str]:
     """Names of the cells' runs that are flagged so."""
-    from recallscope.runs import find_runs, parse_conditions
+    from recallscope.runs.table import find_runs, parse_conditions
 
     ours = {cell.run for cell in cells}
     rows = find_runs(store, parse_conditions(["flag=diverged"]), columns=["run"])

@@ -28,7 +28,7 @@ from recallscope.interp.hash_table import hash_tables
 from recallscope.interp.operators import effective_operators, mean_diagonals, strength, token_operators
 from recallscope.interp.states import at_queries, earlier_tokens, share, value_positions
 from recallscope.specs import TaskSpec
-from recallscope.tasks import Batch
+from recallscope.tasks.batch import Batch
 
 MOST_TOKENS = 512  # a table of more has entries smaller than a dot of the picture
 

@@ -17,7 +17,8 @@ from recallscope.interp.operators import effective_operators, operators_by_layer
 from recallscope.interp.selectivity import MeasuredCodes, measure_codes
 from recallscope.interp.states import context_end, facts_at, share, states_at
 from recallscope.specs import parse_task
-from recallscope.tasks import Batch, draw_batch
+from recallscope.tasks.batch import Batch
+from recallscope.tasks.drawing import draw_batch
 
 
 @dataclass(frozen=True)

@@ -67,9 +67,10 @@ from recallscope.interp.surgery import (
     overwrite_facts,
     project_on_facts,
 )
-from recallscope.ops import at_positions
+from recallscope.ops.linear_scan import at_positions
 from recallscope.specs import TaskSpec
-from recallscope.tasks import answered, draw_batch
+from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.scoring import answered
 
 TABLE_ENTRIES = 2**23  # of all decoded tables alive at a time
 ATTENTION_SEQUENCES = 32  # a model may have a map per channel

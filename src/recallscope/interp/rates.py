@@ -12,7 +12,7 @@ from torch import Tensor
 from recallscope.architectures.capabilities import HasRates
 from recallscope.architectures.model import RecallModel
 from recallscope.specs import TaskSpec
-from recallscope.tasks import Batch
+from recallscope.tasks.batch import Batch
 from recallscope.theory.laws.ageing import delta_rate
 from recallscope.theory.problem import Problem
 

@@ -7,7 +7,7 @@ from torch.nn.functional import pad
 
 from recallscope.architectures.capabilities import HasState
 from recallscope.architectures.model import RecallModel
-from recallscope.tasks import Batch
+from recallscope.tasks.batch import Batch
 
 
 @torch.no_grad()

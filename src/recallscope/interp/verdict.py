@@ -12,7 +12,7 @@ from recallscope.interp.probes import ShiftScores
 from recallscope.interp.rates import RateScores
 from recallscope.interp.surgery import OverwriteScores
 from recallscope.specs import TaskSpec
-from recallscope.tasks import Score
+from recallscope.tasks.scoring import Score
 
 NEAR = 0.95  # block masses and closeness from here on are called the circuit's
 WORKS = 0.9  # recall and overwriting from here on are called working

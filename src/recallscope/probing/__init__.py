@@ -1,1 +1,4 @@
-"""How many facts a language model holds that is there already: on disk, or in memory."""
+"""How many facts a pretrained language model holds, on disk or in memory.
+
+Models that recallscope trains are measured in `measuring`.
+"""

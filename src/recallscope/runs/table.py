@@ -211,8 +211,8 @@ def to_pandas(store: RunStore, *conditions: str) -> Any:
     except ModuleNotFoundError as error:
         raise ValueError(
             f"to_pandas needs pandas, which is not installed. Run: pip install pandas, or use "
-            f"recallscope.runs.find_runs, which gives a list of dictionaries, or recallscope store export {store.root} "
-            f"runs.csv."
+            f"recallscope.runs.table.find_runs, which gives a list of dictionaries, or "
+            f"recallscope store export {store.root} runs.csv."
         ) from error
     return pandas.DataFrame(find_runs(store, parse_conditions(conditions)))
 

@@ -1,5 +1,4 @@
-"""Claims of the paper, the studies that test them and our own, and the report; nothing below this package knows of it.
+"""The paper's experiments and our own, each one file with its runs, findings and figures; claims; the report.
 
-`paper/` has the paper's experiments, `own/` ours; a study is one file and imports no other study. What two studies
-share is a module beside this file. What would stand if the paper were another one belongs in another package.
+Only `cli` and `web` import it: everything else would stand unchanged if the paper were another one.
 """

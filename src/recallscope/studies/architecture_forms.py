@@ -20,7 +20,7 @@ from recallscope.measuring.measurement import Information, linear_by_state, line
 from recallscope.measuring.trainings import RATES
 from recallscope.presets import Fields, Preset
 from recallscope.records import RunRecord
-from recallscope.runs import RunStore
+from recallscope.runs.store import RunStore
 from recallscope.specs import TaskSpec, find_architecture
 from recallscope.studies.paper_runs import PaperRuns
 from recallscope.theory.bounds import most_recall

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from recallscope import figures
 from recallscope.analysis.collapse import CollapseCurve, collapse_curve
 from recallscope.analysis.rows import learned
 from recallscope.studies.experiment import Part
@@ -31,7 +30,9 @@ def draw_curve(
     runs: PaperRuns, part: Part | None, curve: CollapseCurve | None, ax: Axes, name_a: str, sizes: Sequence[float]
 ) -> None:
     """A collapse with colours for the sizes of all panels; without runs as `draw_part` does."""
+    from recallscope.figures.accuracy_panels import draw_collapse
+
     if curve:
-        figures.draw_collapse(curve, ax, name_a=name_a, group_range=(min(sizes), max(sizes)))
+        draw_collapse(curve, ax, name_a=name_a, group_range=(min(sizes), max(sizes)))
     else:
         draw_part(runs, part, ax).set_box_aspect(None)

@@ -72,7 +72,7 @@ def designed_rows(
     """
     import torch
 
-    from recallscope.circuits import designed_circuit
+    from recallscope.circuits.single import designed_circuit
     from recallscope.train.evaluate import evaluate
 
     fields = task.model_dump(mode="json")

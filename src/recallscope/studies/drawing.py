@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recallscope.atomic import write_atomically
-from recallscope.runs import RunStore
+from recallscope.runs.store import RunStore
 from recallscope.studies.experiment import PaperFigure, Scale, paper_figures
 from recallscope.studies.paper_runs import NoRunsError, PaperRuns
 
@@ -78,7 +78,7 @@ def figure_job(name: str, kind: str) -> Job:
 
 
 def _draw(name: str, kind: str, runs: PaperRuns | None) -> Files | str:
-    from recallscope.figures import figure_files, small_picture
+    from recallscope.figures.style import figure_files, small_picture
 
     ways: dict[str, Callable[[Figure], Files]] = {
         "files": figure_files,

@@ -16,12 +16,11 @@ from functools import cached_property
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-from recallscope import figures
 from recallscope.analysis.accuracy_grid import planned_grid
 from recallscope.analysis.rows import row_of
 from recallscope.analysis.seed_noise import SeedNoise, seed_noise
 from recallscope.records import RunRecord
-from recallscope.runs import RunStore
+from recallscope.runs.store import RunStore
 from recallscope.studies.designed import DesignedPart
 from recallscope.studies.experiment import Part, Rows, Scale, experiments
 
@@ -111,8 +110,10 @@ def source_line(runs: PaperRuns, experiment: str, labels: Sequence[str], designe
 @contextmanager
 def sheet(width: float, height: float, source: str) -> Iterator[Figure]:
     """An empty figure of that size in inches; its source is written under it when it is done."""
-    with figures.figure_style():
-        figure = figures.new_figure(width, height)
+    from recallscope.figures.style import figure_style, new_figure
+
+    with figure_style():
+        figure = new_figure(width, height)
         yield figure
         letters = int(width * 18)  # of 7 points to a line
         figure.supxlabel(fill(source, letters), fontsize=7, color="#555555")
@@ -122,10 +123,12 @@ def draw_part(
     runs: PaperRuns, part: Part | None, ax: Axes, axes: Sequence[str] = ("embed_dim", "state_dim"), title: str = ""
 ) -> Axes:
     """The best of seeds of a part; without runs a panel that says so, and nothing if this scale has no such part."""
+    from recallscope.figures.accuracy_panels import draw_grid, draw_missing
+
     if part is None:
         ax.set_axis_off()
         return ax
     rows = runs.rows(part.label)
     if not rows:
-        return figures.draw_missing(ax, title=title)
-    return figures.draw_grid(planned_grid(part.grid, rows, axes), ax, title=title)
+        return draw_missing(ax, title=title)
+    return draw_grid(planned_grid(part.grid, rows, axes), ax, title=title)

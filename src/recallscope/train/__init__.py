@@ -1,0 +1,4 @@
+"""Training: the loop, the optimiser, checkpoints and weight files.
+
+Running many trainings belongs in `runs`.
+"""

@@ -1,1 +1,4 @@
-"""The explorer: a local web page over laws, stores and models. The server needs `pip install 'recallscope[web]'`."""
+"""The explorer: a local web page over laws, stores and models (`pip install 'recallscope[web]'`).
+
+What it shows is computed in the packages below; here it is served.
+"""

@@ -20,8 +20,7 @@ from pydantic import Field, create_model
 
 from recallscope.answers import law_or_nan, prediction, sizing
 from recallscope.registry import UnknownNameError
-from recallscope.runs import find_runs
-from recallscope.runs.table import Condition
+from recallscope.runs.table import Condition, find_runs
 from recallscope.specs import ARCHITECTURES, find_architecture, parse_model
 from recallscope.theory.bounds import information_bits, jl_least_square, least_dim_product, most_recall
 from recallscope.theory.law import Law, find_law, recommended

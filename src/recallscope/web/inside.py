@@ -13,16 +13,12 @@ from pydantic import Field
 from recallscope.architectures.capabilities import HasAttention, HasOperators
 from recallscope.architectures.model import RecallModel
 from recallscope.circuits.circuit import CIRCUITS, Sizes
-from recallscope.interp import (
-    HashMemory,
-    attention_strength,
-    effective_operators,
-    hashed_table,
-    joint_attention,
-    mean_diagonals,
-)
+from recallscope.interp.attention import attention_strength, joint_attention
+from recallscope.interp.hash_table import hashed_table
+from recallscope.interp.memory import HashMemory
+from recallscope.interp.operators import effective_operators, mean_diagonals
 from recallscope.specs import TaskSpec, parse_task
-from recallscope.tasks import draw_batch
+from recallscope.tasks.drawing import draw_batch
 from recallscope.train.weights import read_weights
 from recallscope.web.shelf import Query, Shelf
 

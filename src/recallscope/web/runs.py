@@ -15,12 +15,13 @@ import numpy as np
 from pydantic import Field
 from starlette.responses import Response
 
-from recallscope.analysis import RunGroup, collapse_curve, fit_group, group_runs
-from recallscope.runs import RunStore, find_runs, parse_conditions
+from recallscope.analysis.collapse import collapse_curve
+from recallscope.analysis.group_fit import fit_group
+from recallscope.analysis.rows import RunGroup, group_runs
 from recallscope.runs.details import run_details
 from recallscope.runs.leases import is_leased
-from recallscope.runs.store import CHECKPOINT, FAILURE, RECORD
-from recallscope.runs.table import csv_bytes
+from recallscope.runs.store import CHECKPOINT, FAILURE, RECORD, RunStore
+from recallscope.runs.table import csv_bytes, find_runs, parse_conditions
 from recallscope.specs import RESULTS
 from recallscope.theory.law import RECOMMENDED, find_law
 from recallscope.web.shelf import Query, Shelf

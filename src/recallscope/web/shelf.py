@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from recallscope.records import is_run_name
-from recallscope.runs import RunStore, find_runs, parse_conditions
-from recallscope.runs.store import WEIGHTS
+from recallscope.runs.store import WEIGHTS, RunStore
+from recallscope.runs.table import find_runs, parse_conditions
 from recallscope.theory.law import DIMENSIONS
 from recallscope.theory.problem import SIZES
 

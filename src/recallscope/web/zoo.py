@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from recallscope.runs import RunStore
+from recallscope.runs.store import RunStore
 from recallscope.studies.architecture_forms import (
     FORMS,
     QUESTIONS,

@@ -10,10 +10,9 @@ import torch
 from made_up import fill
 
 from closeness import assert_same_text
-from recallscope.architectures import build_model
+from recallscope.architectures.model import build_model
 from recallscope.records import Evaluation, RunRecord
-from recallscope.runs import RunStore
-from recallscope.runs.store import WEIGHTS
+from recallscope.runs.store import WEIGHTS, RunStore
 from recallscope.specs import find_architecture
 from recallscope.studies.architecture_forms import (
     BARE,

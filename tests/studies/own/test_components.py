@@ -13,7 +13,7 @@ from rich.console import Console
 from closeness import assert_same_text
 from recallscope.health import examine
 from recallscope.records import Evaluation, RunRecord
-from recallscope.runs import RunStore
+from recallscope.runs.store import RunStore
 from recallscope.specs import RunSpec, in_words
 from recallscope.studies import component_forms
 from recallscope.studies.chapters.components import components as components_chapter

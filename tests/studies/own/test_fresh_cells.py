@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from made_up import fill
 
-from recallscope.runs import RunStore
+from recallscope.runs.store import RunStore
 from recallscope.studies.architecture_forms import WITH_LAWS as FORMS
 from recallscope.studies.architecture_forms import label_of, zoo_law_errors
 from recallscope.studies.own.architectures import CELLS as ZOO_CELLS

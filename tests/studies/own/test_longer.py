@@ -9,7 +9,7 @@ from made_up import fill
 
 from recallscope.analysis.compare import law_on_cells
 from recallscope.analysis.rows import accuracies
-from recallscope.runs import RunStore
+from recallscope.runs.store import RunStore
 from recallscope.studies.architecture_forms import WITH_LAWS as FORMS
 from recallscope.studies.architecture_forms import label_of, zoo_law_errors
 from recallscope.studies.own.architectures import CELLS, zoo

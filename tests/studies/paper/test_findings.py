@@ -11,7 +11,7 @@ import pytest
 
 from recallscope.analysis.collapse import collapsed
 from recallscope.analysis.compare import dimensions, law_on_cells
-from recallscope.runs import RunStore
+from recallscope.runs.store import RunStore
 from recallscope.specs import in_words
 from recallscope.studies import dn_parts
 from recallscope.studies.claims import Finding

@@ -7,7 +7,7 @@ import pytest
 from made_up import fill
 from matplotlib.figure import Figure
 
-from recallscope.analysis import AccuracyGrid
+from recallscope.analysis.accuracy_grid import AccuracyGrid
 from recallscope.studies.circuit_overview import STEPS
 from recallscope.studies.claims import CLAIMS
 from recallscope.studies.experiment import STUDIES, find_figures, paper_figures

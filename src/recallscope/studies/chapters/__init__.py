@@ -1,4 +1,4 @@
-"""Chapters of the report that are pages of their own, one file each: tables of what studies measured, in plain words.
+"""Chapters of the report that are pages of their own, each a function from runs to a `Chapter`.
 
-A chapter reads studies and is read by the report alone; a finding, a figure or a law does not belong here.
+Findings belong in the studies.
 """

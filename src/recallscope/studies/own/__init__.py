@@ -1,1 +1,4 @@
-"""Our own studies, one file each; no claim of the paper is behind their findings."""
+"""Our own studies, one file each, listed in `STUDIES` of `studies/experiment.py`.
+
+What two studies share belongs in a module of `studies`.
+"""

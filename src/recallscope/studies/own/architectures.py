@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from recallscope import figures
 from recallscope.atomic import write_atomically
 from recallscope.measuring.trainings import RATES
 from recallscope.studies.architecture_forms import (
@@ -51,6 +50,8 @@ from recallscope.studies.paper_runs import PaperRuns, no_runs, sheet, source_lin
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from recallscope.figures.forms import Look
 
 REPEATED = {"kind": "repeated", "vocab_size": 512, "num_facts": 8, "key_repeats": 2}
 SEARCH_SEED = 100  # of the learning rates; no measurement has it
@@ -105,7 +106,7 @@ def measure_ages(runs: PaperRuns) -> None:
                 import torch
 
                 from recallscope.interp.probes import measure_behaviour
-                from recallscope.tasks import draw_batch
+                from recallscope.tasks.drawing import draw_batch
                 from recallscope.train.weights import read_weights
 
                 model, task = read_weights(weights)
@@ -273,18 +274,21 @@ def faults(runs: PaperRuns) -> Iterator[Finding]:
 # Figures
 
 
-def _looks() -> dict[str, figures.Look]:
+def _looks() -> dict[str, Look]:
     """A colour for every rule, a marker for every form of it; published forms are hollow."""
-    colours = (figures.BLUE, figures.ORANGE, figures.VERMILION, figures.GREEN, figures.BLACK)
+    from recallscope.figures.forms import Look
+    from recallscope.figures.style import BLACK, BLUE, GREEN, ORANGE, VERMILION
+
+    colours = (BLUE, ORANGE, VERMILION, GREEN, BLACK)
     by_rule = {rule: [form for form in BARE if form.rule == rule] for rule in RULES}
     found = {}
     for (_, members), colour in zip(by_rule.items(), colours, strict=True):
         for form, marker in zip(members, "os^DP", strict=False):
-            found[form.label] = figures.Look(colour, marker)
+            found[form.label] = Look(colour, marker)
     bare = {form.model["kind"]: found[form.label] for form in BARE[::-1]}  # the first of a kind
     for form in PUBLISHED:
         like = bare[form.model["kind"]]
-        found[form.label] = figures.Look(like.colour, like.marker, hollow=True)
+        found[form.label] = Look(like.colour, like.marker, hollow=True)
     return found
 
 
@@ -292,6 +296,9 @@ def _looks() -> dict[str, figures.Look]:
 @zoo.figure("zoo-parameters", "ours: the same against parameters", size="parameters")
 def size_figure(runs: PaperRuns, size: Size) -> Figure:
     """A panel per cell: mean of seeds with interval; the law of the linear Mamba, and what the bound allows."""
+    from recallscope.figures.forms import Dot, draw_sizes
+    from recallscope.figures.style import PAGE
+
     text = source_line(runs, zoo.name, [label_of("recall", form) for form in FORMS])
     cells: dict[Cell, list[Measured]] = {}
     for form in FORMS:
@@ -303,12 +310,12 @@ def size_figure(runs: PaperRuns, size: Size) -> Figure:
     looks, columns = _looks(), min(len(cells), 3)
     rows = -(-len(cells) // columns)
     note = "mean of seeds, 95 % intervals; forms of one size stand side by side; hollow: two published layers"
-    with sheet(figures.PAGE, 2.3 * rows + 1.6, f"{note}; {text}") as figure:
+    with sheet(PAGE, 2.3 * rows + 1.6, f"{note}; {text}") as figure:
         axes = figure.subplots(rows, columns, squeeze=False, sharey=True)
         for ax, (cell, members) in zip(axes.flat, sorted(cells.items(), key=_place), strict=False):
-            dots = [figures.Dot(m.form.label, getattr(m, size), m.seeds, m.interval) for m in members]
+            dots = [Dot(m.form.label, getattr(m, size), m.seeds, m.interval) for m in members]
             V, N_f, D, N = cell
-            figures.draw_sizes(dots, ax, looks=looks, curves=size_curves(cell, members, size))
+            draw_sizes(dots, ax, looks=looks, curves=size_curves(cell, members, size))
             ax.set_title(f"$V={V}$, $N_f={N_f}$, $D={D}$, $N={N}$", fontsize=8)
         for ax in axes.flat[len(cells) :]:
             ax.set_visible(False)
@@ -330,6 +337,10 @@ def _place(item: tuple[Cell, object]) -> int:
 @zoo.figure("zoo-age", "ours: recall by the age of the fact")
 def age_figure(runs: PaperRuns) -> Figure:
     """A panel per rule, a line per form."""
+    from recallscope.figures.accuracy_panels import draw_missing
+    from recallscope.figures.forms import draw_ages
+    from recallscope.figures.style import PAGE
+
     text = source_line(runs, zoo.name, [label_of("by age", form) for form in BARE])
     found = ages(runs)
     if not found:
@@ -341,16 +352,16 @@ def age_figure(runs: PaperRuns) -> Figure:
     lines = [{f.label: found[f.label] for f in BARE if f.rule in rules and f.label in found} for rules in groups]
     words = next(record.words for form in BARE for record in runs.records(label_of("by age", form)))
     where = ", ".join(f"{letter} = {words[name]}" for letter, name in zip(("V", "N_f", "D", "N"), SIZES, strict=True))
-    with sheet(figures.PAGE, 3.3, f"{where}; one model each, {AGE_SEQUENCES} sequences; {text}") as figure:
+    with sheet(PAGE, 3.3, f"{where}; one model each, {AGE_SEQUENCES} sequences; {text}") as figure:
         panels = figure.subplots(1, len(groups), sharey=True, squeeze=False)[0]
         for ax, rules, shown in zip(panels, groups, lines, strict=True):
             title = (
                 f"the state {', '.join(rules)}" if rules[0] in ("adds", "fades", "replaces") else "solves; keeps all"
             )
             if shown:
-                figures.draw_ages(shown, ax, looks=looks, title=title)
+                draw_ages(shown, ax, looks=looks, title=title)
             else:
-                figures.draw_missing(ax, title=title, box_aspect=None)
+                draw_missing(ax, title=title, box_aspect=None)
         figure.axes[0].set_ylabel("recall")
     return figure
 
@@ -358,6 +369,9 @@ def age_figure(runs: PaperRuns) -> Figure:
 @zoo.figure("zoo-repeated", "ours: who can overwrite")
 def repeated_figure(runs: PaperRuns) -> Figure:
     """Accuracy with every key written twice: all seeds of every form."""
+    from recallscope.figures.forms import draw_seeds
+    from recallscope.figures.style import PAGE
+
     text = source_line(runs, zoo.name, [label_of("repeated", form) for form in BARE])
     found = {
         f: one
@@ -366,9 +380,7 @@ def repeated_figure(runs: PaperRuns) -> Figure:
     }
     words = next(record.words for form in BARE for record in runs.records(label_of("repeated", form)))
     where = ", ".join(f"{letter} = {words[name]}" for letter, name in zip(("V", "N_f", "D", "N"), SIZES, strict=True))
-    with sheet(
-        0.75 * figures.PAGE, 0.22 * len(found) + 1.3, f"{where}, every key written twice; all seeds; {text}"
-    ) as figure:
+    with sheet(0.75 * PAGE, 0.22 * len(found) + 1.3, f"{where}, every key written twice; all seeds; {text}") as figure:
         seeds = {form.label: one.seeds for form, one in found.items()}
-        figures.draw_seeds(seeds, figure.subplots(), looks=_looks(), guess=0.5, name="guess: 1/2")
+        draw_seeds(seeds, figure.subplots(), looks=_looks(), guess=0.5, name="guess: 1/2")
     return figure

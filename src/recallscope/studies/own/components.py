@@ -13,7 +13,6 @@ from math import inf, isnan
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from recallscope import figures
 from recallscope.analysis.seed_noise import MeanGap
 from recallscope.presets import Preset
 from recallscope.studies.claims import Finding, Verdict, own_check, verdict_of
@@ -327,20 +326,20 @@ def in_order(found: Found) -> list[Form]:
 @components.figure("components", "ours: full Mamba, part by part")
 def components_figure(runs: PaperRuns) -> Figure:
     """A panel per cell, a row per form: every seed, and what laws say of the linear model, of N D and of two banks."""
+    from recallscope.figures.forms import Look, draw_seeds
+    from recallscope.figures.style import BLUE, PAGE, VERMILION
+
     text = source_line(runs, components.name, measuring(runs))
     found = found_in(runs)
     forms, cells = in_order(found), shown_cells(found)
-    looks = {
-        form.label: figures.Look(figures.VERMILION if form.gated else figures.BLUE, "s" if form.full else "o")
-        for form in forms
-    }
+    looks = {form.label: Look(VERMILION if form.gated else BLUE, "s" if form.full else "o") for form in forms}
     note = "red: with a gate, blue: without; squares: counted from full; laws at expand 2; all seeds, | their mean"
-    with sheet(figures.PAGE, 0.19 * len(forms) + 1.7, f"{note}; {text}") as figure:
+    with sheet(PAGE, 0.19 * len(forms) + 1.7, f"{note}; {text}") as figure:
         axes = figure.subplots(1, len(cells), squeeze=False, sharey=True)[0]
         for ax, cell in zip(axes, cells, strict=True):
             V, N_f, D, N = cell
             seeds = {form.label: found[cell, form.label].seeds if (cell, form.label) in found else () for form in forms}
-            figures.draw_seeds(seeds, ax, looks=looks, guess=1 / N_f, name="$1/N_f$", laws=references(cell))
+            draw_seeds(seeds, ax, looks=looks, guess=1 / N_f, name="$1/N_f$", laws=references(cell))
             ax.set_title(f"$V={V}$, $N_f={N_f}$\n$D={D}$, $N={N}$", fontsize=8, pad=14)
         handles, names = axes[0].get_legend_handles_labels()
         figure.legend(handles, names, loc="outside upper center", ncols=len(names))

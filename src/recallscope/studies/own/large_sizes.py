@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recallscope import figures
 from recallscope.analysis.compare import LawPoints, law_on_cells
 from recallscope.analysis.rows import cell_words, group_cells
 from recallscope.presets import Preset
@@ -115,6 +114,9 @@ def _measured(cells: Rows) -> np.ndarray:
 @large_sizes.figure("large-sizes", "ours: laws at sizes they were not made for")
 def large_figure(runs: PaperRuns) -> Figure:
     """Predicted against measured accuracy, a dot per cell: every memory by its law, and the printed law."""
+    from recallscope.figures.accuracy_panels import draw_law_points
+    from recallscope.figures.style import BLUE, GREEN, GUESS, ORANGE, PAGE
+
     text = source_line(runs, large_sizes.name, [label_of(kind) for kind in KINDS])
     laws = {name: (kind, law) for kind, name in KINDS.items() if (law := law_of(kind))}
     laws["linear Mamba, printed law"] = ("linear", PRINTED)
@@ -127,10 +129,10 @@ def large_figure(runs: PaperRuns) -> Figure:
     ours = [np.abs(measured[name] - predicted[name]) for name in cells if laws[name][1] != PRINTED]
     mean = float(np.mean(np.concatenate(ours))) if ours else float("nan")
     markers = dict(zip((*KINDS.values(), "linear Mamba, printed law"), "os^D", strict=True))
-    colours = dict(zip(markers, (figures.BLUE, figures.ORANGE, figures.GREEN, figures.GUESS), strict=True))
-    with sheet(0.6 * figures.PAGE, 3.6, text) as figure:
+    colours = dict(zip(markers, (BLUE, ORANGE, GREEN, GUESS), strict=True))
+    with sheet(0.6 * PAGE, 3.6, text) as figure:
         points = LawPoints("", predicted, measured, mean)
         title = f"sizes beyond those the laws were made with\nmean error of our laws {mean:.3f}"
-        ax = figures.draw_law_points(points, figure.subplots(), title=title, colours=colours, markers=markers)
+        ax = draw_law_points(points, figure.subplots(), title=title, colours=colours, markers=markers)
         ax.legend()
     return figure

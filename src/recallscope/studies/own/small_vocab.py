@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from recallscope import figures
 from recallscope.analysis.compare import LawPoints, law_on_cells
 from recallscope.analysis.rows import accuracies, compared_cells, learned
 from recallscope.studies.claims import Finding, own_check, verdict_of
@@ -119,6 +118,9 @@ def law_in_the_corner(runs: PaperRuns) -> Iterator[Finding]:
 @corner.figure("corner", "ours: the law where codes could be orthogonal")
 def corner_figure(runs: PaperRuns) -> Figure:
     """Predicted against measured accuracy, a dot per cell, by list."""
+    from recallscope.figures.accuracy_panels import draw_law_points
+    from recallscope.figures.style import BLUE, GREEN, PAGE, PURPLE, VERMILION
+
     labels = (CORNER, CORNER_HEADS, SIZED, SIZED_INSIDE)
     text = source_line(runs, corner.name, labels)
     measured = {label: compared_cells(learned(rows)) for label in labels if (rows := runs.rows(label))}
@@ -126,10 +128,10 @@ def corner_figure(runs: PaperRuns) -> Figure:
     accuracy = {label: accuracies(cells) for label, cells in measured.items()}
     mean = float(np.mean(np.abs(np.concatenate(list(off.values())))))
     points = LawPoints("trained-sharing", {label: accuracy[label] - off[label] for label in off}, accuracy, mean)
-    colours = dict(zip(labels, (figures.BLUE, figures.VERMILION, figures.GREEN, figures.PURPLE), strict=True))
+    colours = dict(zip(labels, (BLUE, VERMILION, GREEN, PURPLE), strict=True))
     markers = dict(zip(labels, "os^D", strict=True))
-    with sheet(0.6 * figures.PAGE, 3.6, f"{text}; mean of the seeds that learned") as figure:
+    with sheet(0.6 * PAGE, 3.6, f"{text}; mean of the seeds that learned") as figure:
         title = f"trained-sharing, V/D from 1 to 8\nmean error {mean:.3f}, {points.cells} cells"
-        ax = figures.draw_law_points(points, figure.subplots(), title=title, colours=colours, markers=markers)
+        ax = draw_law_points(points, figure.subplots(), title=title, colours=colours, markers=markers)
         ax.legend()
     return figure

@@ -1,1 +1,4 @@
-"""The paper's nine experiments, one file each; each is a line of `STUDIES` in studies/experiment.py."""
+"""The paper's nine experiments, one file each, listed in `STUDIES` of `studies/experiment.py`.
+
+What two studies share belongs in a module of `studies`.
+"""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recallscope import figures
 from recallscope.analysis.collapse import Fit
 from recallscope.analysis.compare import law_on_cells
 from recallscope.analysis.rows import accuracies, compared_cells, learned
@@ -182,6 +181,9 @@ def curves_figure(runs: PaperRuns, wanted: Sequence[str], *, grids: bool = False
     Paper: Fig. 4 (`fig:scaling-laws-1d-dims`), Fig. 8 (`app-fig:scaling-laws-1d-dims`), Fig. 9
     (`app-fig:scaling-curves-regimes`).
     """
+    from recallscope.figures.accuracy_panels import draw_bar, draw_size_bar
+    from recallscope.figures.style import PAGE
+
     regimes = regimes_here(runs, wanted)[: len(wanted)]
     every = {key: [regime_part(runs, *key, regime) for regime in regimes] for key in PRINTED_A}
     columns = {key: found for key, found in every.items() if any(found)}  # what this scale trains
@@ -191,13 +193,13 @@ def curves_figure(runs: PaperRuns, wanted: Sequence[str], *, grids: bool = False
     note = f"{source_line(runs, curves.name, labels)}; {NOTE}; points: mean of seeds, coloured by $N$"
     note += f", {lost} left out that stayed at chance" if lost else ""
     note += "; grids: best of seeds" if grids else ""
-    width = max(0.35 * len(columns) + 0.1, 0.6) * figures.PAGE
+    width = max(0.35 * len(columns) + 0.1, 0.6) * PAGE
     with sheet(width, 2.4 * (len(regimes) + grids) + 0.4, note) as figure:
         axes = figure.subplots(len(regimes) + grids, len(columns), squeeze=False)
         if grids:
             for part, ax in zip(parts[0], axes[0], strict=True):
                 draw_part(runs, part, ax)
-            figures.draw_bar(figure, axes[0])
+            draw_bar(figure, axes[0])
         found = [
             [
                 curve_of(runs, part.label, PRINTED_A[key][0]) if part else None
@@ -210,7 +212,7 @@ def curves_figure(runs: PaperRuns, wanted: Sequence[str], *, grids: bool = False
             for curve, part, key, ax in zip(row, of_row, columns, panels, strict=True):
                 draw_curve(runs, part, curve, ax, PRINTED_A[key][1], sizes)
             panels[0].set_ylabel(f"{regime_name(regime)}\naccuracy")
-        figures.draw_size_bar(figure, axes[int(grids) :].flat, sizes, "$N$")
+        draw_size_bar(figure, axes[int(grids) :].flat, sizes, "$N$")
         for ax, (model, task) in zip(axes[0], columns, strict=True):
             ax.set_title(f"({'abc'[list(PRINTED_A).index((model, task))]}) {task.upper()}, {model}")
     return figure

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recallscope import figures
 from recallscope.analysis.accuracy_grid import AccuracyGrid, law_grid, planned_rows
 from recallscope.analysis.compare import compare_law, law_points
 from recallscope.analysis.rows import COMPARED, Reduce, compared_cells, seeds_by
@@ -282,6 +281,9 @@ def dims_figure(runs: PaperRuns, wanted: Sequence[str]) -> Figure:
 
     Paper: Fig. 1 (`fig:scaling-laws-2d-dims`), Fig. 7 (`app-fig:scaling-laws-2d-dims`).
     """
+    from recallscope.figures.accuracy_panels import draw_bar, draw_grid
+    from recallscope.figures.style import PAGE
+
     regimes = regimes_here(runs, wanted)
     linear, full = ([regime_part(runs, model, "mqar", regime) for regime in regimes] for model in ("linear", "full"))
     designed = [DESIGNED[regime] for regime in regimes]
@@ -299,7 +301,7 @@ def dims_figure(runs: PaperRuns, wanted: Sequence[str]) -> Figure:
     columns = [name for name in titles if name not in absent]
     note = f"{text}; grids: best of seeds; MAE: mean absolute error against (c), mean of seeds; white: $N>D$"
     note += "; hatched: no run yet" if runs.missing(*labels) else ""
-    with sheet(0.3 * len(columns) * figures.PAGE, 2.1 * len(regimes) + 0.6, note) as figure:
+    with sheet(0.3 * len(columns) * PAGE, 2.1 * len(regimes) + 0.6, note) as figure:
         rows = figure.subplots(len(regimes), len(columns), squeeze=False)
         for place, regime in enumerate(regimes):
             for name, ax in zip(columns, rows[place], strict=True):
@@ -309,20 +311,22 @@ def dims_figure(runs: PaperRuns, wanted: Sequence[str]) -> Figure:
                 elif name in ("linear", "full"):
                     draw_part(runs, (linear if name == "linear" else full)[place], ax)
                 elif part := linear[place]:
-                    figures.draw_grid(law_grid(find_law(name), part.grid), ax)
+                    draw_grid(law_grid(find_law(name), part.grid), ax)
                     error = compare_law(AccuracyGrid.from_runs(runs.rows(part.label), reduce=COMPARED), find_law(name))
                     title += [f"MAE {error.mean_error:.3f}"] if error.cells else []
                 ax.set(title="\n".join(title), xlabel="$D$" if regime == regimes[-1] else "", ylabel="")
             rows[place, 0].set_ylabel(f"{regime_name(regime)}\n$N$")
-        figures.draw_bar(figure, rows.flat)
+        draw_bar(figure, rows.flat)
     return figure
 
 
 def draw_circuits(circuits: Rows, ax: Axes) -> Axes:
     """Accuracy of hand-constructed weights, mean over their draws."""
+    from recallscope.figures.accuracy_panels import draw_grid, draw_missing
+
     if circuits:
-        return figures.draw_grid(AccuracyGrid.from_circuits(circuits), ax)
-    return figures.draw_missing(ax, why="not measured yet")
+        return draw_grid(AccuracyGrid.from_circuits(circuits), ax)
+    return draw_missing(ax, why="not measured yet")
 
 
 @dn_grid.summary
@@ -358,26 +362,27 @@ def what_the_grids_show(runs: PaperRuns) -> str:
 @dn_grid.figure("laws", "ours: three laws against every trained linear cell")
 def laws_figure(runs: PaperRuns) -> Figure:
     """Predicted against measured accuracy on every trained linear cell, for three laws."""
+    from recallscope.figures.accuracy_panels import draw_law_points
+    from recallscope.figures.style import BLUE, GREEN, PAGE, VERMILION
+
     shown = {
         "unified": r"unified law as printed, $\sqrt{2\,\log V}$",
         "unified-mv": "unified law with $m_V$",
         "trained-sharing": "sharing law (ours)",
     }
     kinds = LINEAR_GRIDS | {EXAMPLE: ("example", "iii")}
-    colour_of = dict(zip(REGIMES, (figures.BLUE, figures.VERMILION, figures.GREEN), strict=True))
+    colour_of = dict(zip(REGIMES, (BLUE, VERMILION, GREEN), strict=True))
     marker_of = {"mqar": "o", "ar": "^", "example": "s"}
     colours = {label: colour_of[regime] for label, (_, regime) in kinds.items()}
     markers = {label: marker_of[task] for label, (task, _) in kinds.items()}
     text = source_line(runs, dn_grid.name, list(kinds))
     grids = {label: AccuracyGrid.from_runs(rows, reduce=COMPARED) for label in kinds if (rows := runs.rows(label))}
-    with sheet(
-        1.2 * figures.PAGE, 3.3, f"{text}; a dot is a cell, mean of seeds; on the line a law is right"
-    ) as figure:
+    with sheet(1.2 * PAGE, 3.3, f"{text}; a dot is a cell, mean of seeds; on the line a law is right") as figure:
         axes = figure.subplots(1, len(shown), sharey=True)
         for ax, (name, title) in zip(axes, shown.items(), strict=True):
             points = law_points(find_law(name), grids)
             said = f"{title}\nmean error {points.mean_error:.3f}, {points.cells} cells"
-            figures.draw_law_points(points, ax, title=said, colours=colours, markers=markers)
+            draw_law_points(points, ax, title=said, colours=colours, markers=markers)
         for ax in axes[1:]:
             ax.set_ylabel("")
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from recallscope import figures
 from recallscope.analysis.compare import law_on_cells
 from recallscope.analysis.rows import compared_cells
 from recallscope.analysis.seed_noise import MeanGap, interval, mean_gap, pooled_noise
@@ -190,11 +189,14 @@ def many_headed_cells(runs: PaperRuns) -> dict[str, Rows]:
 @heads.figure("fig-6", "heads: N-M grids of four patterns")
 def heads_figure(runs: PaperRuns) -> Figure:
     """N-M grids of the four patterns.   Paper: Fig. 6 (`fig:multi-head-scaling-laws_`)."""
+    from recallscope.figures.accuracy_panels import draw_bar
+    from recallscope.figures.style import PAGE
+
     text = source_line(runs, heads.name, PATTERNS)
     note = f"{text}; best of seeds; $N$ is the state of one head, $M$ the number of heads"
-    with sheet(1.2 * figures.PAGE, 2.5, note) as figure:
+    with sheet(1.2 * PAGE, 2.5, note) as figure:
         axes = figure.subplots(1, len(PATTERNS))
         for letter, pattern, ax in zip("abcd", PATTERNS, axes, strict=True):
             draw_part(runs, runs.parts.get(pattern), ax, ("state_dim", "num_heads"), f"({letter}) {pattern}")
-        figures.draw_bar(figure, axes)
+        draw_bar(figure, axes)
     return figure

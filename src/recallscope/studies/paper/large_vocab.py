@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from recallscope import figures
 from recallscope.analysis.accuracy_grid import AccuracyGrid, planned_grid
 from recallscope.analysis.compare import compare_law, law_on_cells
 from recallscope.analysis.rows import COMPARED, Row, accuracies, group_cells, reducer
@@ -176,22 +175,27 @@ def all_cells(runs: PaperRuns) -> dict[str, Rows]:
 @large_vocab.figure("fig-11", "large vocabularies: V-L grid")
 def large_vocab_figure(runs: PaperRuns) -> Figure:
     """Accuracy over V and L.   Paper: Fig. 11 (`app-fig:large-vocab`)."""
+    from recallscope.figures.accuracy_panels import draw_bar, draw_grid
+    from recallscope.figures.style import PAGE
+
     text = source_line(runs, large_vocab.name, (VOCABULARIES,))
     grid = planned_grid(runs.parts[VOCABULARIES].grid, runs.rows(VOCABULARIES), ("vocab_size", "length"))
-    with sheet(0.75 * figures.PAGE, 2.8, text) as figure:
+    with sheet(0.75 * PAGE, 2.8, text) as figure:
         ax = figure.subplots()
         title = f"linear, $D={grid.shared['embed_dim']}$, $N={grid.shared['state_dim']}$, $N_f=L/4$"
-        figures.draw_grid(grid, ax, title=title, box_aspect=None)
-        figures.draw_bar(figure, [ax])
+        draw_grid(grid, ax, title=title, box_aspect=None)
+        draw_bar(figure, [ax])
     return figure
 
 
 @large_vocab.figure("fig-12", "large vocabularies: curves and slopes")
 def vocab_curves_figure(runs: PaperRuns) -> Figure:
     """Accuracy against V, and its normal inverse against m_V.   Paper: Fig. 12 (`app-fig:large-vocab-curves`)."""
+    from recallscope.figures.style import PAGE
+
     text = source_line(runs, large_vocab.name, (VOCABULARIES,))
     slopes = vocabulary_slopes(runs.rows(VOCABULARIES))
-    with sheet(figures.PAGE, 2.9, f"{text}; ±: standard error of the slope") as figure:
+    with sheet(PAGE, 2.9, f"{text}; ±: standard error of the slope") as figure:
         left, right = figure.subplots(1, 2)
         _draw_vocabularies(slopes, left)
         _draw_slopes(slopes, right)
@@ -200,7 +204,9 @@ def vocab_curves_figure(runs: PaperRuns) -> Figure:
 
 def _draw_vocabularies(slopes: Sequence[VocabularySlope], ax: Axes) -> None:
     """Accuracy against V, a line per length."""
-    for slope, colour in zip(slopes, figures.shades(len(slopes)), strict=True):
+    from recallscope.figures.accuracy_panels import shades
+
+    for slope, colour in zip(slopes, shades(len(slopes)), strict=True):
         ax.plot(slope.vocab_sizes, slope.accuracy, "o-", color=colour, label=f"$L={slope.length}$")
     ax.set_xscale("log")
     sizes = sorted({int(V) for slope in slopes for V in slope.vocab_sizes})
@@ -213,12 +219,15 @@ def _draw_vocabularies(slopes: Sequence[VocabularySlope], ax: Axes) -> None:
 
 def _draw_slopes(slopes: Sequence[VocabularySlope], ax: Axes) -> None:
     """Phi^-1 of accuracy against m_V, with a line per length whose slope stands in the legend."""
-    for slope, colour in zip(slopes, figures.shades(len(slopes)), strict=True):
+    from recallscope.figures.accuracy_panels import shades
+    from recallscope.figures.style import GUESS
+
+    for slope, colour in zip(slopes, shades(len(slopes)), strict=True):
         error = f" ± {slope.slope_error:.2f}" if slope.slope_error == slope.slope_error else ""
         fitted = f": slope {slope.slope:.2f}{error}" if slope.slope == slope.slope else ": no line"
         ax.plot(slope.typical_max, slope.normal_inverse, "o", color=colour, label=f"$L={slope.length}${fitted}")
         ends = np.array([slope.typical_max.min(), slope.typical_max.max()])
-        ax.plot(ends, slope.intercept - slope.slope * ends, color=figures.GUESS, lw=1, zorder=0)
+        ax.plot(ends, slope.intercept - slope.slope * ends, color=GUESS, lw=1, zorder=0)
     ax.set(title="Its normal inverse", xlabel="$m_V$", ylabel=r"$\Phi^{-1}$(accuracy)")
     low, high = ax.get_ylim()
     ax.set_ylim(low - 0.1 * (len(slopes) + 1) * (high - low), high)  # room for the legend below the points

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recallscope import figures
 from recallscope.analysis.collapse import fit_collapse
 from recallscope.analysis.rows import cell_words, seeds_by
 from recallscope.analysis.seed_noise import interval, mean_gap
@@ -154,6 +153,9 @@ def layers_figure(runs: PaperRuns, shown: dict[str, str]) -> Figure:
 
     Paper: Fig. 5 (`fig:multi-layer-scaling-laws`), Fig. 10 (`app-fig:multi-layer-scaling-laws`).
     """
+    from recallscope.figures.accuracy_panels import draw_bar, draw_size_bar
+    from recallscope.figures.style import PAGE
+
     shown = {label: task for label, task in shown.items() if label in runs.parts}
     text = source_line(runs, layers.name, list(shown))
     curves = {
@@ -161,7 +163,7 @@ def layers_figure(runs: PaperRuns, shown: dict[str, str]) -> Figure:
         for label, task in shown.items()
     }
     depths: Sequence[float] = [float(depth) for curve in curves.values() if curve for depth in curve.group]
-    with sheet(1.1 * figures.PAGE, 2.5 * len(shown) + 0.4, f"{text}; {NOTE}; hatched: no run") as figure:
+    with sheet(1.1 * PAGE, 2.5 * len(shown) + 0.4, f"{text}; {NOTE}; hatched: no run") as figure:
         axes = figure.subplots(len(shown), 2, squeeze=False)
         for (label, task), (left, right) in zip(shown.items(), axes, strict=True):
             found = runs.parts.get(label)
@@ -169,6 +171,6 @@ def layers_figure(runs: PaperRuns, shown: dict[str, str]) -> Figure:
             name_a = PRINTED_A["linear", task][1]
             draw_curve(runs, found, curves[label], right, name_a, depths)
             right.set_title(r"against $1/\sigma$, $N$ counted over all $\Lambda$ layers")
-        figures.draw_bar(figure, axes[:, 0])
-        figures.draw_size_bar(figure, axes[:, 1], depths, r"$\Lambda$")
+        draw_bar(figure, axes[:, 0])
+        draw_size_bar(figure, axes[:, 1], depths, r"$\Lambda$")
     return figure

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from recallscope import figures
 from recallscope.atomic import write_atomically
 from recallscope.presets import Preset
 from recallscope.records import RunRecord
-from recallscope.runs import RunStore
+from recallscope.runs.store import RunStore
 from recallscope.studies.claims import Check, Finding, own_check, verdict_of
 from recallscope.studies.experiment import Misses, Part, Scale, experiment, part
 from recallscope.studies.paper_runs import PaperRuns, no_runs, sheet, source_line
@@ -109,10 +108,10 @@ def inspect_run(store: RunStore, record: RunRecord, *, num_sequences: int = NUM_
         return
     import torch
 
-    from recallscope.interp import inspect_model
     from recallscope.interp.attention import picture_arrays
+    from recallscope.interp.inspection import inspect_model
     from recallscope.runs.store import WEIGHTS
-    from recallscope.tasks import draw_batch
+    from recallscope.tasks.drawing import draw_batch
     from recallscope.train.weights import read_weights
 
     model, task = read_weights(store.folder(record.run) / WEIGHTS)
@@ -186,16 +185,18 @@ def why_laws_differ(runs: PaperRuns, misses: Misses) -> Iterator[str]:
 @mechanism.figure("fig-16", "invariant operators of three trained models", panels="operators", height=4.0)
 def inside_figure(runs: PaperRuns, panels: str, height: float, most: int | None = None) -> Figure:
     """One kind of panels for every trained model, or the first ones; `height` is that of a row in inches."""
+    from recallscope.figures.mechanism import SHEETS, inside_panels
+
     text = source_line(runs, mechanism.name, (MODELS,))
     found = inspected_models(runs)
     models = found[:most]
     if not models:
         raise no_runs(runs, mechanism.name, "trained models but no look inside any")
     some = f"{len(models)} of {len(found)} models; " if len(models) < len(found) else ""
-    width, _, note = figures.SHEETS[panels]
+    width, _, note = SHEETS[panels]
     with sheet(width, height * len(models) + 0.4, f"{note}; {some}{text}") as figure:
         for model, row in zip(models, figure.subfigures(len(models), 1, squeeze=False)[:, 0], strict=True):
-            figures.inside_panels(model.arrays, model.context_length)[panels](row)
+            inside_panels(model.arrays, model.context_length)[panels](row)
             row.suptitle(_name(model), fontsize=9)
     return figure
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recallscope import figures
 from recallscope.analysis.rows import Row, row_of
 from recallscope.presets import Fields, Preset
 from recallscope.records import RunRecord
@@ -134,11 +133,13 @@ def rung_by_rung(runs: PaperRuns) -> Iterator[Finding]:
 @minimality.figure("fig-17", "the ablation ladder")
 def ladder_figure(runs: PaperRuns) -> Figure:
     """The ablation ladder as bars.   Paper: Fig. 17 (`app-fig:circuit-minimality`), Tab. 8 (`fig:mqar_ablation`)."""
+    from recallscope.figures.style import COLUMN
+
     text = source_line(runs, minimality.name, (RUNGS,))
     rows = runs.rows(RUNGS)
     results = ladder(rows)
     names = "; ".join(f"{result.rung.name}: {result.rung.title}" for result in results)
-    with sheet(1.3 * figures.COLUMN, 2.9, f"{names}. Bars: mean, dots: seeds. {text}") as figure:
+    with sheet(1.3 * COLUMN, 2.9, f"{names}. Bars: mean, dots: seeds. {text}") as figure:
         ax = figure.subplots()
         _draw_ladder(results, rows[0]["num_facts"], ax)
         ax.set_title("What can be taken away")
@@ -147,12 +148,14 @@ def ladder_figure(runs: PaperRuns) -> Figure:
 
 def _draw_ladder(results: Sequence[RungResult], num_facts: int, ax: Axes) -> None:
     """Mean accuracy of each rung as a bar, every seed as a dot, and guessing among the facts as a line."""
-    ax.bar(range(len(results)), [result.mean for result in results], color=figures.BLUE, width=0.6)
+    from recallscope.figures.style import BLACK, BLUE, GUESS
+
+    ax.bar(range(len(results)), [result.mean for result in results], color=BLUE, width=0.6)
     for place, result in enumerate(results):
         count = len(result.accuracies)
         beside = np.linspace(-0.2, 0.2, count) if count > 1 else np.zeros(count)
-        ax.plot(place + beside, result.accuracies, ".", color=figures.BLACK)
-    ax.axhline(1 / num_facts, color=figures.GUESS, ls="--", lw=0.8)
+        ax.plot(place + beside, result.accuracies, ".", color=BLACK)
+    ax.axhline(1 / num_facts, color=GUESS, ls="--", lw=0.8)
     ax.text(1.01, 1 / num_facts, "$1/N_f$", color="#555555", va="center", transform=ax.get_yaxis_transform())
     ax.set_xticks(range(len(results)), [result.rung.name for result in results])
     ax.set(ylabel="accuracy", ylim=(0, 1.05))

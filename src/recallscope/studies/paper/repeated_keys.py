@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recallscope import figures
 from recallscope.analysis.accuracy_grid import AccuracyGrid, planned_grid
 from recallscope.analysis.rows import seeds_by
 from recallscope.presets import Preset
@@ -105,22 +104,28 @@ def deeper(runs: PaperRuns) -> Iterator[Finding]:
 @repeated_keys.figure("fig-18", "repeated keys: depth and repeats")
 def repeated_keys_figure(runs: PaperRuns) -> Figure:
     """Accuracy over depth and times a key is written.   Paper: Fig. 18 (`fig:mqar-keys`)."""
+    from recallscope.figures.accuracy_panels import draw_bar, draw_grid
+    from recallscope.figures.style import PAGE
+
     text = source_line(runs, repeated_keys.name, (REPEATS,))
     grid = planned_grid(runs.parts[REPEATS].grid, runs.rows(REPEATS), AXES)
-    with sheet(figures.PAGE, 2.9, text) as figure:
+    with sheet(PAGE, 2.9, text) as figure:
         left, right = figure.subplots(1, 2)
-        figures.draw_grid(grid, left, title="Accuracy")
-        figures.draw_bar(figure, [left])
+        draw_grid(grid, left, title="Accuracy")
+        draw_bar(figure, [left])
         _draw_repeats(grid, right)
     return figure
 
 
 def _draw_repeats(grid: AccuracyGrid, ax: Axes) -> None:
     """Accuracy against N_k, a line per depth (first axis), with guessing among the N_k values in grey."""
+    from recallscope.figures.accuracy_panels import shades
+    from recallscope.figures.style import GUESS
+
     depths, repeats = grid.axes.values()
     N_k = np.array([float(str(value)) for value in repeats])
-    ax.plot(N_k, 1 / N_k, color=figures.GUESS, ls="--", lw=1, zorder=3, label="guess: $1/N_k$")
-    for row, (depth, colour) in enumerate(zip(depths, figures.shades(len(depths)), strict=True)):
+    ax.plot(N_k, 1 / N_k, color=GUESS, ls="--", lw=1, zorder=3, label="guess: $1/N_k$")
+    for row, (depth, colour) in enumerate(zip(depths, shades(len(depths)), strict=True)):
         kept = ~np.isnan(grid.accuracy[row])
         marker = MARKERS[row % len(MARKERS)] + "-"
         ax.plot(N_k[kept], grid.accuracy[row, kept], marker, color=colour, label=rf"$\Lambda={depth}$")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recallscope import figures
 from recallscope.analysis.accuracy_grid import convergence_by_best, convergence_grid, planned_grid
 from recallscope.analysis.rows import CONVERGED, group_cells
 from recallscope.studies.claims import Check, Finding, verdict_of
@@ -79,26 +78,32 @@ def full_cells(runs: PaperRuns) -> dict[str, Rows]:
 @seeds.figure("fig-19", "full model, seed by seed")
 def seed_grids_figure(runs: PaperRuns) -> Figure:
     """The full model's grid, seed by seed, and the best of them.   Paper: Fig. 19 (`app-fig:seed-grids`)."""
+    from recallscope.figures.accuracy_panels import draw_bar, draw_grid
+    from recallscope.figures.style import PAGE
+
     text = source_line(runs, seeds.name, (FULL_EXAMPLE,))
     grid, rows = runs.parts[FULL_EXAMPLE].grid, runs.rows(FULL_EXAMPLE)
     numbers = sorted({row["seed"] for row in rows})
-    with sheet(min(2.0 * (len(numbers) + 1) + 0.6, 1.7 * figures.PAGE), 2.5, text) as figure:
+    with sheet(min(2.0 * (len(numbers) + 1) + 0.6, 1.7 * PAGE), 2.5, text) as figure:
         axes = figure.subplots(1, len(numbers) + 1)
         for seed, ax in zip(numbers, axes, strict=False):
-            figures.draw_grid(planned_grid(grid, rows, reduce="seed", seed=seed), ax, title=f"seed {seed}")
-        figures.draw_grid(planned_grid(grid, rows), axes[-1], title="best of seeds")
-        figures.draw_bar(figure, axes)
+            draw_grid(planned_grid(grid, rows, reduce="seed", seed=seed), ax, title=f"seed {seed}")
+        draw_grid(planned_grid(grid, rows), axes[-1], title="best of seeds")
+        draw_bar(figure, axes)
     return figure
 
 
 @seeds.figure("fig-20", "how many seeds converge")
 def reliability_figure(runs: PaperRuns) -> Figure:
     """How many seeds converge, by cell and by its best.   Paper: Fig. 20 (`app-fig:seed-reliability`)."""
+    from recallscope.figures.accuracy_panels import draw_bar, draw_convergence, draw_grid
+    from recallscope.figures.style import PAGE
+
     text = source_line(runs, seeds.name, (FULL_EXAMPLE,))
     rows = runs.rows(FULL_EXAMPLE)
-    with sheet(figures.PAGE, 2.9, f"{text}; converged: accuracy of .1 or more; above the bars: seeds") as figure:
+    with sheet(PAGE, 2.9, f"{text}; converged: accuracy of .1 or more; above the bars: seeds") as figure:
         left, right = figure.subplots(1, 2)
-        figures.draw_grid(convergence_grid(rows), left, title="By cell")
-        figures.draw_bar(figure, [left], label="share of seeds converged")
-        figures.draw_convergence(convergence_by_best(rows), right)
+        draw_grid(convergence_grid(rows), left, title="By cell")
+        draw_bar(figure, [left], label="share of seeds converged")
+        draw_convergence(convergence_by_best(rows), right)
     return figure

@@ -1,6 +1,4 @@
-"""The laws, a module per idea; every module here is imported when a law is first asked for.
+"""The laws, a module per idea, each ending with its list `LAWS`; `MODULES` of `theory/law.py` lists them.
 
-The catalogue lists the laws in the order of these imports, and after them those of modules that are not named here.
+What several laws use belongs in `theory`.
 """
-
-from recallscope.theory.laws import sharing, paper, designed, heads  # noqa: F401  # isort: skip
