@@ -73,9 +73,9 @@ def recallscope_with_it(request, tmp_path):
     package = shutil.copytree(SOURCE, tmp_path / "src" / "recallscope", ignore=skipped)
     (package / "studies" / "own" / "tiny.py").write_text(EXPERIMENT)
     table = package / "studies" / "experiment.py"
-    last = '    "longer": "own.longer",\n'
+    last = '        "longer": "recallscope.studies.own.longer:longer",\n'
     assert last in table.read_text()
-    table.write_text(table.read_text().replace(last, last + '    "tiny": "own.tiny",\n'))
+    table.write_text(table.read_text().replace(last, last + '        "tiny": "recallscope.studies.own.tiny:tiny",\n'))
     environment = os.environ | {"PYTHONPATH": str(package.parent)}
 
     def call(*words):
