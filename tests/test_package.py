@@ -121,7 +121,7 @@ def test_it_works_in_a_clean_environment(installed):
     steps = ["--warmup-steps", 5, "--flat-steps", 5, "--decay-steps", 5, "--eval-size", 20, "--batch-size", 8]
     sizes = ["--vocab-size", 32, "--num-facts", 3, "--embed-dim", 8, "--state-dim", 4]
     call(command, "train", *sizes, *steps, "--out", "one", cwd=installed, **cache)
-    assert json.loads(call(command, "evaluate", "one", "--json", cwd=installed, **cache))["accuracy"] > 0
+    assert json.loads(call(command, "measure", "one", "--json", cwd=installed, **cache))["accuracy"]["mean"] > 0
     assert "recall" in call(command, "inspect", "one", "--out", "look", cwd=installed, **cache)
     assert (installed / "look" / "scores.json").exists()
     assert b"recallscope" in served(command, cwd=installed)

@@ -61,7 +61,7 @@ memory.load
 # ## A trained model's memory
 
 # %%
-model, task = rs.read_weights("results/mechanism/D64-N32/weights.safetensors")
+model, task = rs.read_weights("results/paper/runs/801db16e587643d876809e85/weights.safetensors")
 memory = rs.HashMemory(model)
 batch = rs.draw_batch(task, 1, 0)
 context = batch.tokens[0, : 2 * task.num_facts]

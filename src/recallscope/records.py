@@ -125,6 +125,11 @@ def record_text(facts: Mapping[str, Any] | RunRecord, weights_digest: str | None
     if weights_digest is not None:
         facts["weights_digest"] = weights_digest
     facts["digest"] = _digest(facts)
+    return file_text(facts)
+
+
+def file_text(facts: Mapping[str, Any]) -> bytes:
+    """A record as the text of its file, with the digests it has."""
     return json.dumps(facts, indent=1, ensure_ascii=False).encode() + b"\n"
 
 

@@ -95,13 +95,13 @@ def test_sample(subject):
 
 
 @fast_for("a plain torch module")
-def test_train_evaluate_and_inspect(subject):
+def test_train_measure_and_inspect(subject):
     run = ["--task", subject["task"], "--model", subject["model"], *TASK, *subject["flags"], *TRAIN]
     first = recallscope(subject, "train", *run, "--out", "one", "--json")
     again = recallscope(subject, "train", *run, "--json")
     assert (first["run"], first["test_accuracy"]) == (again["run"], again["test_accuracy"])
-    measured = recallscope(subject, "evaluate", "one", "--num-examples", 50, "--num-facts", 2, "--json")
-    assert measured["queries"] == 100
+    measured = recallscope(subject, "measure", "one", "--num-examples", 50, "--num-facts", 2, "--json")
+    assert measured["accuracy"]["queries"] == 100
     scores = recallscope(subject, "inspect", "one", "--num-examples", 40, "--out", "look", "--json")
     assert len(scores["behaviour"]["recall_by_place"]) == 3
     assert {"section", "why"} == set(scores["left_out"][0])
@@ -240,7 +240,7 @@ def test_a_source_file_that_changed_under_a_checkpoint_is_refused_and_nothing_lo
     weights = (tmp_path / "one" / "weights.safetensors").read_bytes()
     with open(tmp_path / "my_gru.py", "a") as file:
         file.write("# another model now\n")
-    code, _, error = run("evaluate", "one")
+    code, _, error = run("measure", "one")
     assert code == 2
     assert "has changed since" in error
     assert (tmp_path / "one" / "weights.safetensors").read_bytes() == weights

@@ -15,6 +15,7 @@ import torch
 from recallscope.architectures.model import build_model
 from recallscope.cli.main import main
 from recallscope.records import read_facts
+from recallscope.runs import RunStore
 from recallscope.specs import RunSpec, TaskSpec
 from recallscope.tasks.drawing import draw_batch
 from recallscope.train.loop import Trained, stream, train_run
@@ -73,8 +74,9 @@ def command_json(*arguments: object) -> Any:
 
 def committed_specs() -> dict[str, dict[str, Any]]:
     """The spec of every record committed under results/, by the name that its record gives the run."""
-    paths = sorted((ROOT / "results").rglob("record.json"))
-    facts = [read_facts(path.read_bytes()) for path in paths]
+    stores = [RunStore(marker.parent) for marker in sorted((ROOT / "results").rglob("store.json"))]
+    facts = [store.facts(run) for store in stores for run in store.names()]
+    facts += [read_facts(path.read_bytes()) for path in (ROOT / "results").rglob("record.json")]
     return {fact["run"]: fact["spec"] for fact in facts}
 
 

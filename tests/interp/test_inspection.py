@@ -42,7 +42,10 @@ def numbers(value, path=""):
     return [(path, value)] if isinstance(value, float) else []
 
 
-@pytest.mark.parametrize("which", ["designed", "trained", "trained_wide", "trained_heads", "trained_deep"])
+SLOW = [pytest.param(which, marks=pytest.mark.slow) for which in ("trained_wide", "trained_deep")]
+
+
+@pytest.mark.parametrize("which", ["designed", "trained", "trained_heads", *SLOW])
 def test_no_score_depends_on_the_rotation(which, request):
     """All of them, to 1e-5, but for three kinds: the mean diagonals, which say what the free factor is; angles, as an
     angle of 0 loses half of its digits (their mean cosine is compared); and the probe, whose ridge knows the size of

@@ -105,13 +105,13 @@ def test_the_load_grows_and_the_predicted_error_with_it(memory):
 
 
 def test_a_table_errs_about_as_often_as_its_load_predicts():
-    """24 facts in 32 x 16 numbers, 50 times over: 1200 recalls, so the standard error is below .015.
+    """24 facts in 32 x 16 numbers, 20 times over: 480 recalls, so the standard error is below .025.
 
     The law is for trained codes and is asked about designed ones here: .1 is what it may be off by.
     """
     memory = HashMemory(designed_circuit(128, 32, 16, seeded()))
     wrong, n = 0, 24
-    for seed in range(50):
+    for seed in range(20):
         memory.clear()
         keys = (torch.randperm(63, generator=seeded(seed))[:n] + 1).tolist()
         values = (torch.randperm(64, generator=seeded(seed + 1000))[:n] + 64).tolist()
@@ -119,7 +119,7 @@ def test_a_table_errs_about_as_often_as_its_load_predicts():
             memory.store(key, value)
         wrong += sum(memory.recall(key).value != value for key, value in zip(keys, values, strict=True))
     memory.forget(keys[0])
-    assert wrong / (50 * n) == pytest.approx(memory.load.next_error, abs=0.1)
+    assert wrong / (20 * n) == pytest.approx(memory.load.next_error, abs=0.1)
 
 
 @pytest.mark.parametrize(

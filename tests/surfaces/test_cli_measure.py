@@ -9,6 +9,9 @@ import torch
 from safetensors.torch import save_file, save_model
 
 from recallscope.registry import import_from
+from recallscope.specs import TaskSpec
+from recallscope.train.evaluate import evaluate
+from recallscope.train.weights import read_weights
 
 GRU = Path(__file__).parents[2] / "examples" / "gru.py"
 ODD = Path(__file__).parents[1] / "extension" / "my_odd_net.py"
@@ -99,6 +102,18 @@ def test_weights_of_ours_bring_model_and_task(run, tmp_path, monkeypatch):
     code, out, err = run("measure", "--weights", "circuit.safetensors", "--num-facts", "4", "--num-examples", "20")
     assert code == 0, err
     assert "declared by the architecture" in out
+    words = ["--num-facts", "4", "--num-examples", "20", "--seed", "3", "--json"]
+    first = json.loads(run("measure", "circuit.safetensors", *words)[1])
+    assert first == json.loads(run("measure", "--weights", "circuit.safetensors", *words)[1])
+    model, _ = read_weights(Path("circuit.safetensors"))
+    task = TaskSpec(vocab_size=32, num_facts=4)
+    score = evaluate(model, task, 20, torch.Generator().manual_seed(3))
+    assert (first["accuracy"]["mean"], first["accuracy"]["queries"]) == (score.accuracy, score.queries)
+    assert first["task"] == task.model_dump(mode="json")
+    code, _, err = run("measure", "circuit.safetensors", "--num-examples", "0")
+    assert (code, "num_examples=0" in err) == (2, True)
+    code, _, err = run("measure", "circuit.safetensors", "--device", "tpu9")
+    assert (code, "device='tpu9'" in err) == (2, True)
     code, _, err = run("measure", "full", "--weights", "circuit.safetensors")
     assert code == 2
     assert "holds a linear" in err

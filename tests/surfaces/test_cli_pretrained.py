@@ -1,4 +1,4 @@
-"""evaluate and inspect on a Hugging Face folder: token numbers as keys and values, and a sentence that says so."""
+"""measure and inspect on a Hugging Face folder: token numbers as keys and values, and a sentence that says so."""
 
 import json
 
@@ -20,6 +20,11 @@ def folder(request, tmp_path_factory):
     return path
 
 
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path_factory, monkeypatch):
+    monkeypatch.chdir(tmp_path_factory.mktemp("here"))
+
+
 def refused(result, *words):
     code, out, err = result
     assert (code, out) == (2, ""), (code, out, err)
@@ -27,21 +32,21 @@ def refused(result, *words):
         assert word in err, err
 
 
-def test_evaluate_says_what_is_measured(folder, run):
-    code, out, err = run("evaluate", folder, "--num-facts", 3, "--num-examples", 20)
+def test_measure_says_what_is_measured(folder, run):
+    code, out, err = run("measure", folder, "--num-facts", 3, "--num-examples", 20)
     assert (code, err) == (0, "")
-    assert "(60 queries)" in out
+    assert "recall " in out
     assert "token numbers 0..49" in out  # an even number of them
     assert "largest of all 51" in out
     words = ["--task", "ar", "--vocab-size", 16, "--num-facts", 3, "--num-examples", 20, "--json"]
-    answer = json.loads(run("evaluate", folder, *words)[1])
-    assert (answer["task"]["kind"], answer["task"]["vocab_size"], answer["queries"]) == ("ar", 16, 20)
+    answer = json.loads(run("measure", folder, *words)[1])
+    assert (answer["task"]["kind"], answer["task"]["vocab_size"], answer["accuracy"]["queries"]) == ("ar", 16, 20)
 
 
 def test_the_example_in_the_help_runs(folder, run):
-    lines = [line.strip() for line in run("evaluate", "--help")[1].splitlines()]
-    (example,) = [line for line in lines if line.startswith("recallscope evaluate FOLDER")]
-    words = [str(folder) if word == "FOLDER" else {"64": "32"}.get(word, word) for word in example.split()[1:]]
+    lines = [line.strip() for line in run("measure", "--help")[1].splitlines()]
+    (example,) = [line for line in lines if line.startswith("recallscope measure WEIGHTS")]
+    words = [str(folder) if word == "WEIGHTS" else word for word in example.split()[1:]]
     assert run(*words)[0] == 0
 
 
@@ -54,16 +59,16 @@ def test_inspect_takes_the_fields_of_the_task_and_no_others(folder, run):
 
 
 def test_mistakes_name_the_way_out(folder, run, tmp_path):
-    refused(run("evaluate", folder), "--num-facts")
-    refused(run("evaluate", folder, "--num-facts", 3, "--vocab-size", 64), "51 tokens", "--vocab-size 50")
+    refused(run("measure", folder), "--num-facts")
+    refused(run("measure", folder, "--num-facts", 3, "--vocab-size", 64), "51 tokens", "--vocab-size 50")
     (tmp_path / "config.json").write_text((folder / "config.json").read_text())
     (tmp_path / "pytorch_model.bin").write_bytes(b"")
-    refused(run("evaluate", tmp_path, "--num-facts", 3), "pickled", "safetensors")
+    refused(run("measure", tmp_path, "--num-facts", 3), "pickled", "safetensors")
 
 
 def test_a_larger_vocabulary_than_the_weights_have_is_refused(run, tmp_path):
     path = tmp_path / "circuit.safetensors"
     sizes = ["--vocab-size", 32, "--num-facts", 3, "--embed-dim", 16, "--state-dim", 4, "--num-examples", 10]
     assert run("design", *sizes, "--out", path)[0] == 0
-    refused(run("evaluate", path, "--vocab-size", 64), "32 tokens")
-    assert json.loads(run("evaluate", path, "--task", "ar", "--num-examples", 9, "--json")[1])["task"]["kind"] == "ar"
+    refused(run("measure", path, "--vocab-size", 64), "32 tokens")
+    assert json.loads(run("measure", path, "--task", "ar", "--num-examples", 9, "--json")[1])["task"]["kind"] == "ar"

@@ -1,4 +1,4 @@
-"""`train`, `design` and `evaluate` as a user meets them."""
+"""`train`, `design` and `measure WEIGHTS` as a user meets them."""
 
 import json
 import re
@@ -19,6 +19,11 @@ from recallscope.train.loop import train_run
 
 QUICK = ["--vocab-size", "32", "--num-facts", "3", "--embed-dim", "8", "--state-dim", "4"]
 SHORT = ["--batch-size", "8", "--warmup-steps", "5", "--flat-steps", "10", "--decay-steps", "10", "--eval-size", "20"]
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -43,19 +48,19 @@ def test_train_json_is_one_object(model, run):
     assert 0 <= answer["test_accuracy"] <= 1
 
 
-def test_train_keeps_what_evaluate_reads(run, tmp_path):
+def test_train_keeps_what_measure_reads(run, tmp_path):
     out_dir = tmp_path / "one"
     code, out, _ = run("train", *QUICK, *SHORT, "--out", out_dir)
     assert code == 0
     assert "test accuracy" in out
     record = parse_record((out_dir / "record.json").read_bytes())
     assert not (out_dir / "checkpoint.safetensors").exists()
-    code, out, _ = run("evaluate", out_dir, "--num-examples", 50, "--json")
+    code, out, _ = run("measure", out_dir, "--num-examples", 50, "--json")
     assert code == 0
     answer = json.loads(out)
     assert answer["task"] == record.spec.task.model_dump(mode="json")
-    assert answer["queries"] == 150
-    code, out, _ = run("evaluate", out_dir / "weights.safetensors", "--num-facts", 5, "--num-examples", 10, "--json")
+    assert answer["accuracy"]["queries"] == 150
+    code, out, _ = run("measure", out_dir / "weights.safetensors", "--num-facts", 5, "--num-examples", 10, "--json")
     assert json.loads(out)["task"]["length"] == 20
 
 
@@ -179,8 +184,8 @@ def test_a_diverged_run_stops_where_it_diverged_says_so_and_exits_with_1(run, tm
     assert record.flag == "diverged"
     assert record.history[-1].loss is None
     assert run("train", *words)[0] == 1  # from its record
-    code, out, _ = run("evaluate", tmp_path, "--num-examples", 50, "--json")  # weights from before
-    assert (code, json.loads(out)["accuracy"] >= 0) == (0, True)
+    code, out, _ = run("measure", tmp_path, "--num-examples", 50, "--json")  # weights from before
+    assert (code, json.loads(out)["accuracy"]["mean"] >= 0) == (0, True)
 
 
 def test_presets_take_changes(run):
@@ -192,14 +197,14 @@ def test_presets_take_changes(run):
 
 
 @pytest.mark.parametrize("circuit", [name for name in CIRCUITS.names() if name != "ideal"])
-def test_design_writes_weights_that_evaluate_reads(circuit, run, tmp_path):
+def test_design_writes_weights_that_measure_reads(circuit, run, tmp_path):
     path = tmp_path / "circuit.safetensors"
     words = ["--vocab-size", 32, "--num-facts", 3, "--embed-dim", 16, "--state-dim", 4, "--num-examples", 40]
     code, out, _ = run("design", "--circuit", circuit, *words, "--out", path, "--json")
     assert code == 0
     answer = json.loads(out)
     assert 0 < answer["accuracy"] <= 1
-    code, out, _ = run("evaluate", path, "--num-examples", 40, "--json")
+    code, out, _ = run("measure", path, "--num-examples", 40, "--json")
     assert code == 0
     assert json.loads(out)["model"] == answer["model"]
 
@@ -235,6 +240,6 @@ def test_bad_input_is_answered_in_one_paragraph(run, tmp_path):
     refused("design", *QUICK[:4], says="--embed-dim")
     refused("design", *QUICK, "--draws", 0, says="draws=0")
     refused("design", "--circuit", "MHA", *QUICK, "--num-heads", 3, says="num_heads=3")
-    refused("evaluate", tmp_path / "nothing.safetensors", says="no such weights file")
+    refused("measure", tmp_path / "nothing.safetensors", says="no such weights file")
     (tmp_path / "text.safetensors").write_text("not weights at all")
-    refused("evaluate", tmp_path / "text.safetensors", says="not a safetensors file")
+    refused("measure", tmp_path / "text.safetensors", says="not a safetensors file")

@@ -20,7 +20,6 @@ COMMANDS = {
     "predict": [*SIZES],
     "size": ["--target", 0.8, "--vocab-size", 64, "--num-facts", 4],
     "train": [*SIZES, *STEPS, "--out", "one"],
-    "evaluate": ["one", "--num-examples", 50],
     "measure": ["linear", *SIZES, *STEPS, "--learning-rate", 0.01, "--out", "measured", "--beside", "measured/store"],
     "capacity": [*SEARCH, *STEPS, "--learning-rate", 0.01, "--store", "searched"],
     "fit": ["searched", "--bootstrap", 20],
@@ -64,7 +63,7 @@ def test_every_field_is_explained(verb, folder, run, monkeypatch):
     monkeypatch.chdir(folder)
     if verb == "fit" and not (folder / "searched").exists():
         run("capacity", *COMMANDS["capacity"])
-    if verb in ("evaluate", "inspect") and not (folder / "one").exists():
+    if verb == "inspect" and not (folder / "one").exists():
         run("train", *COMMANDS["train"])
     code, out, err = run(verb, *COMMANDS[verb], "--json")
     assert code == 0, err

@@ -5,7 +5,9 @@ The twin's own nodes are too few where D comes near V/2 (it is up to 5e-3 off th
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,7 +47,20 @@ def words(N: float, D: float, N_f: int, V: int, task: str = "mqar", L: int | Non
     return {"vocab_size": V, "num_facts": N_f, "embed_dim": D, "state_dim": N, "task": task, "length": L}
 
 
+KEPT = Path(__file__).with_name("sharing_exact.json")  # the twin's values, which take half a minute; a slow test
+EXACT: dict[str, float] = json.loads(KEPT.read_text())  # makes them again. To write it: python THIS_FILE
+
+
+def name_of(word: dict[str, Any], nodes: dict[str, int]) -> str:
+    return " ".join(f"{name}={value}" for name, value in (word | nodes).items() if value is not None)
+
+
 def twin(word: dict[str, Any], **nodes: int) -> float:
+    """The slow form's value, as it is kept; worked out where it is not."""
+    return EXACT.get(name_of(word, nodes)) or slow_form(word, **nodes)
+
+
+def slow_form(word: dict[str, Any], **nodes: int) -> float:
     codes = sharing_codes(**word)
     measured = {name: getattr(codes, name) for name in ("key_variance", "value_variance", "leak", "unshared")}
     return float(recall_given_variances(**word, **measured, exact=True, **nodes))
@@ -159,3 +174,21 @@ def test_the_split_rule_integrates_across_a_bend_and_a_jump(shape: float, cut: f
     assert np.sum(weights * (cut < B)) == pytest.approx(law.sf(cut), abs=2e-3)
     bend = law.expect(lambda b: np.minimum(b, cut), points=(cut,), limit=400) if shape < 1e3 else None
     assert bend is None or np.sum(weights * np.minimum(B, cut)) == pytest.approx(bend, rel=5e-3)
+
+
+def kept_cases() -> list[tuple[dict[str, Any], dict[str, int]]]:
+    cases = [(word, {}) for word in drawn(100, 1, corner=False)] + [(words(*case), {}) for case in EXTREME]
+    return cases + [(words(*case), MORE) for case in CORNER]
+
+
+@pytest.mark.slow
+def test_the_kept_values_are_those_of_the_slow_form() -> None:
+    """Sums of some thousand terms between 0 and 1, in any order: 1e-12."""
+    assert len(EXACT) == len({name_of(*case) for case in kept_cases()})
+    for word, nodes in kept_cases():
+        assert EXACT[name_of(word, nodes)] == pytest.approx(slow_form(word, **nodes), abs=1e-12)
+
+
+if __name__ == "__main__":
+    values = {name_of(word, nodes): slow_form(word, **nodes) for word, nodes in kept_cases()}
+    KEPT.write_text(json.dumps(values, indent=0) + "\n")

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from recallscope.cli.evaluate import is_pretrained, load_model, what_is_measured
 from recallscope.cli.flags import OptionalPath, Quiet, Unset, print_json
 from recallscope.cli.run_flags import RunFlags, with_run_flags
+from recallscope.cli.weights import is_pretrained, load_model, what_is_measured
 from recallscope.health import best_guess, noise
 
 if TYPE_CHECKING:

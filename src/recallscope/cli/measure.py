@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from recallscope.atomic import write_atomically
-from recallscope.cli.evaluate import task_of, weights_file
 from recallscope.cli.flags import OptionalInt, OptionalPath, Quiet, print_json, typed_value
 from recallscope.cli.run_flags import RunFlags, with_run_flags
+from recallscope.cli.weights import is_pretrained, is_weights, load_model, task_of, weights_file, what_is_measured
 
 if TYPE_CHECKING:
     from recallscope.architectures.model import RecallModel
@@ -36,19 +36,26 @@ class Measure(RunFlags):
 
     recallscope measure linear --vocab-size 32 --num-facts 2 --embed-dim 8 --state-dim 4 --flat-steps 9 --decay-steps 9
 
-    With --weights nothing is trained: a file or folder of recallscope train, or any safetensors of your module.
+    Weights are measured as they are, nothing is trained: those of recallscope train --out or design --out, on the task
+    they were made for or a variant of it (more facts, longer sequences, other filler, another --task); a Hugging Face
+    folder of a Mamba or Mamba-2, whose token numbers are then keys and values; or, with --weights, your module's.
+
+    recallscope measure WEIGHTS --num-facts 4 --vocab-size 32 --num-examples 20
     """
 
     model: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL", help_behavior_hint="")] = None
-    """Architecture, or a module of your own, my_nets.py:MyModel; comes first. Weights of ours bring it with them."""
+    """Architecture, a module of your own (my_nets.py:MyModel), or weights: a .safetensors file, the folder that train
+    --out wrote, or a Hugging Face folder. Comes first."""
     weights: OptionalPath = None
-    """Measure these weights as they are."""
+    """Measure MODEL with these weights: any safetensors of your module."""
     seeds: int = 1
     """Trainings with different seeds; with several the interval is over seeds."""
     beside: Annotated[tuple[Path, ...] | None, tyro.conf.arg(metavar="STORE ...", help_behavior_hint="")] = None
     """Stores with runs to compare with; unless given, the records of this repository."""
     num_examples: int = 2000
-    """Test sequences (with --weights; after training it is --eval-size)."""
+    """Test sequences of weights; after training it is --eval-size."""
+    device: str = "auto"
+    """Where weights are measured: auto, cpu, cuda ..."""
     workers: OptionalInt = None
     """Training runs in parallel (default: one per core); 0 runs them in this process, which a debugger can follow."""
     out: Path = Path("runs/measured")
@@ -62,10 +69,12 @@ class Measure(RunFlags):
 
     def run(self) -> int:
         """Train or load, measure, draw, print."""
+        if self.model is not None and self.weights is None and is_weights(self.model):
+            self.weights, self.model = Path(self.model), None
         if self.model is None and self.weights is None and not self.starts:
-            raise ValueError("which model? Name it first: recallscope measure linear, or my_nets.py:MyModel.")
+            raise ValueError("which model? Name it first: recallscope measure linear, my_nets.py:MyModel, or weights.")
         from recallscope.cli.capacity import progress_lines
-        from recallscope.cli.training import use_threads
+        from recallscope.cli.training import pick_device, use_threads
         from recallscope.measuring.measure import measure
         from recallscope.measuring.trainings import RECIPE, store_trainer
         from recallscope.runs.store import RunStore
@@ -73,7 +82,10 @@ class Measure(RunFlags):
         use_threads(1)
         if self.weights is not None:
             subject, task = self._as_it_is(self.weights)
-            measured = measure(subject, task, seed=self.seed or 0, beside=self.beside, num_examples=self.num_examples)
+            measured = measure(
+                subject, task, seed=self.seed or 0, beside=self.beside, num_examples=self.num_examples,
+                device=pick_device(self.device),
+            )  # fmt: skip
         else:
             run = self.run_spec(RECIPE)
             task = run.task
@@ -92,6 +104,8 @@ class Measure(RunFlags):
             print_json(facts | {"figure": figure})
         else:
             self._print(measured, figure)
+            if self.weights is not None and is_pretrained(self.weights):
+                print(what_is_measured(subject, task))
         return 0
 
     def _as_it_is(self, path: Path) -> tuple[RecallModel, TaskSpec]:
@@ -99,7 +113,7 @@ class Measure(RunFlags):
         import torch
 
         from recallscope.architectures.model import build_model
-        from recallscope.train.weights import load_tensors, read_weights
+        from recallscope.train.weights import load_tensors
 
         file = weights_file(path)
         if task_of(file) is None and self.model is not None and file.is_file():  # tensors of the user's own
@@ -107,10 +121,10 @@ class Measure(RunFlags):
             model = build_model(run.model, run.task.vocab_size, torch.Generator().manual_seed(0))
             load_tensors(file, model)
             return model, run.task
-        model, task = read_weights(file)
+        model, task = load_model(path, self.given("task"), self.task)
         if self.model not in (None, model.spec.kind):
             raise ValueError(f"{path} holds a {model.spec.kind}, not a {self.model}. Leave MODEL out.")
-        return model, type(task).model_validate(task.leaving_out() | self.given("task"))
+        return model, task
 
     def _name(self, measured: Measurement) -> str:
         run = measured.runs[0][:8] if measured.runs else "as-it-is"
@@ -198,7 +212,8 @@ class Measure(RunFlags):
 
 def verb_for(arguments: Sequence[str]) -> type:
     """The verb with flags for the model that comes first, and for the task that is named or that the weights have."""
-    named = ["--model", arguments[0]] if arguments and not arguments[0].startswith("-") else []
-    weights = typed_value(arguments, "--weights")
-    kind = task_of(weights_file(Path(weights))) if weights else None
+    first = arguments[0] if arguments and not arguments[0].startswith("-") else ""
+    weights = typed_value(arguments, "--weights") or (first if is_weights(first) else None)
+    named = ["--model", first] if first and first != weights else []
+    kind = task_of(weights_file(Path(weights))) if weights and not typed_value(arguments, "--task") else None
     return with_run_flags(Measure, [*arguments, *named, *(["--task", kind] if kind else [])])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,9 @@ from recallscope.specs import TaskSpec
 from recallscope.tasks import Batch, draw_batch
 
 
-def draw_pictures(model: RecallModel, task: TaskSpec, found: Inspection, out: Path, seed: int) -> list[Path]:
+def draw_pictures(
+    model: RecallModel, task: TaskSpec, found: Inspection, out: Path, seed: int, kinds: Sequence[str] = ("png", "svg")
+) -> list[Path]:
     """Every picture this model has, of one fresh sequence, as PNG and SVG."""
     batch = draw_batch(task, 1, torch.Generator().manual_seed(seed))
     label = _sizes(model, task)
@@ -35,7 +38,7 @@ def draw_pictures(model: RecallModel, task: TaskSpec, found: Inspection, out: Pa
         figures["attention"] = _attention_strength_figure(model, batch, f"{model.spec.kind}, {label}")
     if found.banks is not None:
         figures["banks"] = banks_figure(picture_masks(model), found.banks.surgery, f"{model.spec.kind}, {label}")
-    return [path for name, figure in figures.items() for path in save_figure(figure, out / name)]
+    return [path for name, figure in figures.items() for path in save_figure(figure, out / name, kinds)]
 
 
 def _sizes(model: RecallModel, task: TaskSpec) -> str:

@@ -227,7 +227,7 @@ class Reproduce:
         from recallscope.studies.costs import core_seconds
 
         there: dict[str, Any] = {}
-        if (self.store / "store.json").exists():
+        if self.store.is_file() or (self.store / "store.json").exists():
             store = RunStore(self.store)
             for run in store.finished_names():
                 with suppress(RecordError):  # a damaged record is not done

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import tyro
 
 from recallscope.cli.flags import OptionalInt, Unset, print_json
-from recallscope.cli.store_upkeep import Verify
+from recallscope.cli.store_upkeep import Pack, Unpack, Verify
 
 Folder = Annotated[Path, tyro.conf.Positional]
 SHOWN = ("run", "task", "vocab_size", "num_facts", "length", "model", "embed_dim", "state_dim", "num_layers", "seed")
@@ -27,7 +27,7 @@ class List:
     """
 
     store: Folder
-    """Folder of the runs."""
+    """Folder of the runs, or a packed file."""
     where: Annotated[tuple[str, ...], Unset] = ()
     """Conditions, such as state_dim<=16 or status=failed; quote them, as < means something to a shell."""
     sort: Annotated[tuple[str, ...], Unset] = ()
@@ -84,7 +84,7 @@ class Show:
     """
 
     store: Folder
-    """Folder of the runs."""
+    """Folder of the runs, or a packed file."""
     wanted: Annotated[str, tyro.conf.Positional, tyro.conf.arg(name="run", metavar="RUN")]
     """Name of the run, or how it begins."""
     json: bool = False
@@ -120,7 +120,7 @@ class Export:
     """
 
     store: Folder
-    """Folder of the runs."""
+    """Folder of the runs, or a packed file."""
     out: Annotated[Path, tyro.conf.Positional]
     """File to write, .csv or .parquet."""
     where: Annotated[tuple[str, ...], Unset] = ()
@@ -146,7 +146,7 @@ class Export:
 class Store:
     """recallscope store list STORE
 
-    The runs of a folder: list, show, export, verify. Each has its own --help.
+    The runs of a folder or a packed file: list, show, export, verify, pack, unpack. Each has its own --help.
     """
 
     action: tyro.conf.OmitSubcommandPrefixes[
@@ -154,6 +154,8 @@ class Store:
         | Annotated[Show, tyro.conf.subcommand("show")]
         | Annotated[Export, tyro.conf.subcommand("export")]
         | Annotated[Verify, tyro.conf.subcommand("verify")]
+        | Annotated[Pack, tyro.conf.subcommand("pack")]
+        | Annotated[Unpack, tyro.conf.subcommand("unpack")]
     ]
 
     def run(self) -> int:

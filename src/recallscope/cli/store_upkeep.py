@@ -1,4 +1,4 @@
-"""`recallscope store verify`: look after a store."""
+"""`recallscope store verify`, `pack` and `unpack`: look after a store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import tyro
 from recallscope.cli.flags import print_json
 
 if TYPE_CHECKING:
-    from recallscope.runs import RunStore
+    from recallscope.runs import Copied, RunStore
 
 Folder = Annotated[Path, tyro.conf.Positional]
 
@@ -42,7 +42,7 @@ class Verify:
     """
 
     store: Folder
-    """Folder of the runs."""
+    """Folder of the runs, or a packed file, in which nothing is moved."""
     dry_run: bool = False
     """Only name it: nothing is written, so a store that may only be read will do."""
     json: bool = False
@@ -77,3 +77,61 @@ class Verify:
                 f"{health.set_aside_before} files set aside earlier are in {self.store / 'damaged'}, each with a note"
             )
         return 0 if health.clean else 1
+
+
+@dataclass(kw_only=True)
+class Pack:
+    """recallscope store pack STORE runs.jsonl
+
+    Write all records into one file, one per line. Every command that reads a store also reads this file; none writes
+    to it. Weights, checkpoints and failures are not packed. Placed inside a store's folder as runs.jsonl, the file is
+    the read-only part of that store, and new runs are added beside it.
+    """
+
+    store: Folder
+    """Folder of the runs."""
+    out: Annotated[Path, tyro.conf.Positional]
+    """File to write; an earlier packed store of this name is replaced."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def run(self) -> int:
+        """Pack, report."""
+        from recallscope.runs import RunStore, pack_store
+
+        return _report(pack_store(RunStore(self.store), self.out), self.store, self.out, self.json)
+
+
+@dataclass(kw_only=True)
+class Unpack:
+    """recallscope store unpack runs.jsonl STORE
+
+    The inverse of pack: a folder with one record.json per run, byte for byte as recallscope wrote them.
+    """
+
+    store: Folder
+    """Packed file."""
+    out: Annotated[Path, tyro.conf.Positional]
+    """Folder to make; it must be new or empty."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def run(self) -> int:
+        """Unpack, report."""
+        from recallscope.runs import RunStore, unpack_store
+
+        return _report(unpack_store(RunStore(self.store), self.out), self.store, self.out, self.json)
+
+
+def _report(copied: Copied, store: Path, out: Path, as_json: bool) -> int:
+    """Print what was copied and what was left out; exit code 1 if damaged records were."""
+    if as_json:
+        print_json({"file": str(out), **asdict(copied)})
+    else:
+        left = {"weights files": copied.weights, "unfinished runs": copied.unfinished, "damaged": copied.damaged}
+        print(f"{copied.runs} runs in {out}")
+        if any(left.values()):
+            print("left out: " + ", ".join(f"{count} {what}" for what, count in left.items() if count))
+        if copied.damaged:
+            print(f"what is damaged: recallscope store verify {shlex.quote(str(store))} --dry-run")
+    return 1 if copied.damaged else 0

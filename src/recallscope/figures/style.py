@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -58,19 +58,19 @@ def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def save_figure(figure: Figure, stem: Path) -> list[Path]:
+def save_figure(figure: Figure, stem: Path, kinds: Sequence[str] = ("png", "svg")) -> list[Path]:
     """PNG and SVG beside each other; the same figure gives the same bytes."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     paths = []
-    for suffix, data in figure_files(figure).items():
+    for suffix, data in figure_files(figure, kinds).items():
         paths.append(stem.with_name(stem.name + suffix))
         paths[-1].write_bytes(data)
     return paths
 
 
-def figure_files(figure: Figure) -> dict[str, bytes]:
+def figure_files(figure: Figure, kinds: Sequence[str] = ("png", "svg")) -> dict[str, bytes]:
     """PNG and SVG, by suffix."""
-    return {f".{kind}": _saved(figure, kind) for kind in ("png", "svg")}
+    return {f".{kind}": _saved(figure, kind) for kind in kinds}
 
 
 def write_figure(figure: Figure, path: Path) -> None:

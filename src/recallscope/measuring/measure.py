@@ -32,6 +32,7 @@ def measure(
     store: RunStore | Path | str = "runs/measured/store",
     beside: Iterable[Path | str] | None = None,
     num_examples: int = 2000,
+    device: torch.device | str = "cpu",
     trainer: Trainer | None = None,
 ) -> Measurement:
     """Train a spec and measure what comes out, or measure a model as it is.
@@ -39,16 +40,17 @@ def measure(
     Without `train` the recipe is `RECIPE`, and its learning rate is chosen first, by short trainings on a seed of their
     own; `search_rates` says otherwise. Trainings are kept in `store` and used again. `beside` names stores with runs to
     compare with; the records of this repository unless given. `num_examples` are the test sequences of a model that is
-    measured as it is.
+    measured as it is, on `device`.
     """
     if not 1 <= seeds <= 1000:
         raise ValueError(f"seeds={seeds}: between 1 and 1000 trainings are averaged.")
     others = neighbours(task, committed_stores() if beside is None else beside)
     if isinstance(model, RecallModel):
-        generator = torch.Generator().manual_seed(seed)
-        scores = [evaluate(model, task, num_examples, generator)]
+        if not 1 <= num_examples <= 10**8:
+            raise ValueError(f"num_examples={num_examples} is outside 1..10^8.")
+        scores = [evaluate(model.to(device), task, num_examples, torch.Generator(device).manual_seed(seed))]
         records, recipe, sequences = list[RunRecord](), "measured as it is, without training", num_examples
-        subject = model
+        subject = model.to("cpu")
     else:
         subject = build_model(model, task.vocab_size, torch.Generator().manual_seed(STATE_SEED))  # or say why not
         run = RunSpec(task=task, model=model, train=train or TrainSpec.model_validate(RECIPE), seed=seed)

@@ -10,6 +10,7 @@ from recallscope.runs.grid import Cell, Grid, grid_from_fields, read_grid
 from recallscope.runs.index import extend_index, rebuild_index
 from recallscope.runs.leases import Lease
 from recallscope.runs.local import LocalEngine, local_slots
+from recallscope.runs.packing import Copied, pack_store, unpack_store
 from recallscope.runs.plan import Plan, estimated_cost, make_plan
 from recallscope.runs.store import Fault, RunStore, StoreError
 from recallscope.runs.sweep import run_sweep
@@ -20,6 +21,7 @@ from recallscope.runs.views import PlainView, View, progress_view
 __all__ = [
     "Cell",
     "Condition",
+    "Copied",
     "Driver",
     "Engine",
     "EngineError",
@@ -44,11 +46,13 @@ __all__ = [
     "local_slots",
     "make_plan",
     "note_attempt",
+    "pack_store",
     "parse_conditions",
     "progress_view",
     "read_attempts",
     "read_grid",
     "rebuild_index",
     "run_sweep",
+    "unpack_store",
     "verify",
 ]

@@ -57,7 +57,7 @@ def read_attempts(folder: Path) -> list[dict[str, Any]]:
     """The log of a run; a last line that was cut off is left out."""
     try:
         lines = (folder / ATTEMPTS).read_text(encoding="utf-8", errors="replace").splitlines()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
     found = []
     for line in lines:

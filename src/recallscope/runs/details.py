@@ -18,9 +18,9 @@ def run_details(store: RunStore, wanted: str) -> dict[str, Any]:
     try:
         record = store.facts(name)
     except RecordError as error:
-        place = folder / "record.json"
         raise ValueError(
-            f"{place} is damaged: {error}. recallscope store verify {store.root} sets it aside."
+            f"{store.place(name)} of {store.root} is damaged: {error}. recallscope store verify {store.root} names "
+            f"all damage."
         ) from error
     failure = store.failure(name)
     row = row_of(record) if record else {}
@@ -32,5 +32,5 @@ def run_details(store: RunStore, wanted: str) -> dict[str, Any]:
         "warning": examine(record).sentence if record else "",
         "failure": failure.model_dump(mode="json") if failure else None,
         "attempts": read_attempts(folder),
-        "files": sorted(path.name for path in folder.iterdir()),
+        "files": sorted(path.name for path in folder.iterdir()) if folder.is_dir() else [],
     }

@@ -6,8 +6,9 @@ find by comparing names: the answer is complete even while a sweep runs, or afte
 
 Nor is it believed. A row keeps size and time of the record it was read from, and a checksum of itself. Whenever the
 index is opened every row is compared with its checksum and with the record's size and time (one look at each file,
-without reading it); where any differs, the record is read instead. So a record that was edited, cut off or deleted is
-noticed, and so is a row that was changed by hand. An edit that kept both is found by `store verify`, which reads all.
+without reading it; of a packed record, its line's size and CRC-32); where any differs, the record is read instead. So a
+record that was edited, cut off or deleted is noticed, and so is a row that was changed by hand. An edit that kept both
+is found by `store verify`, which reads all.
 
 Runs have whatever fields they have: a row is a JSON list, and the index keeps the word of each place in it.
 """
@@ -30,9 +31,10 @@ from urllib.parse import quote
 from pydantic_core import to_json
 
 from recallscope.atomic import TEMPORARY, flush_folder
-from recallscope.records import RecordError, is_run_name, row_of
+from recallscope.records import RecordError, row_of
 from recallscope.runs.attempts import read_failure
-from recallscope.runs.store import FAILURE, NO_STAMP, RECORD, RunStore, Stamp, read_stamped, set_aside, stamp_of
+from recallscope.runs.packed import NO_STAMP, Stamp
+from recallscope.runs.store import FAILURE, RECORD, RunStore, set_aside, stamp_of
 from recallscope.specs import Value
 
 INDEX = "index.sqlite"
@@ -62,7 +64,7 @@ def read_entry(store: RunStore, run: str) -> Entry | None:
     A damaged record has an entry, with no more than its name and `status` "damaged": `store verify` says what is wrong.
     """
     try:
-        facts, stamp = read_stamped(store.folder(run))
+        facts, stamp = store.read(run)
         if facts is not None:
             return entry_of(facts, stamp)
         failure = read_failure(store.folder(run) / FAILURE)
@@ -152,7 +154,7 @@ def set_index_aside(store: RunStore, error: Exception) -> None:
 
 def _complete(store: RunStore, table: Table | None) -> Table:
     """Add what the index file does not know, and hide what is gone. An index that is mostly wrong is made anew."""
-    there = set(os.listdir(store.runs))
+    there = set(store.names())
     known, wrong = _compared(store, table, there) if table else (set(), set())
     late = _unknown(store, there, known, wrong) if table and len(wrong) <= MOST_WRONG else []
     finished = sum(entry.row["status"] == "done" for entry in late)
@@ -181,7 +183,7 @@ def _complete(store: RunStore, table: Table | None) -> Table:
 
 def _unknown(store: RunStore, there: set[str], known: set[str], wrong: set[str]) -> list[Entry]:
     """Entries of the runs that a table does not know, or not rightly, read from their files."""
-    unread = filter(is_run_name, sorted((there - known) | (wrong & there)))
+    unread = sorted((there - known) | (wrong & there))
     return [entry for run in unread if (entry := read_entry(store, run))]
 
 
@@ -196,7 +198,7 @@ def index_contradicts(store: RunStore, entries: Iterable[Entry]) -> bool:
     try:
         table = _open(store)
         with contextlib.closing(table.connection):
-            if _compared(store, table, set(os.listdir(store.runs)))[1]:
+            if _compared(store, table, set(store.names()))[1]:
                 return True
             rows = table.connection.execute("SELECT run, row FROM runs")
             return any(run in files and table.decode(row) != files[run] for run, row in rows)
@@ -210,7 +212,7 @@ def _compared(store: RunStore, table: Table, there: set[str]) -> tuple[set[str],
     """The runs that a table knows, and those whose row or record is not as it was when the row was made."""
     known: set[str] = set()
     wrong: set[str] = set()
-    runs = f"{store.runs}{os.sep}"
+    runs, packed = f"{store.runs}{os.sep}", store.packed.lines()
     query = f"SELECT run, size, time, checksum, {TOLD} FROM runs"  # noqa: S608
     for run, size, time, checksum, told in table.connection.execute(query):
         known.add(run)
@@ -220,7 +222,7 @@ def _compared(store: RunStore, table: Table, there: set[str]) -> tuple[set[str],
             try:
                 stamp = stamp_of(os.stat(f"{runs}{run}{os.sep}{RECORD}"))
             except OSError:
-                stamp = NO_STAMP
+                stamp = packed[run].stamp if run in packed else NO_STAMP
             if stamp != (size, time):
                 wrong.add(run)
     return known, wrong

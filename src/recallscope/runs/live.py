@@ -33,7 +33,7 @@ class LiveView(TallyView):
     def begin(self, plan: Plan) -> None:
         """Start drawing."""
         super().begin(plan)
-        self.notes += [f"damaged: {fault.path} ({fault.reason}); set aside, to be run again" for fault in plan.faults]
+        self.notes += [f"damaged: {fault.path} ({fault.reason}); to be run again" for fault in plan.faults]
         self.live.start()
 
     def retried(self, cell: Cell, reason: str) -> None:

@@ -1,16 +1,20 @@
 """A store is a folder; one run is one folder in it, named by the run. Its files are the truth.
 
 STORE/store.json                      says that this is a store
+STORE/runs.jsonl                      packed records, if there are any: read-only, and runs/ takes precedence
 STORE/runs/RUN/record.json            the result, written whole or not at all
 STORE/runs/RUN/weights.safetensors    if asked for
 STORE/runs/RUN/failure.json           instead of a record: three tries died, and how
 STORE/runs/RUN/checkpoint.safetensors, claim.N, attempts.jsonl   while it runs: its state, leases, log of tries
 STORE/damaged/                        what could not be trusted, never deleted
 STORE/index.sqlite                    for quick queries; can always be made anew from the files
+
+A store can also be one packed file, which is read-only (`packed`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -32,14 +36,12 @@ from recallscope.records import (
 )
 from recallscope.runs.attempts import Failure, read_failure
 from recallscope.runs.leases import LEASE_SECONDS, Lease, drop_leases, is_leased, lease_files, try_lease
+from recallscope.runs.packed import FORMAT, NO_STAMP, PACKED, PackedRuns, Stamp, packed_marker
 
-FORMAT = "recallscope-store"
 VERSION = 2
 DAMAGED = "damaged"
 RECORD, WEIGHTS, CHECKPOINT, FAILURE = "record.json", "weights.safetensors", "checkpoint.safetensors", "failure.json"
 HALF_WRITTEN = "half written: its writer was killed"
-Stamp = tuple[int, int]  # size of a file in bytes, and its time in nanoseconds
-NO_STAMP: Stamp = (-1, -1)
 
 
 class StoreError(ValueError):
@@ -59,10 +61,12 @@ class RunStore:
     """Runs on disk. Many processes may read and work at once; no lock is held, so no crash leaves one behind."""
 
     def __init__(self, root: Path | str, *, create: bool = False) -> None:
-        """Open the store of a folder; `create` makes one of an empty or missing folder."""
+        """Open the store of a folder or a packed file; `create` makes one of an empty or missing folder."""
         self.root = Path(root)
         self.runs = self.root / "runs"
         self.marker = _open_marker(self.root, create=create)
+        self.read_only = self.root.is_file()
+        self.packed = PackedRuns(self.root if self.read_only else self.root / PACKED)
 
     def to_pandas(self, *conditions: str) -> Any:
         """A pandas DataFrame: one row per run, one column per field. Conditions are texts, such as "state_dim<=16"."""
@@ -75,22 +79,34 @@ class RunStore:
         return self.runs / run
 
     def names(self) -> list[str]:
-        """Every run that has a folder, finished or not, in order."""
+        """Every run that has a folder, finished or not, or a packed record, in order."""
         try:
-            return sorted(filter(is_run_name, os.listdir(self.runs)))
-        except FileNotFoundError:
-            return []
+            folders = filter(is_run_name, os.listdir(self.runs))
+            return sorted({*folders, *self.packed.lines()})
+        except (FileNotFoundError, NotADirectoryError):
+            return sorted(self.packed.lines())
 
     def finished_names(self) -> list[str]:
         """Runs that have a record, whatever is in it; quicker than reading them all."""
-        return [run for run in self.names() if (self.folder(run) / RECORD).exists()]
+        packed = self.packed.lines()
+        return [run for run in self.names() if run in packed or (self.folder(run) / RECORD).exists()]
 
     def facts(self, run: str) -> dict[str, Any] | None:
         """The record of a run as plain data, of any schema and architecture; None if it has none.
 
         RecordError if the file contradicts itself.
         """
-        return read_record(self.folder(run))
+        return self.read(run)[0]
+
+    def read(self, run: str) -> tuple[dict[str, Any] | None, Stamp]:
+        """The same, with the stamp of what was read: the file in the run's folder, else its packed line."""
+        facts, stamp = read_stamped(self.folder(run))
+        return (facts, stamp) if facts is not None else self.packed.read(run)
+
+    def place(self, run: str) -> str:
+        """Where the record of a run is, for messages."""
+        path = self.folder(run) / RECORD
+        return self.packed.place(run) if not path.exists() and run in self.packed.lines() else f"runs/{run}/{RECORD}"
 
     def get(self, run: str) -> RunRecord | None:
         """The record of a run with its spec; None if it has none.
@@ -108,8 +124,13 @@ class RunStore:
         except NewerRecordError:
             raise
         except RecordError as error:
-            fault = Fault(str(path.relative_to(self.root)), str(error))
-            return None, set_aside(self.root, path, fault.reason) if move else fault
+            fault = Fault(self.place(run), str(error))
+            return None, set_aside(self.root, path, fault.reason) if move and path.exists() else fault
+
+    def check_writable(self) -> None:
+        """StoreError if this is a packed file."""
+        if self.read_only:
+            raise StoreError(_read_only(self.root))
 
     def put(self, record: RunRecord, weights: bytes | None = None) -> bool:
         """Store a result; False if the run has one already, which then stays. Files of the running run are removed.
@@ -117,6 +138,7 @@ class RunStore:
         If weights are added to a run whose record has another accuracy (trained on another processor, or with other
         random numbers), the record that belongs to the weights replaces it, and the earlier one is moved aside.
         """
+        self.check_writable()
         folder, before = self.folder(record.run), self.get_sound(record.run)[0]
         if weights is not None and (before is None or not self._has_weights(record.run)):
             if before is not None and before.test_accuracy != record.test_accuracy:
@@ -157,6 +179,7 @@ class RunStore:
         The record is looked for after taking the lease: meanwhile another may have finished the run. Half-written files
         of a predecessor that was killed are moved aside.
         """
+        self.check_writable()
         lease = try_lease(self.folder(run), lease_seconds)
         if lease and self.finished(run, weights=weights):
             drop_leases(self.folder(run))
@@ -196,13 +219,11 @@ class RunStore:
         return (self.folder(run) / WEIGHTS).exists()
 
 
-def read_record(folder: Path) -> dict[str, Any] | None:
-    """The record of a run's folder as plain data; None if it has none, RecordError if it contradicts itself."""
-    return read_stamped(folder)[0]
-
-
 def read_stamped(folder: Path) -> tuple[dict[str, Any] | None, Stamp]:
-    """The same, with the stamp of the very file that was read."""
+    """The record in a run's folder as plain data, and the stamp of the very file that was read; None if it has none.
+
+    RecordError if it contradicts itself.
+    """
     try:
         with open(os.path.join(folder, RECORD), "rb") as file:
             stamp = stamp_of(os.fstat(file.fileno()))
@@ -223,8 +244,9 @@ def stamp_of(status: os.stat_result) -> Stamp:
 
 def half_written(folder: Path) -> list[Path]:
     """Files of a run that a killed process left unfinished."""
-    with os.scandir(folder) as entries:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
         return sorted(Path(entry.path) for entry in entries if is_half_written(entry.name))
+    return []
 
 
 def set_aside(root: Path, path: Path, reason: str) -> Fault | None:
@@ -254,10 +276,12 @@ def all_set_aside(root: Path) -> list[Path]:
 
 
 def _open_marker(root: Path, *, create: bool) -> dict[str, Any]:
-    """The content of store.json; `create` makes a store of a new or empty folder."""
-    path = root / "store.json"
+    """The marker of a folder or a packed file; `create` makes a store of a new or empty folder."""
     if root.exists() and not root.is_dir():
-        raise StoreError(f"{root} is a file, and a store is a folder. Name a folder, new or made by recallscope sweep.")
+        return _check_version(root, _packed_marker(root, create=create))
+    path, packed = root / "store.json", root / PACKED
+    if packed.is_symlink() or (packed.exists() and not packed.is_file()):
+        raise StoreError(f"{packed} is a link or a folder, and packed records must be a file. Move it away.")
     if not path.exists():
         if not create:
             raise StoreError(
@@ -273,6 +297,31 @@ def _open_marker(root: Path, *, create: bool) -> dict[str, Any]:
         raise StoreError(
             f"{path} is damaged: it should say {FORMAT!r}. Move it away, and the next sweep makes a new one; runs stay."
         )
+    return _check_version(root, marker)
+
+
+def _packed_marker(root: Path, *, create: bool) -> dict[str, Any]:
+    """The marker in the first line of a packed file, which cannot be written to."""
+    marker = None
+    if root.is_file():
+        with open(root, "rb") as file:
+            marker = packed_marker(file.readline(4096))
+    if marker is None or not isinstance(marker.get("version"), int):
+        raise StoreError(
+            f"{root} is a file, and not a packed store (its first line should have {FORMAT!r}). Name a folder, new or "
+            f"made by recallscope sweep, or a file written by recallscope store pack."
+        )
+    if create:
+        raise StoreError(_read_only(root))
+    return marker
+
+
+def _read_only(root: Path) -> str:
+    folder = root.with_suffix("")
+    return f"{root} is a packed store and read-only. Unpack it to add runs: recallscope store unpack {root} {folder}"
+
+
+def _check_version(root: Path, marker: dict[str, Any]) -> dict[str, Any]:
     if marker["version"] != VERSION:
         raise StoreError(
             f"{root} is a store of version {marker['version']}, and this recallscope reads version {VERSION} only."

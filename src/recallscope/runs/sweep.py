@@ -46,6 +46,8 @@ def run_sweep(
     if plan is None:
         cells = grid.cells() if isinstance(grid, Grid) else grid
         plan = make_plan(cells, home, weights=weights, retry_failed=retry_failed)
+    if plan.missing:
+        home.check_writable()
     if isinstance(engine, str):
         engine = _engine(engine if plan.missing else "local", home, workers, device, slots_per_gpu, address)
         if plan.missing and importlib.util.find_spec("torch") is None:

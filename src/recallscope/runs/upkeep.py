@@ -29,7 +29,6 @@ from recallscope.runs.store import (
     RunStore,
     all_set_aside,
     half_written,
-    read_record,
     set_aside,
 )
 
@@ -58,15 +57,16 @@ class Health:
 def verify(store: RunStore, *, move: bool = True) -> Health:
     """Read every file of the store; what is damaged or half written is named and, with `move`, moved aside.
 
-    Without `move` nothing is written at all.
+    Without `move` nothing is written at all. A packed record that is damaged stays where it is.
     """
+    move = move and not store.read_only
     health = Health(set_aside_before=len(all_set_aside(store.root)))
     entries: list[Entry] = []
     for name in store.names():
         folder = store.runs / name
         if folder.is_symlink():
             health.links.append(str(folder.relative_to(store.root)))
-        elif not folder.is_dir():
+        elif folder.exists() and not folder.is_dir():
             _fault(store, health, folder, "a file where the folder of a run should be", move)
         else:
             _verify_folder(store, folder, health, entries, move)
@@ -78,9 +78,9 @@ def verify(store: RunStore, *, move: bool = True) -> Health:
 
 def _verify_folder(store: RunStore, folder: Path, health: Health, entries: list[Entry], move: bool) -> None:
     leased = is_leased(folder, look_only=not move)
-    state, facts = "running" if leased else "begun", None
+    state, facts = "running" if leased else "begun" if folder.exists() else "", None
     try:
-        facts = _settled(folder / RECORD, lambda: read_record(folder), RecordError)
+        facts = _settled(folder / RECORD, lambda: store.facts(folder.name), RecordError)
         if facts is not None:
             entries.append(entry_of(facts))
             health.without_digest += "digest" not in facts
@@ -90,7 +90,10 @@ def _verify_folder(store: RunStore, folder: Path, health: Health, entries: list[
         health.newer.append(str(error))
         state = ""
     except (RecordError, OSError) as error:
-        _fault(store, health, folder / RECORD, str(error), move)
+        if (folder / RECORD).exists():
+            _fault(store, health, folder / RECORD, str(error), move)
+        else:
+            health.faults.append(Fault(store.place(folder.name), str(error)))
     if state in ("running", "begun") and (folder / FAILURE).exists():
         try:
             _settled(folder / FAILURE, lambda: read_failure(folder / FAILURE), ValueError)

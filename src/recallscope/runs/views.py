@@ -156,7 +156,8 @@ class PlainView(TallyView):
             f"{plan.total} run{'s' * (plan.total != 1)}: {len(plan.done)} done, {len(plan.missing)} to do{before}"
         )
         for fault in plan.faults:
-            self._write(f"damaged: {fault.path} ({fault.reason}); set aside as {fault.moved_to}, to be run again")
+            aside = f"set aside as {fault.moved_to}, " if fault.moved_to else ""
+            self._write(f"damaged: {fault.path} ({fault.reason}); {aside}to be run again")
 
     def finished(self, cell: Cell, record: RunRecord, *, by_another: bool = False) -> None:
         """Print the result."""

@@ -152,13 +152,16 @@ class Watch:
             return self._seen[1]
 
     def _look(self) -> dict[str, Any]:
+        packed = self.store.packed.lines()
         done, failed, running, left = list[tuple[int, str]](), 0, list[dict[str, Any]](), 0
         for name in self.store.names():
             folder = self.store.runs / name
             try:
                 done.append((os.stat(folder / RECORD, follow_symlinks=False).st_mtime_ns, name))
             except OSError:
-                if (folder / FAILURE).exists():
+                if name in packed:
+                    done.append((0, name))
+                elif (folder / FAILURE).exists():
                     failed += 1
                 elif is_leased(folder, look_only=True):
                     running.append({"run": name, **_progress(folder / CHECKPOINT)})

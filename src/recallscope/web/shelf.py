@@ -78,12 +78,12 @@ class Shelf:
 
 
 def stamp(store: RunStore) -> tuple[int, ...]:
-    """Changes whenever a run of the store begins, ends or is removed: number of its folders, and their latest time."""
+    """Changes whenever a run of the store begins, ends or is removed: number and latest time of its folders."""
     times = []
     for place in (store.runs, store.root / "inside"):
-        with suppress(FileNotFoundError), os.scandir(place) as entries:
+        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(place) as entries:
             times += [entry.stat(follow_symlinks=False).st_mtime_ns for entry in entries]
-    return len(times), max(times, default=0)
+    return len(times), max(times, default=0), *store.packed.stamp
 
 
 def has_torch() -> bool:

@@ -20,7 +20,7 @@ export async function openInside(root, params, options) {
   }
   const known = await ask("models");
   const models = { ...Object.fromEntries(known.map((one) => [one.model, one.title])), circuit: "a circuit, written down as weights" };
-  state.model ||= Object.keys(models).find((name) => /mechanism/.test(models[name])) ?? Object.keys(models)[0];
+  state.model ||= Object.keys(models).find((name) => /^linear /.test(models[name])) ?? Object.keys(models)[0];
   let steps = read(state.steps);
   let seen = null;
   const run = latest();
