@@ -60,8 +60,7 @@ def explain(error: Exception) -> Fault:
         return Fault(f"not enough memory for this request ({reason}); {here}. Use smaller sizes, or less at a time.")
     if isinstance(error, RecursionError):
         return Fault(f"the input is nested too deeply ({error}). Specs, grids and records are a few levels deep.")
-    where = "RECALLSCOPE_TRACEBACK=1 in the environment shows where."
-    return Fault(f"internal error, {type(error).__name__}: {error}. Please report it; {where}", 1, 500)
+    return Fault(f"internal error, {type(error).__name__}: {error}. Please report it.", 1, 500)
 
 
 def in_sentences(error: ValidationError) -> str:

@@ -75,7 +75,8 @@ def main(argv: list[str] | None = None) -> int:
         from recallscope.faults import explain
 
         fault = explain(error)
-        print(f"recallscope: {fault.sentence}", file=sys.stderr)
+        where = " RECALLSCOPE_TRACEBACK=1 in the environment shows where." if fault.exit_code == 1 else ""
+        print(f"recallscope: {fault.sentence}{where}", file=sys.stderr)
         return fault.exit_code
 
 
