@@ -147,7 +147,7 @@ MUTATIONS = [
     ),
     *in_file(
         "ops/attention.py",
-        "ops/test_attention.py",
+        "ops/test_softmax_attention.py",
         ("masked_fill(ahead, -torch.inf).softmax", "masked_fill(ahead, 0.0).softmax"),
         ("(tokens if positions is None else positions)", "(tokens if positions is None else positions + 1)"),
     ),
@@ -233,14 +233,15 @@ def first_failure(mutation: Mutation, folder: Path) -> str | None:
     path.write_text(right.replace(mutation.right, mutation.wrong), encoding="utf-8")
     options = ["-x", "-q", "--tb=no", "-m", "not slow", "--hypothesis-profile=unshrunk", "-p", "no:cacheprovider"]
     command = [sys.executable, "-m", "pytest", *options, f"tests/{mutation.tests}"]
-    surroundings = os.environ | {"PYTHONPATH": str(source), "RECALLSCOPE_CACHE": str(folder)}
+    quick = {"RECALLSCOPE_CFLAGS": "-O1", "RECALLSCOPE_CACHE": str(folder)}
+    surroundings = os.environ | quick | {"PYTHONPATH": str(source)}
     try:
         done = subprocess.run(command, cwd=ROOT, env=surroundings, capture_output=True, text=True, check=False)
     finally:
         path.write_text(right, encoding="utf-8")
     if done.returncode == 0:
         return None
-    found = re.search(r"^FAILED (\S+)", done.stdout, re.MULTILINE)
+    found = re.search(r"^FAILED (.+?)(?: - .*)?$", done.stdout, re.MULTILINE)
     assert found, f"no test ran to its end:\n{done.stdout}\n{done.stderr}"
     return found[1]
 
