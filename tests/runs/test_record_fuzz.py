@@ -92,7 +92,6 @@ def test_the_commands_answer_any_damage_with_words(data):
         assert main(["store", "show", name, RECORD.run, "--json"]) in (0, 2)
         assert main(["store", "list", name, "--json"]) == 0
         assert main(["store", "verify", name, "--json"]) in (0, 1)
-        assert main(["store", "rebuild", name, "--json"]) == 0
         assert data in contents(store.root)
     finally:
         shutil.rmtree(root)

@@ -237,8 +237,6 @@ class Store:
         | Annotated[Verify, tyro.conf.subcommand("verify")]
         | Annotated[Pack, tyro.conf.subcommand("pack")]
         | Annotated[Unpack, tyro.conf.subcommand("unpack")]
-        | Annotated[Pack, tyro.conf.subcommand("pack")]
-        | Annotated[Unpack, tyro.conf.subcommand("unpack")]
     ]
 
     def run(self) -> int:
