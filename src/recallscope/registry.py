@@ -16,10 +16,11 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from importlib.machinery import SourceFileLoader
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 PLUGINS = "RECALLSCOPE_PLUGINS"
@@ -140,6 +141,14 @@ def import_reference(module: str) -> str:
     return module
 
 
+class _SourceLoader(SourceFileLoader):
+    """Reads the source every time: bytecode of a file that was edited twice in a second would be that of before."""
+
+    def path_stats(self, path: Any) -> Any:
+        """Without these no bytecode is looked for, and none is written."""
+        raise OSError(path)
+
+
 def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise ValueError(f"there is no file {path} (from {os.getcwd()}). Name a Python file, path/to/my_nets.py.")
@@ -150,7 +159,7 @@ def _import_file(path: Path) -> ModuleType:
     digest = source_digest(path)
     if name in sys.modules and getattr(sys.modules[name], "__recallscope_digest__", None) == digest:
         return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=_SourceLoader(name, str(path)))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
