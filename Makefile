@@ -54,7 +54,7 @@ test: $(VENV)/.ready-all  ## the fast suite
 	$(BIN)/python -m pytest $(FAST)
 
 test-surfaces: $(VENV)/.ready-all  ## browser, documentation site, packages, licences, Ray
-	$(BIN)/python -m pytest -n 2 -m "surfaces and not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "surfaces and not slow"
 
 # What another CPU or build would compute with: MKL's and torch's instruction sets, that of our C kernels, threads.
 CPU_SETTINGS := DEFAULTS=1 MKL_CBWR=COMPATIBLE MKL_CBWR=AVX2 ATEN_CPU_CAPABILITY=default ATEN_CPU_CAPABILITY=avx2 \

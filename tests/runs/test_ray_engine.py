@@ -22,7 +22,7 @@ from recallscope.runs.views import View
 pytest.importorskip("ray")
 from recallscope.runs.ray_cluster import RayEngine
 
-pytestmark = pytest.mark.surfaces
+pytestmark = [pytest.mark.surfaces, pytest.mark.xdist_group("ray")]  # one cluster at a time
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_nodes_find_a_module_of_ones_own_in_the_drivers_folder(cluster, tmp_path
     grid = grid_from_fields({"task": task, "model": model, "train": train, "axes": axes})
     store = RunStore(tmp_path / "store", create=True)
     outcome = run_sweep(grid, store, engine=RayEngine(store, cluster[0].address))
-    assert (outcome.done, outcome.failed) == (2, 0)
+    assert (outcome.done, outcome.failed) == (2, 0), [store.failure(cell.run) for cell in grid.cells()]
     assert sorted(record.spec.model.arguments["width"] for record in store.records()) == [4, 8]
     broken = grid_from_fields({"task": task, "model": model, "train": train, "axes": {"size": [3]}})
     assert run_sweep(broken, store, engine=RayEngine(store, cluster[0].address)).failed == 1
