@@ -22,7 +22,7 @@ from recallscope.architectures.model import build_model
 from recallscope.ops.linear_scan import at_positions
 from recallscope.ops.query_loss import query_loss
 from recallscope.presets import preset_run
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import sample_batch
 from recallscope.train.optimizer import FlatWeights
 
 SIZES = {  # preset, fields changed, and the ratio wanted
@@ -55,7 +55,7 @@ def agreement(run):
     """Differences in loss and, relative to the largest, in gradients; on one model and one batch."""
     generator = torch.Generator().manual_seed(0)
     model = build_model(run.model, run.task.vocab_size, generator, embedding_std=0.3)
-    batch = draw_batch(run.task, min(run.train.batch_size, 16), generator)
+    batch = sample_batch(run.task, min(run.train.batch_size, 16), generator)
     found = []
     for step in (printed, ours):
         model.zero_grad()
@@ -74,7 +74,7 @@ def measure(name, rounds):
         weights = FlatWeights(model, run.train)
 
         def work():
-            step(model, draw_batch(run.task, run.train.batch_size, generator), 0.1)
+            step(model, sample_batch(run.task, run.train.batch_size, generator), 0.1)
             weights.step(0.001, 1.0)
 
         return work

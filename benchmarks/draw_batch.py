@@ -1,6 +1,6 @@
-"""python benchmarks/draw_batch.py [--json] [--repeats 30]
+"""python benchmarks/sample_batch.py [--json] [--repeats 30]
 
-Time of one fresh batch of 128 sequences: draw_batch against numpy row by row, as zoology draws it. They take
+Time of one fresh batch of 128 sequences: sample_batch against numpy row by row, as zoology draws it. They take
 turns in one process on one thread, so that a busy machine slows both alike; medians of CPU time are compared.
 """
 
@@ -11,7 +11,7 @@ import torch
 from shared.turns import medians
 
 from recallscope.specs import TaskSpec
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import sample_batch
 from recallscope.tasks.mqar import MQARSpec
 from recallscope.tasks.zoology import zoology_batch
 
@@ -29,7 +29,7 @@ def measure(task: TaskSpec, repeats: int) -> dict[str, float]:
 
     def ours() -> None:
         for _ in range(OURS_PER_TURN):
-            draw_batch(task, BATCH_SIZE, generator)
+            sample_batch(task, BATCH_SIZE, generator)
 
     def row_by_row() -> None:
         zoology_batch(task, BATCH_SIZE, seed=0, filler_seed=0)
@@ -59,13 +59,13 @@ def main() -> None:
     if options.json:
         print(
             json.dumps(
-                {"benchmark": "draw_batch", "batch_size": BATCH_SIZE, "threads": 1, "results": results},
+                {"benchmark": "sample_batch", "batch_size": BATCH_SIZE, "threads": 1, "results": results},
                 indent=2,
             )
         )
         return
     print(f"one batch of {BATCH_SIZE}, one thread, medians")
-    print(f"{'V':>6} {'L':>5} {'N_f':>4} {'row by row':>12} {'draw_batch':>12} {'ratio':>7}")
+    print(f"{'V':>6} {'L':>5} {'N_f':>4} {'row by row':>12} {'sample_batch':>12} {'ratio':>7}")
     for r in results:
         print(
             f"{r['vocab_size']:>6} {r['length']:>5} {r['num_facts']:>4} "

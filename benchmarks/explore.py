@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
-from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.records import RunRecord
 from recallscope.runs.store import RunStore
 from recallscope.specs import RunSpec
@@ -51,7 +51,7 @@ def fill(folder):
     store = RunStore(folder, create=True)
     for D in range(8, 72, 8):
         for N in (2, 4, 8, 16):
-            model = LinearSpec(embed_dim=D, state_dim=N)
+            model = LinearMambaSpec(embed_dim=D, state_dim=N)
             spec = RunSpec(task=MQARSpec(vocab_size=512, num_facts=16), model=model)
             p = min(1.0, D * N / 1024)
             store.put(RunRecord(run=spec.content_hash(), spec=spec, test_accuracy=p, val_accuracy=p, test_queries=1000,

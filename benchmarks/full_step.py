@@ -17,11 +17,11 @@ import torch
 from shared.turns import medians, with_memory_given_back_and_kept
 from torch.nn.functional import cross_entropy
 
-from recallscope.architectures.mamba import FullSpec
+from recallscope.architectures.mamba import MambaSpec
 from recallscope.architectures.model import RecallModel, build_model
 from recallscope.specs import TrainSpec
 from recallscope.tasks.batch import Batch
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import sample_batch
 from recallscope.tasks.mqar import MQARSpec
 from recallscope.train.optimizer import FlatWeights
 
@@ -37,10 +37,10 @@ def textbook_gradients(model: RecallModel, batch: Batch) -> torch.Tensor:
     return loss.detach()
 
 
-def difference(spec: FullSpec) -> tuple[float, float]:
+def difference(spec: MambaSpec) -> tuple[float, float]:
     """Of the losses, and of the gradients: largest ‖ours - theirs‖ / ‖theirs‖ over the parameters."""
     g = torch.Generator().manual_seed(0)
-    model, batch = build_model(spec, TASK.vocab_size, g), draw_batch(TASK, BATCH, g)
+    model, batch = build_model(spec, TASK.vocab_size, g), sample_batch(TASK, BATCH, g)
     FlatWeights(model, TrainSpec())
     ours = model.add_gradients(batch, SMOOTHING)
     grads = {name: p.grad.clone() for name, p in model.named_parameters()}
@@ -51,21 +51,21 @@ def difference(spec: FullSpec) -> tuple[float, float]:
     return float((ours - theirs).abs() / theirs), max(gaps)
 
 
-def ways(spec: FullSpec) -> dict[str, Callable[[], None]]:
+def ways(spec: MambaSpec) -> dict[str, Callable[[], None]]:
     """Gradients on one batch, and whole steps, both ways."""
     g = torch.Generator().manual_seed(0)
     plain, fast = (build_model(spec, TASK.vocab_size, g) for _ in range(2))
     optimizer = torch.optim.AdamW(plain.parameters(), lr=0.01, betas=(0.9, 0.95), weight_decay=0.0)
-    weights, batch = FlatWeights(fast, TrainSpec()), draw_batch(TASK, BATCH, g)
+    weights, batch = FlatWeights(fast, TrainSpec()), sample_batch(TASK, BATCH, g)
 
     def textbook_step() -> None:
         optimizer.zero_grad()
-        textbook_gradients(plain, draw_batch(TASK, BATCH, g))
+        textbook_gradients(plain, sample_batch(TASK, BATCH, g))
         torch.nn.utils.clip_grad_norm_(plain.parameters(), CLIP)
         optimizer.step()
 
     def our_step() -> None:
-        fast.add_gradients(draw_batch(TASK, BATCH, g), SMOOTHING)
+        fast.add_gradients(sample_batch(TASK, BATCH, g), SMOOTHING)
         weights.step(0.01, CLIP)
 
     return {
@@ -77,7 +77,7 @@ def ways(spec: FullSpec) -> dict[str, Callable[[], None]]:
 
 
 def measure(D: int, N: int, rounds: int) -> dict[str, Any]:
-    spec = FullSpec(embed_dim=D, state_dim=N)
+    spec = MambaSpec(embed_dim=D, state_dim=N)
     ms = {name: round(value, 2) for name, value in medians(ways(spec), rounds, warm_ups=3).items()}
     loss_gap, grad_gap = difference(spec)
     return {

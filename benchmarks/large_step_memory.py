@@ -14,10 +14,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 
-from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.architectures.model import build_model
 from recallscope.specs import TrainSpec
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import sample_batch
 from recallscope.tasks.mqar import MQARSpec
 from recallscope.train.optimizer import FlatWeights
 
@@ -38,12 +38,12 @@ def main() -> None:
     before = peak()
     generator = torch.Generator().manual_seed(0)
     task = MQARSpec(vocab_size=50_000, num_facts=1000)
-    model = build_model(LinearSpec(embed_dim=150, state_dim=75), task.vocab_size, generator)
+    model = build_model(LinearMambaSpec(embed_dim=150, state_dim=75), task.vocab_size, generator)
     weights = FlatWeights(model, TrainSpec())
     seconds = []
     for _ in range(2):
         started = time.perf_counter()
-        model.add_gradients(draw_batch(task, 5, generator), 0.1)
+        model.add_gradients(sample_batch(task, 5, generator), 0.1)
         weights.step(0.003, 2.5)
         seconds.append(time.perf_counter() - started)
     result = {"peak_bytes": peak(), "imports_bytes": before, "limit_bytes": LIMIT, "seconds": seconds[-1]}

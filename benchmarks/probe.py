@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from transformers import MambaConfig, MambaForCausalLM
 
-from recallscope.probing.asking import Asker, draw_contexts
-from recallscope.probing.readers import CacheReader, ScratchReader
-from recallscope.probing.words import by_number
+from recallscope.measuring.checkpoints.asking import Asker, draw_contexts
+from recallscope.measuring.checkpoints.readers import CacheReader, ScratchReader
+from recallscope.measuring.checkpoints.words import by_number
 
 SIZES = (16, 64, 256)
 REPEATS = 2

@@ -19,8 +19,8 @@ import torch
 from shared.turns import added_peak, medians
 
 from recallscope.architectures.blocks import BlockLayer
-from recallscope.architectures.mamba import FullSpec
-from recallscope.architectures.mamba_model import FullMixer
+from recallscope.architectures.mamba import MambaSpec
+from recallscope.architectures.mamba_model import MambaMixer
 from recallscope.ops.selective_scan import selective_scan
 
 D_IN, N, L = 128, 16, 64
@@ -57,8 +57,8 @@ def scan_pass(name: str, batch: int, length: int = L) -> Callable[[], None]:
 def mixer_pass(name: str, batch: int, length: int = L) -> Callable[[], None]:
     """One forward and backward pass of a whole mixer, weights and input."""
     g = torch.Generator().manual_seed(0)
-    spec = FullSpec(embed_dim=D_IN // 2, state_dim=N, conv_width=4, norm="none", residual=False)
-    layer = BlockLayer(spec, FullMixer(spec))
+    spec = MambaSpec(embed_dim=D_IN // 2, state_dim=N, conv_width=4, norm="none", residual=False)
+    layer = BlockLayer(spec, MambaMixer(spec))
     layer.draw_weights(g)
     x = torch.randn(batch, length, spec.embed_dim, generator=g).requires_grad_()
     weight = torch.randn(x.shape, generator=g)
@@ -66,12 +66,12 @@ def mixer_pass(name: str, batch: int, length: int = L) -> Callable[[], None]:
         module, forward = layer.mixer, lambda: layer.trace(x).y
     else:
         from transformers import MambaConfig
-        from transformers.models.mamba.modeling_mamba import MambaMixer
+        from transformers.models.mamba.modeling_mamba import MambaMixer as HFMambaMixer
 
         config = MambaConfig(
             hidden_size=spec.embed_dim, state_size=N, conv_kernel=4, num_hidden_layers=1, use_associative_scan=False
         )
-        module = MambaMixer(config, 0).eval()
+        module = HFMambaMixer(config, 0).eval()
         module.load_state_dict(layer.mixer.state_dict())
         forward = lambda: module(x)  # noqa: E731
     weights = list(module.parameters())

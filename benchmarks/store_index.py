@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.records import Evaluation, RunRecord
 from recallscope.runs.index import rebuild_index
 from recallscope.runs.store import RunStore
@@ -31,7 +31,7 @@ def fill(store: RunStore, count: int) -> None:
     task = MQARSpec(vocab_size=512, num_facts=16)
     for number in range(count):
         D, N, seed = 16 * (1 + number % 4), 4 * (1 + number // 4 % 5), number // 20
-        spec = RunSpec(task=task, model=LinearSpec(embed_dim=D, state_dim=N), seed=seed)
+        spec = RunSpec(task=task, model=LinearMambaSpec(embed_dim=D, state_dim=N), seed=seed)
         record = RunRecord(
             run=spec.content_hash(), spec=spec, test_accuracy=number % 97 / 97, val_accuracy=0.5, test_queries=160_000,
             best_step=2000, steps=2000, seconds=8.0, history=history, environment={"torch": "none", "device": "cpu"},

@@ -19,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.runs.attempts import read_attempts
 from recallscope.runs.grid import Grid
 from recallscope.runs.store import RunStore
@@ -32,7 +32,7 @@ def grid_of(runs: int, steps: int) -> Grid:
     """Runs of one size: nothing to gain from their order."""
     base = RunSpec(
         task=MQARSpec(vocab_size=256, num_facts=8),
-        model=LinearSpec(embed_dim=32, state_dim=16),
+        model=LinearMambaSpec(embed_dim=32, state_dim=16),
         train=TrainSpec(batch_size=64, flat_steps=steps, decay_steps=0, eval_every=500, eval_size=500),
     )
     return Grid.around(base, axes={"seed": list(range(runs))})

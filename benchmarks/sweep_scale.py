@@ -22,7 +22,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.records import Evaluation, RunRecord
 from recallscope.runs import driver as driver_module
 from recallscope.runs import leases
@@ -81,7 +81,7 @@ class NothingEngine:
 
 def grid_of(runs: int) -> Grid:
     """Cells of equal cost: five sizes, and as many seeds as it takes."""
-    base = RunSpec(task=MQARSpec(vocab_size=512, num_facts=16), model=LinearSpec(embed_dim=32, state_dim=4))
+    base = RunSpec(task=MQARSpec(vocab_size=512, num_facts=16), model=LinearMambaSpec(embed_dim=32, state_dim=4))
     return Grid.around(base, axes={"state_dim": [4, 8, 12, 16, 20], "seed": list(range(-(-runs // 5)))})
 
 

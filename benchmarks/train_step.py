@@ -24,21 +24,21 @@ import torch
 from shared.turns import medians, with_memory_given_back_and_kept
 from torch.nn.functional import cross_entropy
 
-from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.architectures.model import build_model
 from recallscope.specs import TrainSpec
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import sample_batch
 from recallscope.tasks.mqar import MQARSpec
 from recallscope.train.optimizer import FlatWeights
 
 SIZES = {
-    "large": (MQARSpec(vocab_size=1024, num_facts=16), LinearSpec(embed_dim=64, state_dim=32), 128, 8.0, 2.5),
-    "small": (MQARSpec(vocab_size=512, num_facts=16), LinearSpec(embed_dim=32, state_dim=16), 32, 4.0, 3.0),
+    "large": (MQARSpec(vocab_size=1024, num_facts=16), LinearMambaSpec(embed_dim=64, state_dim=32), 128, 8.0, 2.5),
+    "small": (MQARSpec(vocab_size=512, num_facts=16), LinearMambaSpec(embed_dim=32, state_dim=16), 32, 4.0, 3.0),
 }
 
 
 def straightforward(model, optimizer, task, batch_size, generator):
-    batch = draw_batch(task, batch_size, generator)
+    batch = sample_batch(task, batch_size, generator)
     logits = model(batch.tokens)
     loss = cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), ignore_index=-100, label_smoothing=0.1)
     optimizer.zero_grad()
@@ -48,7 +48,7 @@ def straightforward(model, optimizer, task, batch_size, generator):
 
 
 def ours(model, weights, task, batch_size, generator):
-    model.add_gradients(draw_batch(task, batch_size, generator), 0.1)
+    model.add_gradients(sample_batch(task, batch_size, generator), 0.1)
     weights.step(0.01, 1.5)
 
 
@@ -56,7 +56,7 @@ def agreement(task, spec, batch_size):
     """Largest differences in loss and gradients between the two ways, on one model and one batch."""
     generator = torch.Generator().manual_seed(0)
     model = build_model(spec, task.vocab_size, generator)
-    batch = draw_batch(task, batch_size, generator)
+    batch = sample_batch(task, batch_size, generator)
     logits = model(batch.tokens)
     loss = cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), ignore_index=-100, label_smoothing=0.1)
     loss.backward()

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.runs.engine import WORKER_ENVIRONMENT, Job
 from recallscope.runs.forkserver import ForkServer
 from recallscope.runs.store import RunStore
@@ -20,7 +20,7 @@ from recallscope.specs import RunSpec, TaskSpec, TrainSpec
 
 RUN = RunSpec(
     task=TaskSpec(vocab_size=32, num_facts=4),
-    model=LinearSpec(embed_dim=8, state_dim=4),
+    model=LinearMambaSpec(embed_dim=8, state_dim=4),
     train=TrainSpec(batch_size=8, flat_steps=1, decay_steps=1, eval_size=10),
 )
 

@@ -9,8 +9,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", THREADS)
 from jaxtyping import install_import_hook  # noqa: E402
 
 CHECKED = (
-    "tasks", "ops", "architectures", "circuits", "train", "interp", "measuring.state", "probing.caches",
-    "probing.readers", "probing.asking", "probing.layers",
+    "tasks", "ops", "architectures", "circuits", "train", "interp", "measuring.state", "measuring.checkpoints.caches",
+    "measuring.checkpoints.readers", "measuring.checkpoints.asking", "measuring.checkpoints.layers",
 )  # fmt: skip
 install_import_hook([f"recallscope.{name}" for name in CHECKED], "beartype.beartype")
 

@@ -202,7 +202,7 @@ MUTATIONS = [
         ("grad_x.addmm_(grad_delta, W_delta)", "grad_x.addmm_(grad_delta, W_delta, alpha=2)"),
     ),
     *in_file(
-        "architectures/linear_model.py",
+        "architectures/linear_mamba_model.py",
         "train/test_deep_step.py",
         ("(R * self.W_conv.T[:, None])", "(R * self.W_conv.T.flip(0)[:, None])"),
     ),

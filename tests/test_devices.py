@@ -14,7 +14,7 @@ from recallscope.architectures.model import RecallModel, build_model
 from recallscope.interp.inspection import inspect_model
 from recallscope.ops import compiled
 from recallscope.specs import ARCHITECTURES, TASKS, RunSpec, Spec, TaskSpec, TrainSpec
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import sample_batch
 from recallscope.train.evaluate import evaluate
 from recallscope.train.loop import train_run
 from recallscope.train.optimizer import FlatWeights
@@ -64,7 +64,7 @@ def test_a_training_step(name, layers, kernels, device, monkeypatch):
         monkeypatch.setattr(compiled, "_opened", lambda: (None, "torch (for a test)"))
     model = build(name, device, layers)
     weights = FlatWeights(model, TrainSpec())
-    batch = draw_batch(small_task("mqar"), 4, torch.Generator(device).manual_seed(0))
+    batch = sample_batch(small_task("mqar"), 4, torch.Generator(device).manual_seed(0))
     loss = model.add_gradients(batch, 0.1)
     weights.step(0.01, 1.0)
     assert loss.device.type == device.type

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.health import LEAST_GAIN, best_guess, examine, noise
 from recallscope.records import Evaluation, RunRecord, parse_record, row_of
 from recallscope.runs.store import RunStore
 from recallscope.runs.table import find_runs, parse_conditions
-from recallscope.specs import RunSpec, TrainSpec, in_words
+from recallscope.specs import RunSpec, TrainSpec, flat_fields
 from recallscope.tasks.mqar import MQARSpec
 
 QUERIES = 80_000
@@ -19,7 +19,7 @@ def record(curve=(0.5, 0.9, 0.9), accuracy=None, losses=None, stop=1.0, num_fact
     """A run of 800 steps evaluated at the given accuracies, evenly spread."""
     spec = RunSpec(
         task=MQARSpec(vocab_size=64, num_facts=num_facts),
-        model=LinearSpec(embed_dim=8, state_dim=4),
+        model=LinearMambaSpec(embed_dim=8, state_dim=4),
         train=TrainSpec(stop_accuracy=stop),
         seed=seed,
     )
@@ -70,7 +70,7 @@ def test_chance_is_a_guess_among_the_values_of_the_context(num_facts):
 
 
 def test_the_best_guess_follows_from_the_task():
-    assert best_guess(in_words(record().spec)).accuracy == 1 / 8
+    assert best_guess(flat_fields(record().spec)).accuracy == 1 / 8
     assert best_guess({"num_facts": 1, "vocab_size": 64}).accuracy == 1 / 32  # the only value there is recall already
     assert best_guess({"vocab_size": 64}).accuracy == 1 / 64
     assert best_guess({}) is None

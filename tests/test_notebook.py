@@ -36,7 +36,7 @@ def test_laws_and_records_are_tables():
     law = replace(rs.find_law("trained-sharing"), summary=BAD)
     assert BAD in parsed(law)
     assert "trained-sharing" in parsed(law)
-    run = rs.RunSpec(task=rs.MQARSpec(vocab_size=16, num_facts=2), model=rs.LinearSpec(embed_dim=4, state_dim=2))
+    run = rs.RunSpec(task=rs.MQARSpec(vocab_size=16, num_facts=2), model=rs.LinearMambaSpec(embed_dim=4, state_dim=2))
     numbers = {
         "test_accuracy": 0.5,
         "val_accuracy": 0.5,

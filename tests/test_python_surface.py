@@ -16,7 +16,7 @@ SIZES = {"embed_dim": 8, "state_dim": 4}
 def test_numpy_numbers_are_numbers():
     plain = rs.RunSpec(
         task=rs.MQARSpec(vocab_size=32, num_facts=3),
-        model=rs.LinearSpec(**SIZES, num_layers=2),
+        model=rs.LinearMambaSpec(**SIZES, num_layers=2),
         train=rs.TrainSpec(batch_size=8, learning_rate=0.5),
         seed=3,
     )
@@ -35,23 +35,23 @@ def test_numpy_numbers_are_numbers():
 @pytest.mark.parametrize("size", [np.float64(8.0), np.float32(8.5), 8.0, np.True_, True, "8", np.array([8])])
 def test_what_is_no_whole_number_is_still_refused(size):
     with pytest.raises(ValidationError):
-        rs.LinearSpec(embed_dim=size, state_dim=4)
+        rs.LinearMambaSpec(embed_dim=size, state_dim=4)
 
 
 def test_an_unknown_field_names_its_owner_or_the_nearest():
     with pytest.raises(ValidationError, match="linear has no field 'gate'; full has it"):
-        rs.LinearSpec(**SIZES, gate=True)
+        rs.LinearMambaSpec(**SIZES, gate=True)
     with pytest.raises(ValidationError, match="Did you mean embed_dim"):
-        rs.LinearSpec(embed_dmi=8, state_dim=4)
+        rs.LinearMambaSpec(embed_dmi=8, state_dim=4)
     with pytest.raises(ValidationError, match="linear has no field 'batch_size'; training has it"):
-        rs.LinearSpec(**SIZES, batch_size=8)
+        rs.LinearMambaSpec(**SIZES, batch_size=8)
 
 
 def test_a_seed_stands_for_a_generator():
     task = rs.MQARSpec(vocab_size=32, num_facts=3)
-    by_seed, again = rs.draw_batch(task, 10, 0), rs.draw_batch(task, 10, torch.Generator().manual_seed(0))
+    by_seed, again = rs.sample_batch(task, 10, 0), rs.sample_batch(task, 10, torch.Generator().manual_seed(0))
     assert torch.equal(by_seed.tokens, again.tokens)
-    assert not torch.equal(by_seed.tokens, rs.draw_batch(task, 10, 1).tokens)
+    assert not torch.equal(by_seed.tokens, rs.sample_batch(task, 10, 1).tokens)
     model = rs.designed_circuit(vocab_size=32, embed_dim=16, state_dim=4, generator=torch.Generator().manual_seed(0))
     count = 2**15 // task.sequence_length + 500  # several draws: they must not be the same one
     generator = torch.Generator().manual_seed(5)
@@ -69,8 +69,8 @@ def test_weights_are_read_by_path_or_text(tmp_path):
 def test_public_names_come_without_torch_until_they_need_it():
     code = (
         "import sys, recallscope as rs\n"
-        "assert {'Full2Spec', 'HashMemory', 'from_pretrained', 'RunStore'} <= set(dir(rs))\n"
-        "rs.Full2Spec, rs.RunStore, rs.LinearSpec(embed_dim=8, state_dim=4)\n"
+        "assert {'Mamba2Spec', 'HashMemory', 'from_pretrained', 'RunStore'} <= set(dir(rs))\n"
+        "rs.Mamba2Spec, rs.RunStore, rs.LinearMambaSpec(embed_dim=8, state_dim=4)\n"
         "assert 'torch' not in sys.modules\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from recallscope.architectures.linear import LinearSpec
-from recallscope.architectures.mamba import FullSpec
+from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.mamba import MambaSpec
 from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.records import RecordError, RunRecord, parse_record
-from recallscope.specs import ARCHITECTURES, TASKS, RunSpec, TrainSpec, in_words, parse_task
+from recallscope.specs import ARCHITECTURES, TASKS, RunSpec, TrainSpec, flat_fields, parse_task
 from recallscope.tasks.ar import ARSpec
 from recallscope.tasks.mqar import MQARSpec
 from recallscope.tasks.repeated import RepeatedSpec
@@ -22,7 +22,7 @@ from recallscope.tasks.repeated import RepeatedSpec
 def run_spec(**changes):
     fields = {
         "task": MQARSpec(vocab_size=512, num_facts=16),
-        "model": LinearSpec(embed_dim=32, state_dim=16),
+        "model": LinearMambaSpec(embed_dim=32, state_dim=16),
         "seed": 3,
     }
     return RunSpec(**(fields | changes))
@@ -43,16 +43,16 @@ def test_derived_numbers():
         10,
     )
     assert ARSpec(vocab_size=64, num_facts=4).num_queries == 1
-    deep = LinearSpec(embed_dim=64, state_dim=6, num_layers=2)
+    deep = LinearMambaSpec(embed_dim=64, state_dim=6, num_layers=2)
     assert (deep.residual, deep.inner_dim, deep.effective_state, deep.state_entries) == (
         True,
         128,
         12,
         2 * 128 * 6,
     )
-    assert not LinearSpec(embed_dim=64, state_dim=6).residual
+    assert not LinearMambaSpec(embed_dim=64, state_dim=6).residual
     assert MultiHeadSpec(embed_dim=60, state_dim=4, num_heads=6, head_pattern="MVA").head_dim == 20
-    assert FullSpec(embed_dim=64, state_dim=16).state_entries == 128 * 16
+    assert MambaSpec(embed_dim=64, state_dim=16).state_entries == 128 * 16
     assert TrainSpec().total_steps == 2000
 
 
@@ -92,7 +92,7 @@ def test_unknown_fields_and_changes_are_refused():
     with pytest.raises(ValidationError, match="does not divide"):
         MultiHeadSpec(embed_dim=60, state_dim=4, num_heads=7, head_pattern="MVA")
     with pytest.raises(ValidationError):
-        LinearSpec.model_validate({"kind": "full", "embed_dim": 4, "state_dim": 4})
+        LinearMambaSpec.model_validate({"kind": "full", "embed_dim": 4, "state_dim": 4})
 
 
 def shuffled(value, flip):
@@ -115,7 +115,7 @@ def test_the_hash_is_stable_across_processes_and_versions_of_this_file():
     spec = run_spec()
     assert spec.content_hash() == "7dcd81274af31c23ef5fe930"
     code = (
-        "from recallscope import *; print(RunSpec(seed=3, model=LinearSpec(state_dim=16, embed_dim=32), "
+        "from recallscope import *; print(RunSpec(seed=3, model=LinearMambaSpec(state_dim=16, embed_dim=32), "
         "task=MQARSpec(num_facts=16, vocab_size=512)).content_hash())"
     )
     done = subprocess.run(
@@ -194,10 +194,10 @@ def test_defaults_never_change_their_meaning():
 
 
 def test_a_new_field_with_a_default_renames_nothing():
-    class Wider(LinearSpec):
+    class Wider(LinearMambaSpec):
         noise: float = 0.0
 
-    plain = LinearSpec(embed_dim=32, state_dim=16)
+    plain = LinearMambaSpec(embed_dim=32, state_dim=16)
     fields = plain.model_dump()
     assert Wider(**fields).identity() == plain.identity()
     assert Wider(**fields, noise=0.5).identity() != plain.identity()
@@ -213,10 +213,10 @@ def test_the_identity_leaves_defaults_out():
 
 
 def test_words_are_flat_and_need_no_class():
-    words = in_words(run_spec().model_dump(mode="json"))
+    words = flat_fields(run_spec().model_dump(mode="json"))
     assert (words["task"], words["model"], words["embed_dim"], words["batch_size"]) == ("mqar", "linear", 32, 128)
     odd = {"task": {"kind": "x", "size": 3}, "model": {"kind": "y", "size": 4, "blocks": [1, 2]}, "seed": 1}
-    assert in_words(odd) == {"task": "x", "size": 3, "model": "y", "model.size": 4, "blocks": "[1,2]", "seed": 1}
+    assert flat_fields(odd) == {"task": "x", "size": 3, "model": "y", "model.size": 4, "blocks": "[1,2]", "seed": 1}
 
 
 def test_every_field_changes_the_hash():
@@ -225,8 +225,8 @@ def test_every_field_changes_the_hash():
         run_spec(seed=4),
         run_spec(task=MQARSpec(vocab_size=512, num_facts=15)),
         run_spec(task=MQARSpec(vocab_size=512, num_facts=16, filler="zero")),
-        run_spec(model=LinearSpec(embed_dim=32, state_dim=16, residual=True)),
-        run_spec(model=FullSpec(embed_dim=32, state_dim=16)),
+        run_spec(model=LinearMambaSpec(embed_dim=32, state_dim=16, residual=True)),
+        run_spec(model=MambaSpec(embed_dim=32, state_dim=16)),
         run_spec(train=TrainSpec(batch_size=32)),
     ]
     assert len({s.content_hash() for s in [spec, *others]}) == 1 + len(others)

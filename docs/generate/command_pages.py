@@ -7,7 +7,7 @@ import io
 import os
 import re
 
-from recallscope.cli.main import OVERVIEW, VERBS, main
+from recallscope.cli.main import COMMANDS, OVERVIEW, main
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -16,7 +16,7 @@ def command_page() -> str:
     """Overview first, then a section per verb."""
     os.environ["COLUMNS"] = "90"
     text = ["# Commands", f"```text\n{OVERVIEW}\n```"]
-    for verb, (_, says) in VERBS.items():
+    for verb, (_, says) in COMMANDS.items():
         text += [
             f"## {verb}",
             f"{says[0].upper()}{says[1:]}{'' if says.endswith('?') else '.'}",

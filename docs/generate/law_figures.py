@@ -17,7 +17,7 @@ from recallscope.figures.banks import banks_figure
 from recallscope.figures.style import BLUE, GUESS, ORANGE, PAGE, VERMILION, figure_files, figure_style, new_figure
 from recallscope.interp.banks import channel_masks, picture_masks, surgery
 from recallscope.specs import ModelSpec, find_architecture, parse_task
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import sample_batch
 from recallscope.theory.law import find_law
 from recallscope.train.weights import read_weights
 
@@ -46,7 +46,7 @@ def figures() -> Iterator[tuple[str, Figure]]:
     designed = bank_circuit(BANK["vocab_size"], **BANK_SHAPE, generator=torch.Generator().manual_seed(0))
     yield "bank-switch", switch(designed)
     for name, model in (("written down", designed), ("trained", read_weights(TRAINED)[0])):
-        found = surgery(model, draw_batch(task, SEQUENCES, 1))
+        found = surgery(model, sample_batch(task, SEQUENCES, 1))
         yield f"banks-{name.replace(' ', '-')}", banks_figure(picture_masks(model), found, name)
 
 

@@ -12,7 +12,7 @@ import recallscope as rs
 task = rs.MQARSpec(vocab_size=64, num_facts=4)
 run = rs.RunSpec(
     task=task,
-    model=rs.LinearSpec(embed_dim=16, state_dim=8),
+    model=rs.LinearMambaSpec(embed_dim=16, state_dim=8),
     train=rs.TrainSpec(batch_size=32, warmup_steps=50, flat_steps=400, decay_steps=400, eval_every=100, eval_size=1000),
 )
 trained = rs.train_run(run, progress=False)
@@ -44,7 +44,7 @@ from recallscope.figures.mechanism import draw_table
 from recallscope.interp.hash_table import hash_tables
 from recallscope.interp.operators import effective_operators, strength
 
-batch = rs.draw_batch(task, 1, 3)
+batch = rs.sample_batch(task, 1, 3)
 tables = hash_tables(trained.model, batch)
 facts = list(zip(tables.values[0].tolist(), tables.keys[0].tolist(), strict=True))
 unit = strength(effective_operators(trained.model))

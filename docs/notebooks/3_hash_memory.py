@@ -63,7 +63,7 @@ memory.load
 # %%
 model, task = rs.read_weights("results/paper/runs/801db16e587643d876809e85/weights.safetensors")
 memory = rs.HashMemory(model)
-batch = rs.draw_batch(task, 1, 0)
+batch = rs.sample_batch(task, 1, 0)
 context = batch.tokens[0, : 2 * task.num_facts]
 memory.read(context)
 truth = dict(context.reshape(-1, 2).tolist())

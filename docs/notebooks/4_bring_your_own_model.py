@@ -14,7 +14,7 @@ import tempfile
 
 import recallscope as rs
 
-mine = rs.outside("examples/my_memory.py:Model", width=16, keys=4)
+mine = rs.user_module("examples/my_memory.py:Model", width=16, keys=4)
 task = rs.MQARSpec(vocab_size=64, num_facts=4)
 recipe = rs.TrainSpec(
     batch_size=32, learning_rate=0.01, warmup_steps=50, flat_steps=450, decay_steps=500, eval_size=500
@@ -29,7 +29,7 @@ print(
 # Guessing among the four values of the context would give 0.25. The same task and recipe, a linear Mamba with an equally large state:
 
 # %%
-ours = rs.measure(rs.LinearSpec(embed_dim=8, state_dim=4), task, train=recipe, store=folder.name + "/store")
+ours = rs.measure(rs.LinearMambaSpec(embed_dim=8, state_dim=4), task, train=recipe, store=folder.name + "/store")
 for one in (measured, ours):
     low, high = one.accuracy.interval
     print(

@@ -23,10 +23,10 @@ from torch.nn.functional import cross_entropy
 from recallscope.architectures.pretrained import from_pretrained
 from recallscope.figures.probe import probe_figure
 from recallscope.figures.style import figure_style, write_figure
-from recallscope.probing.checkpoint import load_checkpoint
-from recallscope.probing.page import compared
-from recallscope.probing.probe import probe
-from recallscope.probing.record import ProbeRecord, keep_probe
+from recallscope.measuring.checkpoints.checkpoint import load_checkpoint
+from recallscope.measuring.checkpoints.page import compared
+from recallscope.measuring.checkpoints.probe import probe
+from recallscope.measuring.checkpoints.record import ProbeRecord, keep_probe
 
 HERE = Path(__file__).resolve().parent
 STORE = HERE / "store"

@@ -18,7 +18,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, TypeGuard
 
-from recallscope.specs import Value, in_words
+from recallscope.specs import Value, flat_fields
 
 Flag = Literal["diverged", "still-improving", "at-chance"]
 RARE = 3.1  # standard errors that luck exceeds 1 time in 1000
@@ -26,7 +26,7 @@ LAST_PART = 1 / 8  # of the steps
 LEAST_GAIN = 0.02  # in that part
 
 
-class Finding(NamedTuple):
+class RunWarning(NamedTuple):
     """A flag, and the sentence that explains it; both empty for a run without fault."""
 
     flag: Flag | Literal[""] = ""
@@ -40,13 +40,16 @@ class Guess(NamedTuple):
     how: str
 
 
-def examine(facts: Mapping[str, Any]) -> Finding:
+def examine(facts: Mapping[str, Any]) -> RunWarning:
     """The finding about a record as plain data; what the data lack cannot be found."""
     spec, history = facts.get("spec"), facts.get("history")
-    words = in_words(spec if isinstance(spec, Mapping) else {})
+    words = flat_fields(spec if isinstance(spec, Mapping) else {})
     seen = [entry for entry in history if _is_evaluation(entry)] if isinstance(history, list) else []
     return (
-        _diverged(facts, words, seen) or _still_improving(facts, words, seen) or _at_chance(facts, words) or Finding()
+        _diverged(facts, words, seen)
+        or _still_improving(facts, words, seen)
+        or _at_chance(facts, words)
+        or RunWarning()
     )
 
 
@@ -70,13 +73,13 @@ def noise(accuracy: float, queries: float) -> float:
     return RARE * math.sqrt(max(accuracy * (1 - accuracy), 0.0) / max(queries, 1))
 
 
-def _diverged(facts: Mapping[str, Any], words: Mapping[str, Value], seen: list[Mapping[str, Any]]) -> Finding | None:
+def _diverged(facts: Mapping[str, Any], words: Mapping[str, Value], seen: list[Mapping[str, Any]]) -> RunWarning | None:
     lost = next((entry["step"] for entry in seen if entry.get("loss", 0) is None), None)
     if lost is None:
         return None
     rate = words.get("learning_rate")
     than = f" than {rate:g}" if isinstance(rate, float | int) else ""
-    return Finding(
+    return RunWarning(
         "diverged",
         f"diverged: at step {lost} its loss was no longer a finite number. The accuracy is that of step "
         f"{facts.get('best_step')}. Try a smaller --learning-rate{than}.",
@@ -85,7 +88,7 @@ def _diverged(facts: Mapping[str, Any], words: Mapping[str, Value], seen: list[M
 
 def _still_improving(
     facts: Mapping[str, Any], words: Mapping[str, Value], seen: list[Mapping[str, Any]]
-) -> Finding | None:
+) -> RunWarning | None:
     steps, queries, goal = facts.get("steps"), facts.get("test_queries"), words.get("stop_accuracy")
     if not (is_number(steps) and is_number(queries)):
         return None
@@ -97,20 +100,20 @@ def _still_improving(
     parts = (1 - before[-1]["step"] / steps) / LAST_PART
     if new - old <= max(LEAST_GAIN * parts, math.hypot(noise(old, queries), noise(new, queries))):
         return None
-    return Finding(
+    return RunWarning(
         "still-improving",
         f"was still improving: from step {before[-1]['step']} to its end at {steps} its validation accuracy rose from "
         f"{old:.4f} to {new:.4f}. It may reach more with more steps (--flat-steps, --decay-steps).",
     )
 
 
-def _at_chance(facts: Mapping[str, Any], words: Mapping[str, Value]) -> Finding | None:
+def _at_chance(facts: Mapping[str, Any], words: Mapping[str, Value]) -> RunWarning | None:
     reached, queries, guess = facts.get("test_accuracy"), facts.get("test_queries"), best_guess(words)
     if guess is None or not (is_number(reached) and is_number(queries)):
         return None
     if reached > guess.accuracy + noise(guess.accuracy, queries):
         return None
-    return Finding(
+    return RunWarning(
         "at-chance",
         f"stayed at chance: accuracy {reached:.4f} is not above the {guess.accuracy:.4f} of guessing {guess.how} "
         f"(over {queries:,} queries). The model may be too small, or not trained for long enough.",

@@ -22,7 +22,7 @@ from pydantic_core import from_json
 
 from recallscope.health import flag_of, is_number
 from recallscope.notebook import html_table
-from recallscope.specs import RESULTS, Fraction, Frozen, RunSpec, Value, canonical_json, identity_hash, in_words
+from recallscope.specs import RESULTS, Fraction, Frozen, RunSpec, Value, canonical_json, flat_fields, identity_hash
 
 SCHEMA_VERSION = 2
 MOST = 10**15  # steps or queries of a run; what is beyond is damage
@@ -61,7 +61,7 @@ class RunRecord(Frozen):
     @property
     def words(self) -> dict[str, Value]:
         """The run's fields as one flat table."""
-        return in_words(self.spec.model_dump(mode="json"))
+        return flat_fields(self.spec.model_dump(mode="json"))
 
     def _repr_html_(self) -> str:
         """For notebooks: the result, and the run's fields."""
@@ -177,7 +177,7 @@ def row_of(facts: Mapping[str, Any] | RunRecord) -> dict[str, Value]:
         facts = facts.model_dump(mode="json")
     spec = facts.get("spec")
     row: dict[str, Value] = {"run": facts["run"], "status": "done"}
-    row |= in_words(spec if isinstance(spec, Mapping) else {})
+    row |= flat_fields(spec if isinstance(spec, Mapping) else {})
     row |= {name: value if is_number(value := facts.get(name)) else None for name in RESULTS}
     return row | {"flag": flag_of(facts)}
 

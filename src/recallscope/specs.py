@@ -228,10 +228,10 @@ ARCHITECTURES: Registry[type[ModelSpec]] = Registry(
         "gated_delta_net": "recallscope.architectures.matrix_memory:GatedDeltaNetSpec",
         "gla": "recallscope.architectures.matrix_memory:GLASpec",
         "kda": "recallscope.architectures.matrix_memory:KDASpec",
-        "linear": "recallscope.architectures.linear:LinearSpec",
+        "linear": "recallscope.architectures.linear_mamba:LinearMambaSpec",
         "linear_attention": "recallscope.architectures.matrix_memory:LinearAttentionSpec",
-        "full": "recallscope.architectures.mamba:FullSpec",
-        "full2": "recallscope.architectures.mamba2:Full2Spec",
+        "full": "recallscope.architectures.mamba:MambaSpec",
+        "full2": "recallscope.architectures.mamba2:Mamba2Spec",
         "mesa_net": "recallscope.architectures.matrix_memory:MesaNetSpec",
         "mlstm": "recallscope.architectures.matrix_memory:MLSTMSpec",
         "multihead": "recallscope.architectures.multihead:MultiHeadSpec",
@@ -265,7 +265,7 @@ def _registered(registry: Registry[Any], name: str) -> Callable[[type[K]], type[
 def find_architecture(kind: str) -> type[ModelSpec]:
     """The spec class of an architecture: a registered name, or `my_nets:MyModel` for a module of the user's own."""
     if ":" in kind:
-        outside: type[ModelSpec] = importlib.import_module("recallscope.architectures.outside").OutsideSpec
+        outside: type[ModelSpec] = importlib.import_module("recallscope.architectures.user_module").ModuleSpec
         return outside
     if kind.endswith(".py"):
         raise UnknownNameError(f"model={kind!r} is a file and names no class in it. Write {kind}:MyModel.")
@@ -377,7 +377,7 @@ COLUMNS = frozenset(("run", "status", "schema_version", "needs", "task", "model"
 _TRAIN_FIELDS = frozenset(TrainSpec.model_fields)
 
 
-def in_words(fields: Mapping[str, Any] | RunSpec) -> dict[str, Value]:
+def flat_fields(fields: Mapping[str, Any] | RunSpec) -> dict[str, Value]:
     """The fields of a run as one flat table: the form in which runs are listed, filtered, fitted and plotted.
 
     `fields` is a RunSpec, or its plain data, whoever wrote it: no class is needed to read that. A field's word is its

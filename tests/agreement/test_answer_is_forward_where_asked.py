@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from closeness import assert_agree, assert_near, output_and_gradients
-from recallscope.architectures.linear import LinearSpec
-from recallscope.architectures.mamba import FullSpec
+from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.mamba import MambaSpec
 from recallscope.architectures.model import build_model
 from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.ops.linear_scan import at_positions
@@ -14,19 +14,19 @@ from recallscope.ops.linear_scan import at_positions
 D_N = {"embed_dim": 6, "state_dim": 3}
 PLAIN = {"norm": "none", "skip": False}
 SPECS = {
-    "linear": LinearSpec(**D_N),
-    "linear, residual": LinearSpec(**D_N, residual=True),
-    "linear, wide kernel": LinearSpec(**D_N, conv_width=4),
-    "linear, 3 layers": LinearSpec(**D_N, num_layers=3),
+    "linear": LinearMambaSpec(**D_N),
+    "linear, residual": LinearMambaSpec(**D_N, residual=True),
+    "linear, wide kernel": LinearMambaSpec(**D_N, conv_width=4),
+    "linear, 3 layers": LinearMambaSpec(**D_N, num_layers=3),
     **{p: MultiHeadSpec(**D_N, num_heads=3, head_pattern=p) for p in ("MHA", "MQA", "MKA", "MVA")},
-    "full": FullSpec(**D_N),
-    "full, 2 layers": FullSpec(**D_N, num_layers=2),
-    "full, no residual": FullSpec(**D_N, residual=False),
-    "ladder Base": FullSpec(**D_N, **PLAIN, conv_width=4, delta_rank="full"),
-    "ladder A": FullSpec(**D_N, **PLAIN, conv_width=4, transition="identity"),
-    "ladder B": FullSpec(**D_N, **PLAIN, conv_width=4, transition="identity", gate=False),
-    "ladder C": FullSpec(**D_N, **PLAIN, conv_width=4, transition="identity", gate=False, activation="none"),
-    "identity with skip, 2 layers": FullSpec(**D_N, transition="identity", num_layers=2),
+    "full": MambaSpec(**D_N),
+    "full, 2 layers": MambaSpec(**D_N, num_layers=2),
+    "full, no residual": MambaSpec(**D_N, residual=False),
+    "ladder Base": MambaSpec(**D_N, **PLAIN, conv_width=4, delta_rank="full"),
+    "ladder A": MambaSpec(**D_N, **PLAIN, conv_width=4, transition="identity"),
+    "ladder B": MambaSpec(**D_N, **PLAIN, conv_width=4, transition="identity", gate=False),
+    "ladder C": MambaSpec(**D_N, **PLAIN, conv_width=4, transition="identity", gate=False, activation="none"),
+    "identity with skip, 2 layers": MambaSpec(**D_N, transition="identity", num_layers=2),
 }
 BATCH, L, Q = 3, 9, 4
 

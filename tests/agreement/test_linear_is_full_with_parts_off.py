@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from closeness import assert_near
-from recallscope.architectures.linear import LinearSpec
-from recallscope.architectures.linear_model import LinearMamba
-from recallscope.architectures.mamba import FullSpec
-from recallscope.architectures.mamba_model import FullMamba
+from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.linear_mamba_model import LinearMamba
+from recallscope.architectures.mamba import MambaSpec
+from recallscope.architectures.mamba_model import Mamba
 from recallscope.architectures.model import RecallModel, build_model
 from recallscope.ops.linear_scan import at_positions
 
@@ -22,7 +22,7 @@ OFF = {
 }
 
 
-def same_weights(full: FullMamba, linear: LinearMamba) -> None:
+def same_weights(full: Mamba, linear: LinearMamba) -> None:
     N = full.spec.state_dim
     linear.E.copy_(full.E)
     for source, target in zip(full.layers, linear.layers, strict=True):
@@ -45,9 +45,9 @@ def test_linear_is_full_with_parts_off(layers: int, residual: bool, conv_width: 
         "residual": residual,
         "conv_width": conv_width,
     }
-    full = build_model(FullSpec(**size, **OFF), V, torch.Generator().manual_seed(0), dtype=torch.float64)
-    linear = LinearSpec(**size).blank_model(V).double()
-    assert isinstance(full, FullMamba)
+    full = build_model(MambaSpec(**size, **OFF), V, torch.Generator().manual_seed(0), dtype=torch.float64)
+    linear = LinearMambaSpec(**size).blank_model(V).double()
+    assert isinstance(full, Mamba)
     assert isinstance(linear, LinearMamba)
     same_weights(full, linear)
     tokens = torch.randint(0, V, (2, 8), generator=torch.Generator().manual_seed(1))
@@ -58,9 +58,9 @@ def test_linear_is_full_with_parts_off(layers: int, residual: bool, conv_width: 
 @torch.no_grad()
 def test_traces_tell_the_same_story() -> None:
     size = {"embed_dim": 5, "state_dim": 3, "num_layers": 2, "residual": True}
-    full = build_model(FullSpec(**size, **OFF), V, torch.Generator().manual_seed(0), dtype=torch.float64)
-    linear = LinearSpec(**size).blank_model(V).double()
-    assert isinstance(full, FullMamba)
+    full = build_model(MambaSpec(**size, **OFF), V, torch.Generator().manual_seed(0), dtype=torch.float64)
+    linear = LinearMambaSpec(**size).blank_model(V).double()
+    assert isinstance(full, Mamba)
     assert isinstance(linear, LinearMamba)
     same_weights(full, linear)
     tokens = torch.randint(0, V, (2, 8), generator=torch.Generator().manual_seed(1))
@@ -75,15 +75,15 @@ def test_traces_tell_the_same_story() -> None:
 @pytest.mark.parametrize(
     "spec",
     [
-        LinearSpec(embed_dim=5, state_dim=3, num_layers=2),
-        FullSpec(embed_dim=5, state_dim=3),
-        FullSpec(embed_dim=5, state_dim=3, transition="write"),
-        FullSpec(embed_dim=5, state_dim=3, transition="identity"),
+        LinearMambaSpec(embed_dim=5, state_dim=3, num_layers=2),
+        MambaSpec(embed_dim=5, state_dim=3),
+        MambaSpec(embed_dim=5, state_dim=3, transition="write"),
+        MambaSpec(embed_dim=5, state_dim=3, transition="identity"),
     ],
     ids=["linear", "full", "full, no decay", "full, A-bar = I"],
 )
 @torch.no_grad()
-def test_a_trace_holds_together(spec: LinearSpec | FullSpec) -> None:
+def test_a_trace_holds_together(spec: LinearMambaSpec | MambaSpec) -> None:
     """ŷ is h read by C (plus the skip), each layer reads the one below, the logits are those of `forward`."""
     model: RecallModel = build_model(spec, V, torch.Generator().manual_seed(0), dtype=torch.float64)
     tokens = torch.randint(0, V, (2, 8), generator=torch.Generator().manual_seed(1))
@@ -93,7 +93,7 @@ def test_a_trace_holds_together(spec: LinearSpec | FullSpec) -> None:
         assert layer.x is x
         assert layer.h is not None
         read = (layer.h * layer.C[:, :, None, :]).sum(dim=-1)
-        skip = layer.x_hat if isinstance(spec, FullSpec) else 0.0
+        skip = layer.x_hat if isinstance(spec, MambaSpec) else 0.0
         assert_near(layer.y_hat, read + skip)
         x = layer.y
     assert torch.equal(trace.logits, model(tokens))

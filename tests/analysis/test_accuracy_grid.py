@@ -5,10 +5,10 @@ import pytest
 
 from recallscope.analysis.accuracy_grid import AccuracyGrid
 from recallscope.analysis.compare import law_on_cells
-from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.records import RunRecord
-from recallscope.specs import RunSpec, in_words
+from recallscope.specs import RunSpec, flat_fields
 from recallscope.studies.designed import designed_rows
 from recallscope.tasks.ar import ARSpec
 from recallscope.tasks.mqar import MQARSpec
@@ -19,7 +19,7 @@ from recallscope.theory.reduction import head_bounds
 def run(accuracy, D=8, N=4, seed=0, num_facts=4, **model):
     spec = RunSpec(
         task=MQARSpec(vocab_size=64, num_facts=num_facts),
-        model=LinearSpec(embed_dim=D, state_dim=N, **model),
+        model=LinearMambaSpec(embed_dim=D, state_dim=N, **model),
         seed=seed,
     )
     return RunRecord(
@@ -53,7 +53,7 @@ def test_seeds_are_put_together_as_asked(reduce, seed, expected, counts):
 
 
 def test_rows_of_the_index_serve_as_well_as_records():
-    rows = [in_words(found.spec) | {"test_accuracy": found.test_accuracy, "num_heads": None} for found in RUNS]
+    rows = [flat_fields(found.spec) | {"test_accuracy": found.test_accuracy, "num_heads": None} for found in RUNS]
     np.testing.assert_array_equal(AccuracyGrid.from_runs(rows).accuracy, AccuracyGrid.from_runs(RUNS).accuracy)
 
 

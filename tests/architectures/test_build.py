@@ -5,27 +5,27 @@ import math
 import pytest
 import torch
 
-from recallscope.architectures.linear import LinearSpec
-from recallscope.architectures.linear_model import LinearMamba
-from recallscope.architectures.mamba import FullSpec
-from recallscope.architectures.mamba_model import FullMamba
+from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.linear_mamba_model import LinearMamba
+from recallscope.architectures.mamba import MambaSpec
+from recallscope.architectures.mamba_model import Mamba
 from recallscope.architectures.model import RecallModel, build_model
 from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.architectures.multihead_model import MultiHeadMamba
 
 SPECS = {
-    "linear": LinearSpec(embed_dim=8, state_dim=4),
-    "deep": LinearSpec(embed_dim=8, state_dim=4, num_layers=3),
+    "linear": LinearMambaSpec(embed_dim=8, state_dim=4),
+    "deep": LinearMambaSpec(embed_dim=8, state_dim=4, num_layers=3),
     "MHA": MultiHeadSpec(embed_dim=6, state_dim=3, num_heads=4, head_pattern="MHA"),
     "MQA": MultiHeadSpec(embed_dim=6, state_dim=3, num_heads=4, head_pattern="MQA"),
-    "full": FullSpec(embed_dim=8, state_dim=4, num_layers=2),
-    "ladder Base": FullSpec(embed_dim=8, state_dim=4, norm="none", skip=False, delta_rank="full", conv_width=4),
-    "ladder E": FullSpec(
+    "full": MambaSpec(embed_dim=8, state_dim=4, num_layers=2),
+    "ladder Base": MambaSpec(embed_dim=8, state_dim=4, norm="none", skip=False, delta_rank="full", conv_width=4),
+    "ladder E": MambaSpec(
         embed_dim=8, state_dim=4, norm="none", skip=False, transition="identity", gate=False, conv_width=1
     ),
-    "smallest": FullSpec(embed_dim=1, state_dim=1, expand=1, conv_width=1),
+    "smallest": MambaSpec(embed_dim=1, state_dim=1, expand=1, conv_width=1),
 }
-KINDS = {"linear": LinearMamba, "MHA": MultiHeadMamba, "full": FullMamba}
+KINDS = {"linear": LinearMamba, "MHA": MultiHeadMamba, "full": Mamba}
 NAMED = pytest.mark.parametrize("name", SPECS)
 
 
@@ -86,7 +86,7 @@ def test_logits_are_finite_and_of_the_right_shape_and_type(name: str, dtype: tor
 
 def test_the_embedding_has_the_spread_asked_for() -> None:
     """64 x 1000 draws: the sample deviation is within 2 % of the true one but once in 10^11 tries."""
-    spec = LinearSpec(embed_dim=64, state_dim=2)
+    spec = LinearMambaSpec(embed_dim=64, state_dim=2)
     for std in (1.0, 0.02):
         E = build_model(spec, 1000, torch.Generator().manual_seed(0), embedding_std=std).E
         assert E.std().item() == pytest.approx(std, rel=0.02)
@@ -94,7 +94,7 @@ def test_the_embedding_has_the_spread_asked_for() -> None:
 
 def test_projections_and_kernels_are_uniform_within_torch_defaults() -> None:
     """U(±1/√fan_in): no weight beyond the bound, and the largest within 2 % of it."""
-    spec = LinearSpec(embed_dim=64, state_dim=32)
+    spec = LinearMambaSpec(embed_dim=64, state_dim=32)
     layer = build_model(spec, 10, torch.Generator().manual_seed(0)).layers[0]
     for name, fan_in in {"P_in": 64, "W_conv": 2, "S_B": 128, "S_C": 128, "P_out": 128}.items():
         largest = getattr(layer, name).abs().max().item() * math.sqrt(fan_in)

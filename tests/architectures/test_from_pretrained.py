@@ -10,8 +10,8 @@ from safetensors.torch import load_file, save_file
 from transformers import Mamba2Config, Mamba2ForCausalLM, MambaConfig, MambaForCausalLM, MambaModel, PreTrainedModel
 
 from closeness import assert_near
-from recallscope.architectures.mamba2_model import Full2Mamba
-from recallscope.architectures.mamba_model import FullMamba
+from recallscope.architectures.mamba2_model import Mamba2
+from recallscope.architectures.mamba_model import Mamba
 from recallscope.architectures.pretrained import from_pretrained
 from recallscope.ops.selective_scan import selective_scan_loop
 from recallscope.tasks.mqar import MQARSpec
@@ -125,7 +125,7 @@ def test_a_loaded_mamba_can_be_taken_apart(tmp_path: Path) -> None:
     """Its trace holds what the recurrence needs (Eq. 2-3): the loop over it gives back ŷ, and its states are there."""
     theirs = write(mamba(), tmp_path)
     model = from_pretrained(tmp_path)
-    assert isinstance(model, FullMamba)
+    assert isinstance(model, Mamba)
     trace = model.trace(draw_tokens(), states=True)
     mixer, layer = model.layers[1].mixer, trace.layers[1]
     assert layer.delta is not None
@@ -140,7 +140,7 @@ def test_a_loaded_mamba_can_be_taken_apart(tmp_path: Path) -> None:
 def test_a_loaded_mamba_2_can_be_taken_apart(tmp_path: Path) -> None:
     theirs = write(mamba_2(), tmp_path)
     model = from_pretrained(tmp_path)
-    assert isinstance(model, Full2Mamba)
+    assert isinstance(model, Mamba2)
     layer = model.trace(draw_tokens(), states=True).layers[1]
     assert layer.h is not None
     cache = theirs(draw_tokens(), use_cache=True).cache_params

@@ -9,7 +9,7 @@ from recallscope.circuits.codes import tight_frame
 from recallscope.circuits.delta import delta_circuit
 from recallscope.circuits.gated import gated_circuit
 from recallscope.circuits.least_squares import least_squares_circuit
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import sample_batch
 from recallscope.tasks.mqar import MQARSpec
 from recallscope.theory.laws.sharing import recall_given_variances
 from recallscope.train.evaluate import evaluate
@@ -91,7 +91,7 @@ def test_least_squares_makes_no_error_up_to_as_many_facts_as_dimensions():
     g = seeded(2)
     model = least_squares_circuit(256, 16, 8, g, ridge=1e-10).double()
     for num_facts in (2, 8):
-        batch = draw_batch(MQARSpec(vocab_size=256, num_facts=num_facts), 200, g)
+        batch = sample_batch(MQARSpec(vocab_size=256, num_facts=num_facts), 200, g)
         assert (model.answer(batch.tokens, batch.query_positions).argmax(dim=-1) == batch.answers).all()
     assert recall(least_squares_circuit, 8, 256, 16, 8, draws=2) > 0.998  # float32, ridge 1e-5
     assert recall(least_squares_circuit, 12, 256, 16, 8, draws=2) < 0.97

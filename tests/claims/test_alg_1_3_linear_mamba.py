@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from closeness import assert_near
-from recallscope.architectures.linear import LinearSpec
-from recallscope.architectures.linear_model import LinearMamba
+from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.linear_mamba_model import LinearMamba
 from recallscope.architectures.model import build_model
 
 V = 11
@@ -54,7 +54,7 @@ def algorithm_3(model: LinearMamba, x: Tensor) -> Tensor:
 
 
 def draw_model(seed: int, **fields) -> LinearMamba:
-    spec = LinearSpec(**{"embed_dim": 4, "state_dim": 3, **fields})
+    spec = LinearMambaSpec(**{"embed_dim": 4, "state_dim": 3, **fields})
     model = build_model(spec, V, torch.Generator().manual_seed(seed), dtype=torch.float64)
     assert isinstance(model, LinearMamba)
     return model
@@ -114,7 +114,9 @@ def test_one_layer_of_algorithm_3_without_residual_is_algorithm_1() -> None:
 
 @torch.no_grad()
 def test_a_sequence_of_one_token_and_a_vocabulary_of_two() -> None:
-    model = build_model(LinearSpec(embed_dim=3, state_dim=2), 2, torch.Generator().manual_seed(0), dtype=torch.float64)
+    model = build_model(
+        LinearMambaSpec(embed_dim=3, state_dim=2), 2, torch.Generator().manual_seed(0), dtype=torch.float64
+    )
     assert isinstance(model, LinearMamba)
     x = torch.eye(2, dtype=torch.float64)
     for token in range(2):

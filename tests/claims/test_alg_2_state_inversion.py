@@ -5,7 +5,7 @@ import torch
 
 from closeness import assert_near
 from recallscope.architectures.capabilities import one_hot_tokens, windows
-from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.architectures.model import build_model
 from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.circuits.codes import hash_matrix, sphere_code
@@ -15,10 +15,10 @@ from recallscope.interp.operators import effective_operators, rotate_model, stre
 from recallscope.interp.selectivity import measure_codes
 from recallscope.interp.states import states_at
 from recallscope.specs import parse_task
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import sample_batch
 
 MODELS = [
-    *(LinearSpec(embed_dim=5, state_dim=3, conv_width=width) for width in (1, 2, 4)),
+    *(LinearMambaSpec(embed_dim=5, state_dim=3, conv_width=width) for width in (1, 2, 4)),
     *(
         MultiHeadSpec(embed_dim=6, state_dim=3, num_heads=2, head_pattern=pattern, conv_width=2)
         for pattern in ("MHA", "MQA", "MKA", "MVA")
@@ -58,7 +58,7 @@ def test_h_is_one_where_facts_are():
 
 def test_in_the_ideal_circuit_decoding_gives_the_pairs_that_were_read():
     """H'' = H plus the (value, key) neighbours between facts, which the circuit stores as well."""
-    batch = draw_batch(task_of(), 5, seeded())
+    batch = sample_batch(task_of(), 5, seeded())
     tables = hash_tables(ideal_circuit(32), batch)
     between = ideal_table(batch.values[:, :-1], batch.keys[:, 1:], 32)
     assert torch.equal(tables.decoded, tables.ideal + between)
@@ -68,7 +68,7 @@ def test_in_the_ideal_circuit_decoding_gives_the_pairs_that_were_read():
 def test_the_circuit_decodes_as_printed_and_its_rotations_decode_alike():
     """Eq. 13-14: H' = (0 | I) h and H'' = EᵀH'Ẽ; Alg. 2 gives the same H'' for rotated weights."""
     E, F = sphere_code(12, 32, seeded()), hash_matrix(6, 12, seeded(1))
-    model, batch = compressive_circuit(E, F), draw_batch(task_of(), 3, seeded(2))
+    model, batch = compressive_circuit(E, F), sample_batch(task_of(), 3, seeded(2))
     tables = hash_tables(model, batch)
     (state,) = states_at(model, batch.tokens, 7)
     assert_near(tables.hashed, state[:, 0, 12:])
@@ -80,7 +80,7 @@ def test_the_circuit_decodes_as_printed_and_its_rotations_decode_alike():
 
 def test_at_any_time_the_table_has_the_facts_written_so_far():
     model = ideal_circuit(32)
-    batch = draw_batch(task_of(), 4, seeded())
+    batch = sample_batch(task_of(), 4, seeded())
     for t, written in ((0, 0), (1, 1), (2, 1), (5, 3), (7, 4), (12, 4)):
         tables = hash_tables(model, batch, t)
         assert tables.keys.shape == (4, written)
@@ -89,7 +89,7 @@ def test_at_any_time_the_table_has_the_facts_written_so_far():
 
 def test_where_keys_are_repeated_the_last_value_counts():
     task = task_of(kind="repeated", num_facts=3, key_repeats=2)
-    batch = draw_batch(task, 4, seeded())
+    batch = sample_batch(task, 4, seeded())
     half_way = hash_tables(ideal_circuit(32), batch, 7)  # the first key has been rewritten, the others not yet
     assert torch.equal(half_way.values[:, 0], batch.all_values[:, 1, 0])
     assert torch.equal(half_way.values[:, 1:], batch.all_values[:, 0, 1:])
@@ -100,7 +100,7 @@ def test_scores_of_the_ideal_circuit_are_exact():
     """Hits 1; the N_f - 1 neighbours between facts tie with them, so AUC is 1 - (N_f - 1) / 2 (V² - N_f)."""
     V, N_f = 32, 4
     model = ideal_circuit(V)
-    tables = hash_tables(model, draw_batch(task_of(V, N_f), 6, seeded()))
+    tables = hash_tables(model, sample_batch(task_of(V, N_f), 6, seeded()))
     ops = effective_operators(model)
     scores = score_tables(tables, strength(ops), measure_codes(ops))
     assert scores.hit_rate == 1
@@ -117,11 +117,11 @@ def test_the_noise_of_a_compressed_table_is_the_predicted_one():
     task = task_of(64, 8)
     model = designed_circuit(64, 32, 16, seeded())
     ops = effective_operators(model)
-    scores = score_tables(hash_tables(model, draw_batch(task, 300, seeded(1))), strength(ops), measure_codes(ops))
+    scores = score_tables(hash_tables(model, sample_batch(task, 300, seeded(1))), strength(ops), measure_codes(ops))
     assert scores.noise == pytest.approx(scores.predicted_noise, rel=0.03)
 
 
 def test_a_time_outside_of_the_sequence_is_refused():
-    batch = draw_batch(task_of(), 1, seeded())
+    batch = sample_batch(task_of(), 1, seeded())
     with pytest.raises(ValueError, match="t=16 is not a position"):
         hash_tables(ideal_circuit(32), batch, 16)

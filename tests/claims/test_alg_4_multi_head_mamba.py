@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from closeness import assert_near
-from recallscope.architectures.linear import LinearSpec
-from recallscope.architectures.linear_model import LinearMamba
+from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.linear_mamba_model import LinearMamba
 from recallscope.architectures.model import build_model
 from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.architectures.multihead_model import MultiHeadMamba
@@ -108,7 +108,9 @@ def test_mva_with_trivial_weights_is_a_single_head(M) -> None:
 @torch.no_grad()
 def test_one_head_with_equal_projections_is_algorithm_1() -> None:
     """App. H.1: the single-layer model is the case M = 1, P = D_in."""
-    single = build_model(LinearSpec(embed_dim=6, state_dim=3), V, torch.Generator().manual_seed(0), dtype=torch.float64)
+    single = build_model(
+        LinearMambaSpec(embed_dim=6, state_dim=3), V, torch.Generator().manual_seed(0), dtype=torch.float64
+    )
     assert isinstance(single, LinearMamba)
     spec = MultiHeadSpec(embed_dim=6, state_dim=3, num_heads=1, head_pattern="MVA")
     model = spec.blank_model(V).double()

@@ -7,8 +7,8 @@ import torch
 
 from closeness import assert_near
 from recallscope.architectures.capabilities import one_hot_tokens, windows
-from recallscope.architectures.linear import LinearSpec
-from recallscope.architectures.mamba import FullSpec
+from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.mamba import MambaSpec
 from recallscope.architectures.model import build_model
 from recallscope.circuits.single import designed_circuit, ideal_circuit
 from recallscope.interp.attention import (
@@ -23,7 +23,7 @@ from recallscope.interp.attention import (
 )
 from recallscope.interp.operators import effective_operators, rotate_model, token_operators
 from recallscope.specs import parse_task
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import sample_batch
 
 TASK = parse_task({"vocab_size": 32, "num_facts": 4, "filler": "zero"})
 
@@ -38,7 +38,7 @@ def test_the_ideal_map_is_one_where_the_previous_token_is_asked_for():
 
 
 def test_the_ideal_circuit_attends_as_it_should():
-    batch = draw_batch(TASK, 5, seeded())
+    batch = sample_batch(TASK, 5, seeded())
     alpha = attention_map(ideal_circuit(32), batch.tokens)[:, 0]
     assert torch.equal(alpha, ideal_attention(batch.tokens))
     scores = score_attention(alpha, batch)
@@ -49,7 +49,7 @@ def test_the_ideal_circuit_attends_as_it_should():
 @pytest.mark.parametrize("width", [1, 2, 4])
 def test_the_map_is_the_match_operator_between_windows(width):
     """α'_τt = ξ_τᵀ G_kq ξ_t, for any weights."""
-    model = build_model(LinearSpec(embed_dim=5, state_dim=3, conv_width=width), 12, seeded(), dtype=torch.float64)
+    model = build_model(LinearMambaSpec(embed_dim=5, state_dim=3, conv_width=width), 12, seeded(), dtype=torch.float64)
     tokens = torch.randint(12, (2, 7), generator=seeded(1))
     xi = windows(one_hot_tokens(tokens, 12, dtype=torch.float64), width)
     (ops,) = token_operators(model)
@@ -59,7 +59,7 @@ def test_the_map_is_the_match_operator_between_windows(width):
 
 def test_joint_attention_does_not_depend_on_rotation_or_sign():
     model = designed_circuit(32, 16, 8, seeded()).double()
-    tokens = draw_batch(TASK, 3, seeded(1)).tokens
+    tokens = sample_batch(TASK, 3, seeded(1)).tokens
     for seed in range(4):
         rotated = rotate_model(model, seeded(seed))
         assert_near(joint_attention(rotated, tokens), joint_attention(model, tokens))
@@ -67,7 +67,7 @@ def test_joint_attention_does_not_depend_on_rotation_or_sign():
 
 def test_copy_and_shift_of_the_ideal_circuit_are_exact():
     """Fig. 15: x_tᵀ G_vv ξ_τ = 1 where x_t = x_τ, ξ_tᵀ G_kqᵀ ξ_τ = 1 where x_t = x_{τ-1}, and 0 elsewhere."""
-    tokens = draw_batch(TASK, 4, seeded()).tokens
+    tokens = sample_batch(TASK, 4, seeded()).tokens
     ops = effective_operators(ideal_circuit(32))
     same = (tokens[:, :, None] == tokens[:, None, :]).float()
     assert torch.equal(copy_map(ops, tokens), same)
@@ -87,7 +87,7 @@ def test_copy_and_shift_of_the_ideal_circuit_are_exact():
 def test_full_mamba_is_attention_too_one_map_per_channel(switches):
     """ŷ_t = Σ_τ α_τt x̂_τ, plus the skip: unrolled products of Ā say all the scan says."""
     model = build_model(
-        FullSpec.model_validate({"embed_dim": 6, "state_dim": 4, **switches}), 12, seeded(), dtype=torch.float64
+        MambaSpec.model_validate({"embed_dim": 6, "state_dim": 4, **switches}), 12, seeded(), dtype=torch.float64
     )
     tokens = torch.randint(12, (3, 8), generator=seeded(1))
     trace = model.trace(tokens).layers[0]

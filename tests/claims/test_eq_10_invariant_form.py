@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from closeness import assert_near
-from recallscope.architectures.linear import LinearSpec
-from recallscope.architectures.mamba import FullSpec
+from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.mamba import MambaSpec
 from recallscope.architectures.model import build_model
 from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.circuits.codes import hash_matrix, orthonormal_rows, sphere_code
@@ -26,7 +26,7 @@ from recallscope.interp.operators import (
 
 V = 12
 LINEAR = [
-    LinearSpec(embed_dim=5, state_dim=3, conv_width=width, num_layers=layers, residual=residual)
+    LinearMambaSpec(embed_dim=5, state_dim=3, conv_width=width, num_layers=layers, residual=residual)
     for width in (1, 2, 3, 4)
     for layers, residual in ((1, False), (1, True), (3, True))
 ]
@@ -46,7 +46,7 @@ def tokens_of(vocab_size=V, count=3, length=9):
 
 
 def about(spec):
-    if isinstance(spec, LinearSpec):
+    if isinstance(spec, LinearMambaSpec):
         return f"width{spec.conv_width}-layers{spec.num_layers}-{'residual' if spec.residual else 'plain'}"
     return f"{spec.head_pattern}-heads{spec.num_heads}-width{spec.conv_width}"
 
@@ -94,7 +94,7 @@ def test_closeness_is_one_for_circuits_and_the_circuit_can_be_read_off():
 
 
 def test_closeness_is_small_for_a_model_drawn_at_random():
-    (ops,) = token_operators(build_model(LinearSpec(embed_dim=16, state_dim=8), 64, seeded()))
+    (ops,) = token_operators(build_model(LinearMambaSpec(embed_dim=16, state_dim=8), 64, seeded()))
     assert circuit_closeness(ops) < 0.05
 
 
@@ -157,7 +157,7 @@ def test_heads_of_a_circuit_stack_to_the_single_head(pattern):
 
 
 def test_full_mamba_is_told_to_have_none():
-    model = build_model(FullSpec(embed_dim=8, state_dim=4), V, seeded())
+    model = build_model(MambaSpec(embed_dim=8, state_dim=4), V, seeded())
     with pytest.raises(ValueError, match="no fixed G_vv"):
         token_operators(model)
     with pytest.raises(ValueError, match="SiLU"):

@@ -7,7 +7,7 @@ import torch
 from recallscope.circuits.codes import distortion
 from recallscope.circuits.single import compressive_circuit
 from recallscope.tasks.ar import ARSpec
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import sample_batch
 from recallscope.theory.bounds import jl_condition, jl_least_square, jl_least_state
 
 
@@ -22,7 +22,7 @@ def test_codes_whose_measured_distortions_meet_the_condition_recall_every_contex
     E, F = E / E.norm(dim=0), F / F.norm(dim=0)
     eps_v, eps_k = distortion(E), distortion(F @ E)
     assert eps_v + 1.5 * eps_k + 2 * N_f * eps_v * eps_k < 0.5  # the queried key itself may match twice: 3/2 eps_k
-    batch = draw_batch(ARSpec(vocab_size=V, num_facts=N_f), 500, g)
+    batch = sample_batch(ARSpec(vocab_size=V, num_facts=N_f), 500, g)
     said = compressive_circuit(E, F).answer(batch.tokens, batch.query_positions).argmax(-1)
     assert torch.equal(said, batch.answers)
 

@@ -7,7 +7,7 @@ from closeness import assert_near
 from recallscope.circuits.codes import hash_matrix, sphere_code
 from recallscope.circuits.heads import head_circuit
 from recallscope.circuits.single import compressive_circuit
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import sample_batch
 from recallscope.tasks.mqar import MQARSpec
 
 V, D, N = 64, 12, 5
@@ -19,7 +19,7 @@ def codes(seed=0):
 
 
 def logits(model):
-    batch = draw_batch(MQARSpec(vocab_size=V, num_facts=6), 40, torch.Generator().manual_seed(9))
+    batch = sample_batch(MQARSpec(vocab_size=V, num_facts=6), 40, torch.Generator().manual_seed(9))
     with torch.no_grad():
         return model.double().answer(batch.tokens, batch.query_positions)
 

@@ -6,14 +6,14 @@ import torch
 from recallscope.circuits.single import ideal_circuit
 from recallscope.specs import parse_task
 from recallscope.tasks.ar import ARSpec
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import sample_batch
 from recallscope.tasks.mqar import MQARSpec
 from recallscope.tasks.scoring import accuracy, answered
 
 
 def right(task, sequences=400, **options):
     model = ideal_circuit(task.vocab_size, **options)
-    batch = draw_batch(task, sequences, torch.Generator().manual_seed(5))
+    batch = sample_batch(task, sequences, torch.Generator().manual_seed(5))
     with torch.no_grad():
         return answered(model.answer(batch.tokens, batch.query_positions), batch), batch
 

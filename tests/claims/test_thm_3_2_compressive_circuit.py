@@ -6,7 +6,7 @@ import torch
 from closeness import assert_near
 from recallscope.circuits.codes import distortion, hash_matrix, jl_pair, sphere_code, tight_frame
 from recallscope.circuits.single import compressive_circuit, designed_circuit
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import sample_batch
 from recallscope.tasks.mqar import MQARSpec
 
 
@@ -35,7 +35,7 @@ def test_enough_dimensions_recall_almost_always():
     task = MQARSpec(vocab_size=256, num_facts=8)
     g = torch.Generator().manual_seed(0)
     model = designed_circuit(256, 128, 128, g)
-    batch = draw_batch(task, 500, g)
+    batch = sample_batch(task, 500, g)
     said = model.answer(batch.tokens, batch.query_positions).argmax(-1)
     assert (said == batch.answers).float().mean() > 0.97
 

@@ -23,7 +23,7 @@ DRAWS = 40
 MEAN_ERROR, LARGEST_ERROR = 0.006, 0.015  # of the law, over many cells
 
 
-def draw_batch(rng, V, N_f, L, batch):
+def sample_batch(rng, V, N_f, L, batch):
     """Tokens (batch L), answers (batch L), -1 where nothing is asked; zoology's rules with random filler."""
     tokens = rng.integers(0, V, (batch, L))
     answers = np.full((batch, L), -1)
@@ -44,7 +44,7 @@ def designed_accuracy(rng, V, N_f, task, D, N):
     Q, _ = np.linalg.qr(rng.standard_normal((D, D)))
     F = np.sqrt(D / N) * Q[:, :N].T
     E, E_tilde = E.astype(np.float32), (F @ E).astype(np.float32)
-    tokens, answers = draw_batch(rng, V, N_f, 2 * N_f + 1 if task == "ar" else 4 * N_f, 128 if task == "ar" else 24)
+    tokens, answers = sample_batch(rng, V, N_f, 2 * N_f + 1 if task == "ar" else 4 * N_f, 128 if task == "ar" else 24)
     h = np.zeros((len(tokens), D, N), np.float32)
     right = []
     for t in range(1, tokens.shape[1]):

@@ -8,7 +8,7 @@ from recallscope.circuits.codes import orthonormal_rows, sphere_code
 from recallscope.circuits.depth import depth_circuit, designed_depth
 from recallscope.circuits.single import compressive_circuit
 from recallscope.specs import parse_task
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import sample_batch
 from recallscope.tasks.mqar import MQARSpec
 
 
@@ -29,7 +29,7 @@ def pair(layers, N, D_k, D_v, half, seed=0):
 def test_depth_circuit_equals_one_layer_with_state_layers_times_n(layers, N, kind):
     """Value logits equal to rounding, at every query; so the answers are the same, random filler and all."""
     deep, single = pair(layers, N, D_k=16, D_v=12, half=32)
-    batch = draw_batch(
+    batch = sample_batch(
         parse_task({"kind": kind, "vocab_size": 64, "num_facts": 6}), 50, torch.Generator().manual_seed(2)
     )
     a, b = (m.answer(batch.tokens, batch.query_positions) for m in (deep, single))
@@ -39,7 +39,7 @@ def test_depth_circuit_equals_one_layer_with_state_layers_times_n(layers, N, kin
 
 def test_recall_depends_on_layers_times_state_only():
     """Same codes, Λ N = 12 split four ways: the same answers to every question."""
-    batch = draw_batch(MQARSpec(vocab_size=64, num_facts=6), 100, torch.Generator().manual_seed(3))
+    batch = sample_batch(MQARSpec(vocab_size=64, num_facts=6), 100, torch.Generator().manual_seed(3))
     said = []
     for layers, N in [(1, 12), (2, 6), (3, 4), (4, 3)]:
         deep, _ = pair(layers, N, D_k=16, D_v=12, half=32)

@@ -17,7 +17,7 @@ from recallscope.cli.main import main
 from recallscope.records import read_facts
 from recallscope.runs.store import RunStore
 from recallscope.specs import RunSpec, parse_task
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import sample_batch
 from recallscope.train.loop import Trained, stream, train_run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -111,7 +111,7 @@ def batches() -> list[dict[str, Any]]:
     found = []
     for fields in TASKS:
         run = RunSpec.model_validate({**RUN, "task": fields})
-        batch = draw_batch(parse_task(fields), 16, stream(run, "batches"))
+        batch = sample_batch(parse_task(fields), 16, stream(run, "batches"))
         tensors = {name: value.tolist() for name, value in vars(batch).items() if isinstance(value, torch.Tensor)}
         first = {name: rows[0] for name, rows in tensors.items()}
         found.append({"task": fields, "first": first, "all": digest(list(tensors.values()))})

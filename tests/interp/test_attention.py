@@ -8,11 +8,11 @@ from subjects import FULL_TASK, SMALL, seeded
 from transformers import Mamba2Config, Mamba2ForCausalLM, MambaConfig, MambaForCausalLM
 
 from closeness import assert_near
-from recallscope.architectures.linear import LinearSpec
-from recallscope.architectures.mamba import FullSpec
-from recallscope.architectures.mamba2 import Full2Spec
-from recallscope.architectures.mamba2_model import Full2Mamba
-from recallscope.architectures.mamba_model import FullMamba
+from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.mamba import MambaSpec
+from recallscope.architectures.mamba2 import Mamba2Spec
+from recallscope.architectures.mamba2_model import Mamba2
+from recallscope.architectures.mamba_model import Mamba
 from recallscope.architectures.model import build_model
 from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.architectures.pretrained import from_pretrained
@@ -20,7 +20,7 @@ from recallscope.interp.attention import answer_attribution, attention_map, atte
 from recallscope.interp.states import states_at
 from recallscope.ops.linear_scan import at_positions
 from recallscope.specs import HeadPattern
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import sample_batch
 from recallscope.tasks.mqar import MQARSpec
 
 V = 20
@@ -30,10 +30,10 @@ def draw_tokens() -> torch.Tensor:
     return torch.randint(0, V, (2, 13), generator=torch.Generator().manual_seed(1))
 
 
-def build(pattern: HeadPattern = "MVA") -> Full2Mamba:
-    spec = Full2Spec(embed_dim=12, state_dim=4, num_heads=3, head_pattern=pattern, num_layers=2, conv_width=4)
+def build(pattern: HeadPattern = "MVA") -> Mamba2:
+    spec = Mamba2Spec(embed_dim=12, state_dim=4, num_heads=3, head_pattern=pattern, num_layers=2, conv_width=4)
     model = build_model(spec, V, torch.Generator().manual_seed(0), dtype=torch.float64)
-    assert isinstance(model, Full2Mamba)
+    assert isinstance(model, Mamba2)
     return model
 
 
@@ -41,14 +41,14 @@ def assert_adds_up(parts: torch.Tensor, whole: torch.Tensor) -> None:
     assert_near(parts.sum(dim=-1), whole, terms=parts.abs().sum(dim=-1))
 
 
-def assert_explained(model: Full2Mamba, tokens: torch.Tensor, layer: int) -> None:
+def assert_explained(model: Mamba2, tokens: torch.Tensor, layer: int) -> None:
     """ŷ = Σ_τ α_τt x̂_τ + skip."""
     trace, skip = model.trace(tokens).layers[layer], model.layers[layer].mixer.D
     assert trace.x_heads is not None
     assert skip is not None
     x_heads = trace.x_heads.expand(-1, -1, len(skip), -1)
-    heard = torch.einsum("bmst,bsmp->btmp", attention_map(model, tokens, layer=layer), x_heads)
-    assert_near(trace.y_heads, heard + skip[:, None] * x_heads)
+    readout = torch.einsum("bmst,bsmp->btmp", attention_map(model, tokens, layer=layer), x_heads)
+    assert_near(trace.y_heads, readout + skip[:, None] * x_heads)
 
 
 @pytest.mark.parametrize("layer", [0, -1])
@@ -61,7 +61,7 @@ def test_what_a_head_says_is_its_map_times_its_values(pattern: HeadPattern, laye
 def test_what_all_sources_add_is_what_the_answer_gets(pattern: HeadPattern) -> None:
     """Summed over the sources, attribution is ŷ without the skip, gated, along the right answer; norms aside."""
     model = build(pattern)
-    batch = draw_batch(MQARSpec(vocab_size=V, num_facts=3), 2, torch.Generator().manual_seed(0))
+    batch = sample_batch(MQARSpec(vocab_size=V, num_facts=3), 2, torch.Generator().manual_seed(0))
     trace, mixer = model.trace(batch.tokens).layers[-1], model.layers[-1].mixer
     assert trace.y_heads is not None
     assert trace.x_heads is not None
@@ -95,8 +95,8 @@ def test_states_have_faded() -> None:
 
 def test_attributions_add_up_to_the_logit():
     """Over all sources, plus skip and residual: the logit of the answer, times the length the norm divides by."""
-    model = build_model(FullSpec(embed_dim=6, state_dim=4, skip=False), 32, seeded(), dtype=torch.float64)
-    batch = draw_batch(FULL_TASK, 3, seeded(1))
+    model = build_model(MambaSpec(embed_dim=6, state_dim=4, skip=False), 32, seeded(), dtype=torch.float64)
+    batch = sample_batch(FULL_TASK, 3, seeded(1))
     parts = answer_attribution(model, batch)
     trace = model.trace(batch.tokens)
     y = trace.layers[-1].y
@@ -109,7 +109,7 @@ def test_attributions_add_up_to_the_logit():
 
 
 def test_the_right_place_is_attended_to(trained_full):
-    batch = draw_batch(FULL_TASK, 60, seeded(1))
+    batch = sample_batch(FULL_TASK, 60, seeded(1))
     assert attribution_hit_rate(trained_full, batch) >= 0.95
     strength = attention_strength(trained_full, batch.tokens)
     assert strength.shape == (60, 12, 12)
@@ -119,7 +119,7 @@ def test_the_right_place_is_attended_to(trained_full):
 @pytest.mark.parametrize(
     "spec",
     [
-        LinearSpec(embed_dim=6, state_dim=3),
+        LinearMambaSpec(embed_dim=6, state_dim=3),
         *(MultiHeadSpec(embed_dim=6, state_dim=3, num_heads=2, head_pattern=p) for p in ("MHA", "MQA", "MKA", "MVA")),
     ],
     ids=lambda spec: getattr(spec, "head_pattern", spec.kind),
@@ -127,7 +127,7 @@ def test_the_right_place_is_attended_to(trained_full):
 def test_attributions_of_a_linear_model_add_up_to_the_logit(spec):
     """No skip, no norm, no residual: all that raises the answer comes from the sources."""
     model = build_model(spec, 64, seeded(), dtype=torch.float64)
-    batch = draw_batch(SMALL, 3, seeded(1))
+    batch = sample_batch(SMALL, 3, seeded(1))
     logits = at_positions(model(batch.tokens), batch.query_positions)
     wanted = logits.gather(2, batch.answers[..., None])[..., 0].detach()
     assert_adds_up(answer_attribution(model, batch), wanted)
@@ -148,10 +148,10 @@ def test_a_mamba_from_elsewhere_has_maps_and_states(tmp_path: Path) -> None:
     config = MambaConfig(vocab_size=V, hidden_size=12, state_size=3, num_hidden_layers=2, use_associative_scan=False)
     MambaForCausalLM(config).save_pretrained(tmp_path)
     model = from_pretrained(tmp_path, dtype=torch.float64)
-    assert isinstance(model, FullMamba)
+    assert isinstance(model, Mamba)
     trace, skip = model.trace(draw_tokens()).layers[0], model.layers[0].mixer.D
-    heard = torch.einsum("bdst,bsd->btd", attention_map(model, draw_tokens(), layer=0), trace.x_hat)
-    assert_near(trace.y_hat, heard + skip * trace.x_hat)
+    readout = torch.einsum("bdst,bsd->btd", attention_map(model, draw_tokens(), layer=0), trace.x_hat)
+    assert_near(trace.y_hat, readout + skip * trace.x_hat)
     assert [h.shape for h in states_at(model, draw_tokens(), 5)] == [(2, 1, 24, 3)] * 2
 
 
@@ -161,6 +161,6 @@ def test_a_mamba_2_from_elsewhere_has_maps_and_states(tmp_path: Path) -> None:
     )
     Mamba2ForCausalLM(config).save_pretrained(tmp_path)
     model = from_pretrained(tmp_path, dtype=torch.float64)
-    assert isinstance(model, Full2Mamba)
+    assert isinstance(model, Mamba2)
     assert_explained(model, draw_tokens(), 0)
     assert [h.shape for h in states_at(model, draw_tokens(), 5)] == [(2, 6, 4, 3)] * 2

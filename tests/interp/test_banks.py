@@ -10,14 +10,14 @@ from subjects import seeded
 
 from closeness import assert_near
 from recallscope.architectures.capabilities import HasMasks
-from recallscope.architectures.linear import LinearSpec
-from recallscope.architectures.mamba import FullSpec
+from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.mamba import MambaSpec
 from recallscope.architectures.model import build_model
 from recallscope.circuits.bank import bank_circuit
 from recallscope.figures.banks import banks_figure
 from recallscope.interp.banks import channel_masks, mask_scores, measure_banks, picture_masks
 from recallscope.specs import parse_task
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import sample_batch
 from recallscope.tasks.scoring import answered
 from recallscope.train.weights import read_weights
 
@@ -32,7 +32,7 @@ def circuit():
 
 @pytest.fixture(scope="module")
 def scores(circuit):
-    return measure_banks(circuit, draw_batch(TASK, 100, seeded(1)), seeded(2))
+    return measure_banks(circuit, sample_batch(TASK, 100, seeded(1)), seeded(2))
 
 
 @pytest.mark.parametrize("count", [2, 20, 50])
@@ -85,8 +85,8 @@ def test_surgery_takes_the_banks_away_and_nothing_else_matters(scores):
 
 @torch.no_grad()
 def test_a_memory_left_as_it_is_answers_as_the_model(circuit):
-    batch = draw_batch(TASK, 20, seeded(1))
-    for model in (circuit, build_model(FullSpec(embed_dim=12, state_dim=3), 64, seeded())):
+    batch = sample_batch(TASK, 20, seeded(1))
+    for model in (circuit, build_model(MambaSpec(embed_dim=12, state_dim=3), 64, seeded())):
         logits = model.answer_changed(batch.tokens, batch.query_positions, lambda memory: memory)
         expected = model.answer(batch.tokens, batch.query_positions)
         assert_near(logits, expected)
@@ -95,7 +95,7 @@ def test_a_memory_left_as_it_is_answers_as_the_model(circuit):
 def test_a_trained_model_with_room_to_spare_uses_no_bank():
     """The committed full Mamba: 8 facts in 64 x 16 numbers."""
     model, task = read_weights(TRAINED)
-    batch = draw_batch(task, 100, seeded(1))
+    batch = sample_batch(task, 100, seeded(1))
     found = measure_banks(model, batch, seeded(2))
     assert found.mechanism.startswith("none")
     assert found.noise.pairs["value, key"] < 0.05 * found.noise.pairs["key, value"]
@@ -114,9 +114,9 @@ def test_models_without_a_gate_or_with_wide_windows_say_why_not():
     whys = [
         build_model(spec, 16, seeded()).why_not(HasMasks)
         for spec in (
-            FullSpec(embed_dim=8, state_dim=2, gate=False),
-            FullSpec(embed_dim=8, state_dim=2, conv_width=4),
-            LinearSpec(embed_dim=8, state_dim=2),
+            MambaSpec(embed_dim=8, state_dim=2, gate=False),
+            MambaSpec(embed_dim=8, state_dim=2, conv_width=4),
+            LinearMambaSpec(embed_dim=8, state_dim=2),
         )
     ]
     assert "without a gate" in whys[0]

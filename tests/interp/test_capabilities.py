@@ -1,4 +1,4 @@
-"""Models nobody here has heard of: what they can show is shown as it is, and the rest is left out with a reason."""
+"""Models nobody here has readout of: what they can show is shown as it is, and the rest is left out with a reason."""
 
 import pytest
 import torch
@@ -14,9 +14,9 @@ from recallscope.architectures.capabilities import (
     HasState,
     WritesFacts,
 )
-from recallscope.architectures.linear import LinearSpec
-from recallscope.architectures.mamba import FullSpec
-from recallscope.architectures.mamba2 import Full2Spec
+from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.mamba import MambaSpec
+from recallscope.architectures.mamba2 import Mamba2Spec
 from recallscope.architectures.model import MissingCapabilityError, RecallModel, build_model
 from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.interp.attention import answer_attribution, attention_strength
@@ -25,7 +25,7 @@ from recallscope.interp.memory import HashMemory
 from recallscope.interp.operators import rotate_model, token_operators
 from recallscope.interp.states import states_at
 from recallscope.specs import ModelSpec
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import sample_batch
 
 WIDTH, SIZE = 6, 5
 
@@ -101,7 +101,7 @@ def drawn(model_class, vocab_size=64):
 
 
 def test_the_state_of_a_delta_rule_is_its_own_and_not_a_sum_of_outer_products():
-    model, tokens = drawn(DeltaRule), draw_batch(SMALL, 3, seeded(1)).tokens
+    model, tokens = drawn(DeltaRule), sample_batch(SMALL, 3, seeded(1)).tokens
     everything = model.walk(tokens)
     for t in (0, 6):
         (state,) = states_at(model, tokens, t)
@@ -125,7 +125,7 @@ def test_a_delta_rule_is_inspected_by_what_it_shows():
 
 
 def test_softmax_attention_has_maps_and_no_state():
-    model, batch = drawn(Softmax), draw_batch(SMALL, 4, seeded(1))
+    model, batch = drawn(Softmax), sample_batch(SMALL, 4, seeded(1))
     strength = attention_strength(model, batch.tokens)
     assert float(strength.tril(-1).abs().max()) == 0
     logits = model(batch.tokens).gather(1, batch.query_positions[..., None].expand(-1, -1, 64))
@@ -164,12 +164,12 @@ ALL = (HasState, HasKeys, HasAttention, HasOperators, WritesFacts, HasRotations)
 @pytest.mark.parametrize(
     ("spec", "lacks"),
     [
-        (LinearSpec(embed_dim=6, state_dim=3), ()),
-        (LinearSpec(embed_dim=6, state_dim=3, conv_width=1), (WritesFacts,)),
+        (LinearMambaSpec(embed_dim=6, state_dim=3), ()),
+        (LinearMambaSpec(embed_dim=6, state_dim=3, conv_width=1), (WritesFacts,)),
         (MultiHeadSpec(embed_dim=6, state_dim=3, num_heads=2, head_pattern="MQA"), ()),
-        (FullSpec(embed_dim=6, state_dim=3), (HasOperators, HasRotations)),
-        (FullSpec(embed_dim=6, state_dim=3, num_layers=2), (HasOperators, HasRotations, WritesFacts)),
-        (Full2Spec(embed_dim=6, state_dim=3, num_heads=2), (HasOperators, HasRotations)),
+        (MambaSpec(embed_dim=6, state_dim=3), (HasOperators, HasRotations)),
+        (MambaSpec(embed_dim=6, state_dim=3, num_layers=2), (HasOperators, HasRotations, WritesFacts)),
+        (Mamba2Spec(embed_dim=6, state_dim=3, num_heads=2), (HasOperators, HasRotations)),
     ],
     ids=["linear", "narrow", "multihead", "full", "full-deep", "full2"],
 )

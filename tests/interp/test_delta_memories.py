@@ -12,11 +12,11 @@ from recallscope.circuits.delta import delta_circuit
 from recallscope.circuits.gated import gated_circuit
 from recallscope.circuits.least_squares import least_squares_circuit
 from recallscope.interp.inspection import inspect_model
+from recallscope.interp.interventions import overwrite_facts
 from recallscope.interp.memory import HashMemory
 from recallscope.interp.rates import rates_by_pair
-from recallscope.interp.surgery import overwrite_facts
 from recallscope.specs import ARCHITECTURES
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import sample_batch
 from recallscope.theory.laws.ageing import delta_rate
 
 V = 64
@@ -130,7 +130,7 @@ def test_they_are_memories(build):
     assert [memory.recall(key).value for key in (3, 7, 11)] == [40, 63, 33]
     assert memory.overwrite(11, 45)[:2] == (11, 33)
     assert [memory.recall(key).value for key in (3, 7, 11)] == [40, 63, 45]
-    batch = draw_batch(SMALL, 10, seeded(1))
+    batch = sample_batch(SMALL, 10, seeded(1))
     right = 0
     for row in range(10):
         memory.read(batch.tokens[row, :8])
@@ -142,7 +142,7 @@ def test_surgery_on_the_state_gives_the_new_answer():
     """The codes are the weights', so a write is v' k'ᵀ; least squares also sums k kᵀ, which no value code explains."""
     energies = []
     for model in (delta_circuit(V, 24, 12, seeded(), write_rate=0.3), least_squares_circuit(V, 24, 12, seeded())):
-        scores = overwrite_facts(model, draw_batch(SMALL, 50, seeded(1)), seeded(2))
+        scores = overwrite_facts(model, sample_batch(SMALL, 50, seeded(1)), seeded(2))
         assert scores.success == scores.own_write == 1
         energies.append(scores.factored_energy)
     assert energies[0] == pytest.approx(1, abs=1e-4)
@@ -150,7 +150,7 @@ def test_surgery_on_the_state_gives_the_new_answer():
 
 
 def test_gates_by_kind_of_pair():
-    batch = draw_batch(SMALL, 20, seeded(1))
+    batch = sample_batch(SMALL, 20, seeded(1))
     rates = rates_by_pair(delta_circuit(V, 16, 8, seeded(), write_rate=0.3), batch)
     assert rates["key, value"].erased == pytest.approx(0.3, abs=1e-5)
     assert rates["key, value"].written == pytest.approx(0.3**0.5, abs=1e-5)

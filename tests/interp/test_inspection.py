@@ -7,7 +7,7 @@ import re
 import pytest
 from subjects import FULL_TASK, SMALL, seeded
 
-from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.architectures.model import build_model
 from recallscope.circuits.single import designed_circuit, ideal_circuit
 from recallscope.interp.hash_table import FillCurve, fill_curve
@@ -86,7 +86,7 @@ def test_a_wide_convolution_may_write_late_and_is_read_where_it_writes(trained_w
 
 
 def test_an_untrained_model_is_called_nothing():
-    model = build_model(LinearSpec(embed_dim=16, state_dim=8), 64, seeded())
+    model = build_model(LinearMambaSpec(embed_dim=16, state_dim=8), 64, seeded())
     scores = inspect_model(model, SMALL, seeded(1), num_sequences=20).to_dict()
     assert scores["closeness"] < 0.1
     assert scores["overwrite_success"] < 0.3
@@ -105,7 +105,7 @@ def test_full_mamba_gets_what_carries_over(trained_full):
 
 def test_windows_of_one_token_hold_no_table():
     """What is left are its answers and what needs no table; the report says what to do."""
-    model = build_model(LinearSpec(embed_dim=16, state_dim=8, conv_width=1), 64, seeded())
+    model = build_model(LinearMambaSpec(embed_dim=16, state_dim=8, conv_width=1), 64, seeded())
     found = inspect_model(model, SMALL, seeded(), num_sequences=4)
     assert found.operators is found.table is found.overwrite is found.ablation is None
     others = ("shift_test", "rates", "banks")  # a linear model has none of these, whatever its windows

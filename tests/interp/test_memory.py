@@ -4,12 +4,12 @@ import pytest
 import torch
 from subjects import FULL_TASK, SMALL, seeded
 
-from recallscope.architectures.linear import LinearSpec
-from recallscope.architectures.mamba import FullSpec
+from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.mamba import MambaSpec
 from recallscope.architectures.model import build_model
 from recallscope.circuits.single import designed_circuit, ideal_circuit
 from recallscope.interp.memory import HashMemory
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import sample_batch
 
 V = 64
 
@@ -84,7 +84,7 @@ def test_storing_twice_adds_up(memory):
 
 def test_a_sequence_the_model_has_read_is_decoded_without_being_told_its_keys(trained):
     memory, exact = HashMemory(trained), 0
-    batch = draw_batch(SMALL, 40, seeded(3))
+    batch = sample_batch(SMALL, 40, seeded(3))
     for row in range(40):
         memory.read(batch.tokens[row, :8])
         said = {(fact.key, fact.value) for fact in memory.facts()}
@@ -143,10 +143,10 @@ def test_tokens_of_the_wrong_kind_are_refused(key, value, words):
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        (LinearSpec(embed_dim=8, state_dim=4, num_layers=2), "one layer"),
-        (LinearSpec(embed_dim=8, state_dim=4, conv_width=1), "conv_width >= 2"),
-        (FullSpec(embed_dim=8, state_dim=4, conv_width=4), "conv_width=2"),
-        (FullSpec(embed_dim=8, state_dim=4, num_layers=2), "num_layers=1"),
+        (LinearMambaSpec(embed_dim=8, state_dim=4, num_layers=2), "one layer"),
+        (LinearMambaSpec(embed_dim=8, state_dim=4, conv_width=1), "conv_width >= 2"),
+        (MambaSpec(embed_dim=8, state_dim=4, conv_width=4), "conv_width=2"),
+        (MambaSpec(embed_dim=8, state_dim=4, num_layers=2), "num_layers=1"),
     ],
     ids=["deep", "narrow", "full-wide", "full-deep"],
 )
@@ -176,7 +176,7 @@ def test_full_mamba_is_a_memory_too(trained_full):
             memory.store(key, value)
         right += sum(memory.recall(key).value == value for key, value in zip(keys, values, strict=True))
     assert right >= 0.85 * 60
-    batch, read = draw_batch(FULL_TASK, 20, seeded(4)), 0
+    batch, read = sample_batch(FULL_TASK, 20, seeded(4)), 0
     for row in range(20):
         memory.read(batch.tokens[row, :6])
         read += sum(
@@ -188,7 +188,7 @@ def test_full_mamba_is_a_memory_too(trained_full):
 
 
 def test_a_model_that_never_learned_is_refused():
-    model = build_model(LinearSpec(embed_dim=8, state_dim=4), V, seeded())
+    model = build_model(LinearMambaSpec(embed_dim=8, state_dim=4), V, seeded())
     with torch.no_grad():
         model.layers[0].P_out.zero_()
     with pytest.raises(ValueError, match="has not learned to recall"):

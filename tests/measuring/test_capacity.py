@@ -11,7 +11,7 @@ from recallscope.measuring.capacity import find_capacity
 from recallscope.measuring.capacity_question import CapacityQuestion
 from recallscope.measuring.trainings import RATES, Training, search_rate, store_trainer
 from recallscope.records import Evaluation, RunRecord
-from recallscope.specs import RunSpec, in_words
+from recallscope.specs import RunSpec, flat_fields
 from recallscope.theory.law import find_law
 from recallscope.theory.problem import Problem
 
@@ -24,8 +24,8 @@ def made_up(curve):
     asked = []
 
     def train(runs):
-        asked.extend(in_words(run) for run in runs)
-        return [Training(record(run, curve(in_words(run))), new=True) for run in runs]
+        asked.extend(flat_fields(run) for run in runs)
+        return [Training(record(run, curve(flat_fields(run))), new=True) for run in runs]
 
     return train, asked
 

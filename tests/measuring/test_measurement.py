@@ -56,7 +56,7 @@ def test_most_recall_inverts_the_information_bound():
 
 
 def test_a_linear_mamba_equals_one_of_its_own_size_by_the_law():
-    spec = rs.LinearSpec(embed_dim=16, state_dim=5)
+    spec = rs.LinearMambaSpec(embed_dim=16, state_dim=5)
     p = float(rs.find_law("trained-sharing")(vocab_size=64, num_facts=4, embed_dim=16, state_dim=5))
     found = LinearEqual.of(Accuracy.of([p - 1e-9], [0.01], 100, 400), TASK, spec)
     assert (found.embed_dim, found.state_dim, found.state_entries) == (16, 5, 160)
@@ -65,7 +65,7 @@ def test_a_linear_mamba_equals_one_of_its_own_size_by_the_law():
 def test_where_nothing_is_equal_the_reason_is_given(monkeypatch):
     monkeypatch.setattr(measurement, "FRONTIER_POINTS", 2)  # few sizes N are enough to find one
     sure, poor = Accuracy.of([0.99], [0.001], 1000, 4000), Accuracy.of([0.02], [0.001], 1000, 4000)
-    small = rs.LinearSpec(embed_dim=4, state_dim=2)
+    small = rs.LinearMambaSpec(embed_dim=4, state_dim=2)
     larger = LinearEqual.of(sure, TASK, small)
     assert larger.embed_dim > 4
     assert "at its D=4 none recalls as much" in larger.reason
@@ -76,7 +76,7 @@ def test_where_nothing_is_equal_the_reason_is_given(monkeypatch):
 
 def test_an_argument_of_ones_own_may_have_the_name_of_a_size(tmp_path):
     (tmp_path / "mine.py").write_text("class Model: ...")
-    spec = rs.outside(f"{tmp_path}/mine.py:Model", embed_dim=[8, 4], state_dim="large")
+    spec = rs.user_module(f"{tmp_path}/mine.py:Model", embed_dim=[8, 4], state_dim="large")
     assert estimated_cost(rs.RunSpec(task=TASK, model=spec, train=rs.TrainSpec(batch_size=2))) > 0
     assert LinearEqual.of(Accuracy.of([0.3], [0.01], 100, 400), TASK, spec).state_dim is not None
 
@@ -91,7 +91,7 @@ def test_only_runs_on_exactly_this_task_stand_beside_it(tmp_path):
     store = RunStore(tmp_path / "store", create=True)
 
     def put(accuracy, task=TASK, seed=0, rate=0.01, **sizes):
-        model = rs.LinearSpec(**({"embed_dim": 8, "state_dim": 4} | sizes))
+        model = rs.LinearMambaSpec(**({"embed_dim": 8, "state_dim": 4} | sizes))
         run = rs.RunSpec(task=task, model=model, train=rs.TrainSpec(learning_rate=rate), seed=seed)
         numbers = {"test_accuracy": accuracy, "val_accuracy": accuracy, "test_queries": 10, "best_step": 1, "steps": 1}
         store.put(RunRecord(spec=run, seconds=1.0, **numbers))

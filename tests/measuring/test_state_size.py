@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from recallscope.architectures.model import build_model
-from recallscope.architectures.outside import outside
+from recallscope.architectures.user_module import user_module
 from recallscope.measuring import state
 from recallscope.measuring.state import measured_state, state_size
 from recallscope.specs import parse_model
@@ -60,7 +60,7 @@ class Fails(Recurrent):
 def build(tmp_path_factory):
     path = tmp_path_factory.mktemp("modules") / "modules.py"
     path.write_text(MODULES)
-    return lambda name, **arguments: build_model(outside(f"{path}:{name}", **arguments), 16, generator())
+    return lambda name, **arguments: build_model(user_module(f"{path}:{name}", **arguments), 16, generator())
 
 
 def generator():
@@ -132,7 +132,7 @@ def test_a_module_that_shows_its_state_is_believed(tmp_path):
     text = MODULES.replace("class Window", "class Shows(Recurrent):\n    def state_after(self, tokens):\n"
                            "        return (torch.zeros(len(tokens), 1, 5, 2),)\n\nclass Window")  # fmt: skip
     (tmp_path / "shows.py").write_text(text)
-    model = build_model(outside(f"{tmp_path}/shows.py:Shows", width=4), 16, generator())
+    model = build_model(user_module(f"{tmp_path}/shows.py:Shows", width=4), 16, generator())
     assert state_size(model, generator()).entries == 10
 
 

@@ -143,10 +143,10 @@ def test_where_no_folder_is_safe_torch_computes_and_the_record_says_why(folder, 
     compiled._opened.cache_clear()
     try:
         assert compiled.library() is None
-        assert compiled.who_computes("cpu") == "torch (no folder for the compiled library)"
+        assert compiled.backend_name("cpu") == "torch (no folder for the compiled library)"
         compiled._opened.cache_clear()
         monkeypatch.setenv("CC", "'cc")
-        assert compiled.who_computes("cpu") == 'torch (CC="\'cc" cannot be read: No closing quotation)'
+        assert compiled.backend_name("cpu") == 'torch (CC="\'cc" cannot be read: No closing quotation)'
     finally:
         monkeypatch.undo()
         compiled._opened.cache_clear()
@@ -208,10 +208,10 @@ def test_flags_asked_for_are_used_and_are_another_library(folder, monkeypatch):
 
 def test_the_record_names_the_form_of_scan_that_was_asked_for(monkeypatch):
     monkeypatch.delenv("RECALLSCOPE_SCAN", raising=False)
-    plain = compiled.who_computes("cpu")
+    plain = compiled.backend_name("cpu")
     monkeypatch.setenv("RECALLSCOPE_SCAN", "torch")
-    assert compiled.who_computes("cpu") == f"{plain}, RECALLSCOPE_SCAN=torch"
-    assert compiled.who_computes("cuda:1") == "torch (on cuda), RECALLSCOPE_SCAN=torch"
+    assert compiled.backend_name("cpu") == f"{plain}, RECALLSCOPE_SCAN=torch"
+    assert compiled.backend_name("cuda:1") == "torch (on cuda), RECALLSCOPE_SCAN=torch"
 
 
 def test_the_cache_has_three_possible_homes(monkeypatch):

@@ -1,6 +1,6 @@
 """Records without training, as many as a test wants."""
 
-from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.records import Evaluation, RunRecord
 from recallscope.runs.store import RunStore
 from recallscope.specs import RunSpec, parse_task
@@ -8,7 +8,7 @@ from recallscope.specs import RunSpec, parse_task
 
 def spec(embed_dim=32, state_dim=8, seed=0, **task):
     fields = {"vocab_size": 512, "num_facts": 16} | task
-    return RunSpec(task=parse_task(fields), model=LinearSpec(embed_dim=embed_dim, state_dim=state_dim), seed=seed)
+    return RunSpec(task=parse_task(fields), model=LinearMambaSpec(embed_dim=embed_dim, state_dim=state_dim), seed=seed)
 
 
 def record(run=None, accuracy=0.5, **words):

@@ -9,7 +9,7 @@ from tiny_sweeps import tiny_grid, tiny_run
 
 from recallscope.runs.grid import Grid, grid_from_fields, read_grid
 from recallscope.runs.plan import estimated_cost, make_plan
-from recallscope.specs import in_words
+from recallscope.specs import flat_fields
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -164,7 +164,7 @@ def test_cells_share_their_parts_and_have_the_names_of_their_runs():
     assert len(cells) == 8
     for cell in cells:
         assert cell.run == cell.spec.content_hash()
-        words = in_words(cell.spec)
+        words = flat_fields(cell.spec)
         assert cell.words == {name: words[name] for name in grid.varied}
     assert len({id(part) for cell in cells for part in cell.parts}) == 2 + 2 + 2  # tasks, models, ways to train
 

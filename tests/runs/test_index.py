@@ -12,7 +12,7 @@ from recallscope.runs.attempts import Failure
 from recallscope.runs.index import INDEX, extend_index, rebuild_index
 from recallscope.runs.store import RunStore
 from recallscope.runs.table import find_runs, parse_conditions
-from recallscope.specs import in_words
+from recallscope.specs import flat_fields
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def names(store, *conditions):
 def test_conditions_mean_what_they_say(store, condition, holds):
     made = fill(store, 60)
     rebuild_index(store)
-    assert names(store, condition) == {found.run for found in made if holds(in_words(found.spec))}
+    assert names(store, condition) == {found.run for found in made if holds(flat_fields(found.spec))}
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_rows_carry_words_and_results(store):
     found = record(embed_dim=48, accuracy=0.25)
     store.put(found)
     (row,) = find_runs(store)
-    assert {name: row[name] for name in in_words(found.spec)} == in_words(found.spec)
+    assert {name: row[name] for name in flat_fields(found.spec)} == flat_fields(found.spec)
     assert (row["status"], row["test_accuracy"], row["seconds"]) == ("done", 0.25, 8.25)
     assert row["needs"] is None
     assert "num_heads" not in row  # columns are those the store's runs have

@@ -11,8 +11,8 @@ from recallscope.runs.leases import (
     Holder,
     drop_leases,
     is_live,
+    known_dead,
     lease_files,
-    surely_dead,
     this_machine,
     this_process,
     try_lease,
@@ -96,10 +96,10 @@ def test_a_dead_process_of_this_machine_is_known_at_once(tmp_path):
     process = subprocess.Popen([sys.executable, "-c", ""])
     holder = Holder(machine=this_machine(), pid=process.pid, born="1")
     process.wait()
-    assert surely_dead(holder)
-    assert not surely_dead(this_process())
-    assert surely_dead(this_process().model_copy(update={"born": "another"}))  # the number was used again
-    assert not surely_dead(Holder(**ELSEWHERE))
+    assert known_dead(holder)
+    assert not known_dead(this_process())
+    assert known_dead(this_process().model_copy(update={"born": "another"}))  # the number was used again
+    assert not known_dead(Holder(**ELSEWHERE))
     leave_lease(tmp_path / "run", age=0, holder=holder.model_dump())
     assert try_lease(tmp_path / "run") is not None
 

@@ -133,11 +133,11 @@ def test_an_unknown_field_at_its_default_is_the_same_run(store):
 ADDED = """
 import json, sys
 from pydantic import Field
-from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.specs import TrainSpec
 from recallscope.runs.store import RunStore
-LinearSpec.__annotations__["dropout"] = float
-for cls, name in ((LinearSpec, "dropout"), (TrainSpec, "momentum")):
+LinearMambaSpec.__annotations__["dropout"] = float
+for cls, name in ((LinearMambaSpec, "dropout"), (TrainSpec, "momentum")):
     info = Field(0.0, description="added later")
     info.annotation = float
     cls.model_fields[name] = info

@@ -131,10 +131,10 @@ BROKEN = """
 import os
 if os.getpid() != {pid}:
     raise RuntimeError("no licence on this machine")
-from recallscope import LinearSpec, architecture
+from recallscope import LinearMambaSpec, architecture
 
 @architecture("{name}")
-class BrokenSpec(LinearSpec):
+class BrokenSpec(LinearMambaSpec):
     pass
 """
 

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from commands import Command
-from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.runs.grid import Grid
 from recallscope.runs.store import RunStore
 from recallscope.specs import RunSpec, TrainSpec
@@ -37,7 +37,7 @@ def tiny_run(**train):
     fields = {"batch_size": 8, "warmup_steps": 2, "flat_steps": 8, "decay_steps": 10, "eval_every": 5, "eval_size": 20}
     return RunSpec(
         task=MQARSpec(vocab_size=32, num_facts=4),
-        model=LinearSpec(embed_dim=8, state_dim=4),
+        model=LinearMambaSpec(embed_dim=8, state_dim=4),
         train=TrainSpec(**fields | train),
     )
 

@@ -8,7 +8,7 @@ import numpy as np
 from recallscope.analysis.compare import law_on_cells
 from recallscope.records import Evaluation, RunRecord
 from recallscope.runs.store import RunStore
-from recallscope.specs import in_words
+from recallscope.specs import flat_fields
 from recallscope.studies.architecture_forms import BARE, ages_path, label_of
 from recallscope.studies.paper.mechanism import MODELS, inspection_paths
 from recallscope.studies.paper_runs import PaperRuns
@@ -20,7 +20,7 @@ def rule(spec):
 
     Seeds move it: three of them have the rule's mean.
     """
-    words = in_words(spec)
+    words = flat_fields(spec)
     if spec.task.kind == "repeated":
         p = 1 / spec.task.key_repeats if words["num_layers"] == 1 else 0.98
     elif words.get("conv_width") == 1:
@@ -36,7 +36,7 @@ def fill(folder: Path, scale, labels=None, *, designed=True, inside=True) -> Pap
     runs = PaperRuns(store, scale)
     for label, part in runs.parts.items():
         for cell in part.cells if labels is None or label in labels else ():
-            words = in_words(cell.spec)
+            words = flat_fields(cell.spec)
             store.put(
                 RunRecord(
                     run=cell.run, spec=cell.spec, test_accuracy=rule(cell.spec), val_accuracy=1.0,

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from recallscope.analysis.rows import Reduce, compared_cells
-from recallscope.architectures.mamba import FullSpec
+from recallscope.architectures.mamba import MambaSpec
 from recallscope.runs.store import RunStore
 from recallscope.specs import ARCHITECTURES, find_architecture
 from recallscope.studies.architecture_forms import Form, zoo_law_errors
@@ -81,8 +81,14 @@ def test_what_a_form_changes_decides_its_law() -> None:
     assert starts.own_law == "delta"
     full = {"default": {}, "deep": {"num_layers": 2}, "ungated": {"gate": False}, "wide": {"conv_width": 4}}
     full |= {"linear": {"gate": False, "activation": "none", "transition": "identity"}}
-    found = {name: FullSpec.model_validate(SIZES | fields).own_law for name, fields in full.items()}
-    assert found == {"default": FullSpec.law, "deep": FullSpec.law, "ungated": "full-nd", "wide": None, "linear": None}
+    found = {name: MambaSpec.model_validate(SIZES | fields).own_law for name, fields in full.items()}
+    assert found == {
+        "default": MambaSpec.law,
+        "deep": MambaSpec.law,
+        "ungated": "full-nd",
+        "wide": None,
+        "linear": None,
+    }
 
 
 def test_support_lines_admit_the_errors_on_committed_runs(errors: Errors) -> None:
@@ -110,7 +116,7 @@ def test_the_law_of_the_full_model_is_the_one_that_was_chosen(
     grids = {both.regime: compared_cells(both.full, how) for both in full_and_linear(runs)}
     assert {len(cells) for cells in grids.values()} == {14}
     choices = {choice.law: choice for choice in law_choices("iii", grids, laws_for("full"))}
-    assert how == "mean" or next(iter(choices)) == FullSpec.law
+    assert how == "mean" or next(iter(choices)) == MambaSpec.law
     for law, (mean, largest) in admitted.items():
         assert choices[law].error <= mean
         assert max(entry.max_error for entry in choices[law].regimes.values()) <= largest
@@ -121,7 +127,7 @@ def test_findings_say_so(runs: PaperRuns, errors: Errors, monkeypatch: pytest.Mo
         "recallscope.studies.own.architectures.zoo_law_errors", lambda some: errors if some is runs else {}
     )
     (finding,) = law_of_the_full_model(runs)
-    assert finding.ours.startswith(str(FullSpec.law))
+    assert finding.ours.startswith(str(MambaSpec.law))
     assert "By their mean: full-unified-mv" in finding.ours
     by_law = {finding.question.split()[-2]: finding for finding in own_laws(runs)}
     assert by_law["least-squares"].verdict == "holds"

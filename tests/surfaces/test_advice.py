@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, get_args, get_origin, get_type_hints
 
 from recallscope.cli import main
-from recallscope.cli.main import VERBS, verb_class
+from recallscope.cli.main import COMMANDS, command_class
 from recallscope.cli.store import Store
 from recallscope.specs import ARCHITECTURES, TASKS
 
@@ -45,7 +45,7 @@ STORE = {
     for part in get_args(get_args(get_type_hints(Store, include_extras=True)["action"])[0])
 }
 KINDS = [["--task", name] for name in TASKS.names()] + [["--model", name] for name in ARCHITECTURES.names()]
-FLAGS = {verb: set().union(*(flags(verb_class(verb, kind)) for kind in KINDS)) for verb in VERBS} | {
+FLAGS = {verb: set().union(*(flags(command_class(verb, kind)) for kind in KINDS)) for verb in COMMANDS} | {
     f"store {action}": flags(kind) for action, kind in STORE.items()
 }
 EVERY = set().union(*FLAGS.values(), *OTHERS.values(), {"--version", "--list"})
@@ -54,7 +54,7 @@ EVERY = set().union(*FLAGS.values(), *OTHERS.values(), {"--version", "--list"})
 def test_commands_and_flags_in_texts_exist():
     for text in (text for path in sorted(PACKAGE.rglob("*.py")) for text in texts(path)):
         for verb, rest in COMMAND.findall(" ".join(text.split())):
-            if verb in VERBS:
+            if verb in COMMANDS:
                 words = rest.split()
                 known = FLAGS[f"store {words[0]}"] if verb == "store" and words and words[0] in STORE else FLAGS[verb]
                 wrong = [flag for flag in FLAG.findall(rest) if flag not in known]

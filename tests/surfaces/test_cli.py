@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from recallscope.cli.main import main
 
-VERBS = ["predict", "size", "sample", "design", "train", "laws", "claims"]
+COMMANDS = ["predict", "size", "sample", "design", "train", "laws", "claims"]
 CELL = ["--vocab-size", "1024", "--num-facts", "16"]
 
 
@@ -26,7 +26,7 @@ def refused(result, *words):
         assert word in err, err
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", COMMANDS)
 def test_every_example_in_the_help_runs(verb, run):
     code, out, _ = run(verb, "--help")
     assert code in (0, None)

@@ -8,7 +8,7 @@ import pytest
 
 from recallscope import __version__
 from recallscope.circuits.circuit import CIRCUITS
-from recallscope.cli.main import VERBS
+from recallscope.cli.main import COMMANDS
 from recallscope.presets import PRESETS
 from recallscope.specs import ARCHITECTURES, TASKS
 
@@ -25,7 +25,7 @@ def refused(result, *words):
         assert word in err, err
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", COMMANDS)
 def test_no_help_shows_none_or_an_empty_default(verb, run):
     _, out, _ = run(verb, "--help")
     assert "None" not in out
@@ -109,7 +109,7 @@ def test_mistakes_in_a_file_name_the_file_and_the_line(run, tmp_path):
 
 
 def test_quiet_shows_no_progress(run, monkeypatch):
-    monkeypatch.setattr("recallscope.cli.training.somebody_watches", lambda: True)
+    monkeypatch.setattr("recallscope.cli.training.is_interactive", lambda: True)
     assert "training" in run("train", *QUICK, *SHORT)[2]
     assert "training" not in run("train", *QUICK, *SHORT, "-q")[2]
 

@@ -13,11 +13,11 @@ import torch
 
 from closeness import assert_near
 from recallscope.architectures.capabilities import HasKeys, HasState
-from recallscope.architectures.linear import LinearSpec
-from recallscope.architectures.mamba import FullSpec
-from recallscope.architectures.mamba2 import Full2Spec
+from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.mamba import MambaSpec
+from recallscope.architectures.mamba2 import Mamba2Spec
 from recallscope.architectures.model import build_model
-from recallscope.architectures.outside import outside
+from recallscope.architectures.user_module import user_module
 from recallscope.circuits.single import designed_circuit, ideal_circuit
 from recallscope.figures.mechanism import (
     attention_figure,
@@ -28,13 +28,13 @@ from recallscope.figures.mechanism import (
 )
 from recallscope.figures.style import save_figure
 from recallscope.interp.attention import MOST_TOKENS, tokens_to_show
+from recallscope.interp.decoders import Behaviour, ShiftScores
 from recallscope.interp.hash_table import hash_tables
 from recallscope.interp.inspection import Inspection, inspect_model
-from recallscope.interp.probes import Behaviour, ShiftScores
 from recallscope.interp.states import states_at
 from recallscope.interp.verdict import describe
 from recallscope.specs import parse_task
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import sample_batch
 from recallscope.tasks.scoring import Score
 from recallscope.train.weights import read_weights, write_weights
 
@@ -98,7 +98,9 @@ def test_the_training_example_of_the_help_runs_as_printed(run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "spec", [FullSpec(embed_dim=8, state_dim=4), Full2Spec(embed_dim=8, state_dim=4, num_heads=2)], ids=lambda s: s.kind
+    "spec",
+    [MambaSpec(embed_dim=8, state_dim=4), Mamba2Spec(embed_dim=8, state_dim=4, num_heads=2)],
+    ids=lambda s: s.kind,
 )
 def test_full_mamba_is_reported_for_what_it_is(run, tmp_path, spec):
     path = tmp_path / "full.safetensors"
@@ -113,7 +115,7 @@ def test_full_mamba_is_reported_for_what_it_is(run, tmp_path, spec):
 
 def test_verdicts_differ_as_the_models_do(run, tmp_path):
     small = designed_circuit(32, 4, 2, torch.Generator().manual_seed(0))
-    untrained = build_model(LinearSpec(embed_dim=8, state_dim=4), 32, torch.Generator().manual_seed(0))
+    untrained = build_model(LinearMambaSpec(embed_dim=8, state_dim=4), 32, torch.Generator().manual_seed(0))
     for model, words in ((small, "too small or too noisy"), (untrained, "not the recall circuit")):
         write_weights(tmp_path / "w.safetensors", model, TASK)
         code, out, _ = run("inspect", tmp_path / "w.safetensors", "--num-examples", 40)
@@ -140,7 +142,7 @@ def test_mistakes_are_answered_in_one_paragraph(ideal, run, tmp_path):
 
 def test_of_a_large_vocabulary_some_tokens_are_shown_the_facts_among_them():
     task = parse_task({"vocab_size": 1024, "num_facts": 8})
-    batch = draw_batch(task, 1, torch.Generator().manual_seed(0))
+    batch = sample_batch(task, 1, torch.Generator().manual_seed(0))
     shown = tokens_to_show(batch, 1024)
     assert len(shown) == MOST_TOKENS
     assert int((shown < 512).sum()) == MOST_TOKENS // 2
@@ -234,7 +236,7 @@ def test_where_keys_answer_follows_the_numbers_and_the_line_is_stated(shifted, u
 
 
 def test_an_untrained_full_model_is_not_said_to_answer():
-    model = build_model(FullSpec(embed_dim=8, state_dim=4), 32, torch.Generator().manual_seed(0))
+    model = build_model(MambaSpec(embed_dim=8, state_dim=4), 32, torch.Generator().manual_seed(0))
     found = inspect_model(model, TASK, torch.Generator().manual_seed(0), num_sequences=20)
     said = "\n".join(describe(Score(0.03, 0.01, 80), found, TASK))
     assert "keys answer neither one place later" in said
@@ -282,7 +284,7 @@ class Seen(Bag):
 
 def weights_of(name, folder):
     (folder / "nets.py").write_text(NETS, encoding="utf-8")
-    model = build_model(outside(f"{folder / 'nets.py'}:{name}", width=6), 32, torch.Generator().manual_seed(0))
+    model = build_model(user_module(f"{folder / 'nets.py'}:{name}", width=6), 32, torch.Generator().manual_seed(0))
     write_weights(folder / f"{name}.safetensors", model, TASK)
     return folder / f"{name}.safetensors"
 

@@ -13,7 +13,7 @@ import pytest
 from recallscope.records import RunRecord
 from recallscope.runs.plan import Plan
 from recallscope.runs.store import RunStore
-from recallscope.runs.views import PlainView, telling_words
+from recallscope.runs.views import PlainView, varying_columns
 from recallscope.studies.claims import CLAIMS
 from recallscope.studies.experiment import experiments, find_experiment
 
@@ -135,8 +135,8 @@ def test_a_run_that_two_parts_ask_for_counts_once() -> None:
 
 def test_progress_lines_name_what_differs() -> None:
     heads = list(find_experiment("heads").cells("small").values())
-    assert telling_words(heads) == ["state_dim", "num_heads", "head_pattern"]
-    assert telling_words(heads[:1]) == []
+    assert varying_columns(heads) == ["state_dim", "num_heads", "head_pattern"]
+    assert varying_columns(heads[:1]) == []
     stream = io.StringIO()
     view = PlainView(stream)
     view.begin(Plan(missing=heads))

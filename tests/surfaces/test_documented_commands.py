@@ -22,7 +22,7 @@ from urllib.request import urlopen
 import pytest
 
 from closeness import DECIMAL, assert_same_text
-from recallscope.cli.main import VERBS
+from recallscope.cli.main import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -183,7 +183,7 @@ SLOW = [
 def test_slow_commands_name_a_verb_and_its_flags(command, run):
     """The others are run."""
     verb, *words = shlex.split(command, comments=True)[1:]
-    assert verb in VERBS
+    assert verb in COMMANDS
     text = run(verb, *(words if verb == "measure" else words[:1] if verb == "store" else []), "--help")[1]
     assert [word for word in words if word.startswith("--") and word not in text] == []
 

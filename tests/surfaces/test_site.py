@@ -80,12 +80,12 @@ def test_no_page_loads_anything_from_elsewhere(site):
 
 @pytest.mark.slow
 def test_every_law_verb_and_notebook_has_its_page(site):
-    from recallscope.cli.main import VERBS
+    from recallscope.cli.main import COMMANDS
     from recallscope.theory.law import LAWS
 
     assert [law.name for law in LAWS if not (site / "laws" / f"{law.name}.html").exists()] == []
     commands = (site / "commands.html").read_text(encoding="utf-8")
-    assert [verb for verb in VERBS if f'id="{verb}"' not in commands] == []
+    assert [verb for verb in COMMANDS if f'id="{verb}"' not in commands] == []
     notebooks = sorted(path.stem for path in (ROOT / "docs" / "notebooks").glob("*.py"))
     assert len(notebooks) == 6
     assert [name for name in notebooks if not (site / "notebooks" / f"{name}.html").exists()] == []

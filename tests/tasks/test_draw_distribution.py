@@ -15,7 +15,7 @@ from recallscope.specs import TaskSpec
 from recallscope.tasks import drawing
 from recallscope.tasks.ar import ARSpec
 from recallscope.tasks.batch import Batch
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import sample_batch
 from recallscope.tasks.mqar import MQARSpec
 from recallscope.tasks.repeated import RepeatedSpec
 
@@ -70,7 +70,7 @@ def one_by_one(num_slots: int, count: int, power_a: float) -> tuple[list[tuple[i
 )
 def test_every_ordered_tuple_of_keys_and_of_values_is_equally_likely(vocab_size, num_facts):
     half = vocab_size // 2
-    batch = draw_batch(MQARSpec(vocab_size=vocab_size, num_facts=num_facts), 100_000, generator())
+    batch = sample_batch(MQARSpec(vocab_size=vocab_size, num_facts=num_facts), 100_000, generator())
     assert follows(batch.keys, list(permutations(range(1, half), num_facts)))
     assert follows(batch.values, list(permutations(range(half, vocab_size), num_facts)))
 
@@ -97,7 +97,7 @@ def test_more_numbers_than_a_short_integer_counts():
 
 def test_tokens_are_uniform_at_the_size_of_the_experiments():
     """V=512, L=64, N_f=16: each key and value, at each place of the context."""
-    batch = draw_batch(MQARSpec(vocab_size=512, num_facts=16, length=64), 20_000, generator())
+    batch = sample_batch(MQARSpec(vocab_size=512, num_facts=16, length=64), 20_000, generator())
     for column in (0, 7, 15):
         assert follows(batch.keys[:, column, None], [(k,) for k in range(1, 256)])
         assert follows(batch.values[:, column, None], [(v,) for v in range(256, 512)])
@@ -106,14 +106,14 @@ def test_tokens_are_uniform_at_the_size_of_the_experiments():
 def test_keys_values_and_query_order_are_independent():
     """All 2 x 6 x 2 outcomes of the smallest task with a choice of each."""
     task = MQARSpec(vocab_size=6, num_facts=2)
-    batch = draw_batch(task, 50_000, generator())
+    batch = sample_batch(task, 50_000, generator())
     rows = torch.cat([batch.keys, batch.values, slot_of_fact(task, batch)], dim=1)
     pieces = product(permutations((1, 2)), permutations((3, 4, 5), 2), permutations((0, 1)))
     assert follows(rows, [k + v + s for k, v, s in pieces])
 
 
 def test_sequences_of_a_batch_are_independent():
-    keys = draw_batch(MQARSpec(vocab_size=20, num_facts=2), 50_000, generator()).keys[:, 0]
+    keys = sample_batch(MQARSpec(vocab_size=20, num_facts=2), 50_000, generator()).keys[:, 0]
     assert follows(keys.view(-1, 2), list(product(range(1, 10), repeat=2)))
 
 
@@ -121,7 +121,7 @@ def test_sequences_of_a_batch_are_independent():
 def test_query_slots_are_uniform(num_slots):
     """No slot to spare, one method of drawing, the other."""
     task = MQARSpec(vocab_size=16, num_facts=3, length=6 + 2 * num_slots)
-    batch = draw_batch(task, 50_000, generator())
+    batch = sample_batch(task, 50_000, generator())
     assert follows(slot_of_fact(task, batch), list(permutations(range(num_slots), 3)))
 
 
@@ -129,7 +129,7 @@ def test_query_slots_are_uniform(num_slots):
 def test_weighted_slots_follow_numpys_choice(power_a, num_slots):
     task = MQARSpec(vocab_size=16, num_facts=3, length=6 + 2 * num_slots, power_a=power_a)
     cells, chances = one_by_one(num_slots, 3, power_a)
-    batch = draw_batch(task, 60_000, generator())
+    batch = sample_batch(task, 60_000, generator())
     assert follows(slot_of_fact(task, batch), cells, chances)
 
     stream, p = np.random.RandomState(0), np.arange(1, num_slots + 1) ** (power_a - 1)
@@ -141,7 +141,7 @@ def test_weighted_slots_follow_numpys_choice(power_a, num_slots):
 def test_ar_asks_for_the_fact_that_mqar_would_ask_first(power_a):
     """Slot 0 of the task at L = 4 N_f."""
     task = ARSpec(vocab_size=16, num_facts=4, power_a=power_a)
-    batch = draw_batch(task, 50_000, generator())
+    batch = sample_batch(task, 50_000, generator())
     fact = (batch.tokens[:, -1:] == batch.keys).long().argmax(dim=1, keepdim=True)
     cells, chances = one_by_one(4, 4, power_a)
     first = np.array([sum(c for cell, c in zip(cells, chances, strict=True) if cell[i] == 0) for i in range(4)])
@@ -151,14 +151,14 @@ def test_ar_asks_for_the_fact_that_mqar_would_ask_first(power_a):
 def test_repeated_keys_get_fresh_values_in_every_block():
     """Two blocks of one fact: all 4 x 4 pairs of values, equal ones included."""
     task = RepeatedSpec(vocab_size=8, num_facts=1, key_repeats=2)
-    batch = draw_batch(task, 20_000, generator())
+    batch = sample_batch(task, 20_000, generator())
     assert follows(batch.all_values[:, :, 0], list(product(range(4, 8), repeat=2)))
 
 
 @pytest.mark.parametrize(("filler", "least"), [("random", 0), ("values", 8)])
 def test_filler_is_uniform_over_its_tokens(filler, least):
     task = MQARSpec(vocab_size=16, num_facts=2, length=8, filler=filler)
-    batch = draw_batch(task, 20_000, generator())
+    batch = sample_batch(task, 20_000, generator())
     pairs = batch.tokens[:, [5, 7]]  # the two gaps: every slot holds a query
     assert follows(pairs, list(product(range(least, 16), repeat=2)))
 
@@ -167,7 +167,7 @@ def test_filler_repeats_a_key_before_it_is_asked_as_often_as_chance_says():
     """With every slot in use, slot g follows g random tokens: its key is among them with 1 - (1 - 1/V)^g."""
     V, N_f, n = 64, 8, 40_000
     task = MQARSpec(vocab_size=V, num_facts=N_f)
-    batch = draw_batch(task, n, generator())
+    batch = sample_batch(task, n, generator())
     asked, filler = batch.tokens[:, 2 * N_f :: 2], batch.tokens[:, 2 * N_f + 1 :: 2]
     assert not (filler[:, :0] == asked[:, :1]).any()
     for g in range(1, N_f):

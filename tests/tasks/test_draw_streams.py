@@ -9,7 +9,7 @@ import torch
 from recallscope.specs import TaskSpec
 from recallscope.tasks.ar import ARSpec
 from recallscope.tasks.batch import Batch
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import sample_batch
 from recallscope.tasks.mqar import MQARSpec
 from recallscope.tasks.repeated import RepeatedSpec
 from recallscope.tasks.zoology import zoology_batch
@@ -29,7 +29,7 @@ def same(one: Batch, other: Batch) -> bool:
 
 
 def drawn(task: TaskSpec, seed: int = 0) -> Batch:
-    return draw_batch(task, 128, torch.Generator().manual_seed(seed))
+    return sample_batch(task, 128, torch.Generator().manual_seed(seed))
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -45,7 +45,7 @@ def test_different_seeds_give_different_batches(task):
 @pytest.mark.parametrize("task", TASKS)
 def test_the_next_batch_of_a_generator_is_a_new_one(task):
     generator = torch.Generator().manual_seed(0)
-    assert not same(draw_batch(task, 128, generator), draw_batch(task, 128, generator))
+    assert not same(sample_batch(task, 128, generator), sample_batch(task, 128, generator))
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -61,10 +61,10 @@ def test_what_was_in_memory_before_does_not_matter(task):
 @pytest.mark.parametrize("task", TASKS)
 def test_the_batch_does_not_depend_on_the_number_of_threads(task):
     threads = torch.get_num_threads()
-    large = [draw_batch(task, 4_000, torch.Generator().manual_seed(0))]  # large enough to be shared out
+    large = [sample_batch(task, 4_000, torch.Generator().manual_seed(0))]  # large enough to be shared out
     try:
         torch.set_num_threads(4)
-        large.append(draw_batch(task, 4_000, torch.Generator().manual_seed(0)))
+        large.append(sample_batch(task, 4_000, torch.Generator().manual_seed(0)))
     finally:
         torch.set_num_threads(threads)
     assert same(*large)

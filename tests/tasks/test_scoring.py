@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import sample_batch
 from recallscope.tasks.mqar import MQARSpec
 from recallscope.tasks.scoring import Score, accuracy, answered, score
 
@@ -13,7 +13,7 @@ TASK = MQARSpec(vocab_size=64, num_facts=4, length=24)
 
 
 def some_batch(n=50):
-    return draw_batch(TASK, n, torch.Generator().manual_seed(0))
+    return sample_batch(TASK, n, torch.Generator().manual_seed(0))
 
 
 def test_right_answers_score_1_however_they_are_given():

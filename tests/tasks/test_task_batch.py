@@ -7,12 +7,12 @@ import torch
 from jaxtyping import TypeCheckError
 
 from recallscope.tasks.batch import Batch
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import sample_batch
 from recallscope.tasks.mqar import MQARSpec
 
 
 def some_batch() -> Batch:
-    return draw_batch(MQARSpec(vocab_size=16, num_facts=2), 3, torch.Generator().manual_seed(0))
+    return sample_batch(MQARSpec(vocab_size=16, num_facts=2), 3, torch.Generator().manual_seed(0))
 
 
 def test_a_batch_cannot_be_changed():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from recallscope.specs import TASKS, TaskSpec
 from recallscope.tasks.ar import ARSpec
 from recallscope.tasks.batch import Batch
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import sample_batch
 from recallscope.tasks.mqar import MQARSpec
 from recallscope.tasks.repeated import RepeatedSpec
 from recallscope.tasks.zoology import zoology_batch
@@ -38,7 +38,7 @@ def tasks(draw: st.DrawFn, kinds: tuple[str, ...] = ("ar", "mqar", "repeated")) 
 def draws(draw: st.DrawFn, kinds: tuple[str, ...] = ("ar", "mqar", "repeated")) -> tuple[TaskSpec, Batch]:
     task = draw(tasks(kinds))
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31 - 1)))
-    return task, draw_batch(task, draw(st.integers(1, 6)), generator)
+    return task, sample_batch(task, draw(st.integers(1, 6)), generator)
 
 
 @st.composite
@@ -159,7 +159,7 @@ def test_filler_is_what_the_spec_says(drawn):
     ],
 )
 def test_large_and_smallest_tasks_can_be_drawn(task, batch_size):
-    batch = draw_batch(task, batch_size, torch.Generator().manual_seed(0))
+    batch = sample_batch(task, batch_size, torch.Generator().manual_seed(0))
     assert all_distinct(batch.keys)
     assert all_distinct(batch.all_values)
     asked = batch.tokens.gather(1, batch.query_positions)
@@ -170,11 +170,11 @@ def test_large_and_smallest_tasks_can_be_drawn(task, batch_size):
 def test_extreme_weights_do_not_overflow():
     """power_a = 1e9 puts all weight on the latest slot, then on the one before it."""
     task = MQARSpec(vocab_size=64, num_facts=2, length=40, power_a=1e9)
-    batch = draw_batch(task, 100, torch.Generator().manual_seed(0))
+    batch = sample_batch(task, 100, torch.Generator().manual_seed(0))
     assert torch.equal(batch.query_positions, torch.tensor([[36, 38]]).expand(100, 2))
     assert torch.equal(batch.answers, batch.values.flip(1))  # fact 0 is placed first: in the last slot
 
 
 def test_an_empty_batch_is_refused_with_the_way_out():
     with pytest.raises(ValueError, match="batch_size >= 1"):
-        draw_batch(MQARSpec(vocab_size=8, num_facts=1), 0, torch.Generator())
+        sample_batch(MQARSpec(vocab_size=8, num_facts=1), 0, torch.Generator())

@@ -74,9 +74,9 @@ def test_the_filler_seed_changes_the_filler_only():
 @pytest.mark.parametrize(
     ("task", "way_out"),
     [
-        (MQARSpec(vocab_size=64, num_facts=4, length=64), "vocab_size >= 66, or draw_batch"),
+        (MQARSpec(vocab_size=64, num_facts=4, length=64), "vocab_size >= 66, or sample_batch"),
         (ARSpec(vocab_size=64, num_facts=16), "L = 4 N_f = 64.*vocab_size >= 66"),
-        (RepeatedSpec(vocab_size=64, num_facts=4, key_repeats=2), "draw_batch, or kind='mqar'"),
+        (RepeatedSpec(vocab_size=64, num_facts=4, key_repeats=2), "sample_batch, or kind='mqar'"),
         (MQARSpec(vocab_size=64, num_facts=4, filler="values"), "filler='random' or 'zero'"),
         (MQARSpec(vocab_size=64, num_facts=4), "needs filler_seed"),
     ],

@@ -204,8 +204,8 @@ def test_limits_of_the_laws_are_other_laws():
     assert delta_law(**CELL, b=1e-4) == pytest.approx(gated_law(**CELL), abs=2e-4)
     assert rank_bound(**CELL) == least_squares_law(**CELL, task="ar")
     assert softmax_law(**CELL) == 1
-    heard = recall_given_variances(**CELL, key_variance=0.1, value_variance=0.03, leak=0.001)
-    assert recall_given_variances(**CELL, key_variance=0.1, value_variance=0.03, leak=0.001, theta=1.0) == heard
+    readout = recall_given_variances(**CELL, key_variance=0.1, value_variance=0.03, leak=0.001)
+    assert recall_given_variances(**CELL, key_variance=0.1, value_variance=0.03, leak=0.001, theta=1.0) == readout
     assert np.isfinite(retention_law(**CELL, gamma=0.3))
 
 

@@ -4,14 +4,14 @@ import pytest
 import torch
 
 from closeness import assert_near
-from recallscope.architectures.linear import LinearSpec
-from recallscope.architectures.mamba import FullSpec
+from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.mamba import MambaSpec
 from recallscope.architectures.model import build_model
 from recallscope.specs import TrainSpec
 from recallscope.train.optimizer import FlatWeights
 
 
-@pytest.mark.parametrize("spec", [LinearSpec(embed_dim=6, state_dim=3), FullSpec(embed_dim=6, state_dim=3)])
+@pytest.mark.parametrize("spec", [LinearMambaSpec(embed_dim=6, state_dim=3), MambaSpec(embed_dim=6, state_dim=3)])
 @pytest.mark.parametrize("decay", [0.0, 0.1])
 def test_equals_torch(spec, decay):
     train = TrainSpec(weight_decay=decay, clip_norm=0.7)

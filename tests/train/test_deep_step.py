@@ -13,13 +13,13 @@ from torch.nn.functional import cross_entropy
 
 from closeness import assert_agree, assert_near
 from recallscope.architectures import model as model_module
-from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.architectures.model import build_model
 from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.ops.compiled import library
 from recallscope.specs import parse_task
 from recallscope.tasks.ar import ARSpec
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import sample_batch
 from recallscope.tasks.mqar import MQARSpec
 
 module = importlib.import_module("recallscope.ops.table_scan")
@@ -33,7 +33,7 @@ def compare(task, spec, batch_size, *, kernel, dtype=torch.float64, at_once=2**1
     model = build_model(spec, task.vocab_size, g, dtype=dtype)
     with torch.no_grad():
         model.E.mul_(0.3)  # outputs grow with a power of E: keep the softmax alive
-    batch = draw_batch(task, batch_size, g)
+    batch = sample_batch(task, batch_size, g)
 
     def taken(loss):
         found = {"loss": loss.detach(), **{name: p.grad.clone() for name, p in model.named_parameters()}}
@@ -79,7 +79,9 @@ tasks = st.builds(
 @settings(max_examples=40)
 def test_step_equals_autograd_at_every_position(kernel, task, D, N, expand, width, layers, residual, batch_size):
     """Tables over the vocabulary (V=14, 40) and over the batch's tokens (V=400)."""
-    spec = LinearSpec(embed_dim=D, state_dim=N, expand=expand, conv_width=width, num_layers=layers, residual=residual)
+    spec = LinearMambaSpec(
+        embed_dim=D, state_dim=N, expand=expand, conv_width=width, num_layers=layers, residual=residual
+    )
     compare(task, spec, batch_size, kernel=kernel)
 
 
@@ -103,7 +105,7 @@ def test_one_layer_with_long_sequences(kernel, residual):
     """L = 260."""
     compare(
         MQARSpec(vocab_size=140, num_facts=65),
-        LinearSpec(embed_dim=5, state_dim=3, residual=residual),
+        LinearMambaSpec(embed_dim=5, state_dim=3, residual=residual),
         2,
         kernel=kernel,
     )
@@ -113,18 +115,21 @@ def test_one_layer_with_long_sequences(kernel, residual):
 @pytest.mark.parametrize("layers", [2, 3])
 def test_the_loss_does_not_depend_on_how_the_batch_is_cut(layers, at_once):
     """L = 20, batch of 5: one sequence at a time, two with one left over, all."""
-    spec = LinearSpec(embed_dim=4, state_dim=3, num_layers=layers, residual=True)
+    spec = LinearMambaSpec(embed_dim=4, state_dim=3, num_layers=layers, residual=True)
     compare(MQARSpec(vocab_size=30, num_facts=5), spec, 5, kernel=True, at_once=at_once)
 
 
 @pytest.mark.parametrize(
     ("task", "spec"),
     [
-        (MQARSpec(vocab_size=512, num_facts=16), LinearSpec(embed_dim=32, state_dim=16)),
-        (MQARSpec(vocab_size=512, num_facts=80), LinearSpec(embed_dim=64, state_dim=6, num_layers=2, residual=True)),
+        (MQARSpec(vocab_size=512, num_facts=16), LinearMambaSpec(embed_dim=32, state_dim=16)),
+        (
+            MQARSpec(vocab_size=512, num_facts=80),
+            LinearMambaSpec(embed_dim=64, state_dim=6, num_layers=2, residual=True),
+        ),
         (
             ARSpec(vocab_size=512, num_facts=80),
-            LinearSpec(embed_dim=64, state_dim=3, num_layers=4, residual=True),
+            LinearMambaSpec(embed_dim=64, state_dim=3, num_layers=4, residual=True),
         ),
         *(
             (
@@ -141,8 +146,8 @@ def test_published_sizes_in_single_precision(task, spec):
 
 def test_gradients_are_added_and_repeat_bit_for_bit():
     task, g = MQARSpec(vocab_size=40, num_facts=3), torch.Generator().manual_seed(0)
-    model = build_model(LinearSpec(embed_dim=4, state_dim=3, num_layers=2, residual=True), 40, g)
-    batch, seen = draw_batch(task, 2, g), []
+    model = build_model(LinearMambaSpec(embed_dim=4, state_dim=3, num_layers=2, residual=True), 40, g)
+    batch, seen = sample_batch(task, 2, g), []
     for _ in range(2):
         for p in model.parameters():
             p.grad = torch.zeros_like(p)

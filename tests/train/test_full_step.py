@@ -6,28 +6,28 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from closeness import assert_agree, assert_near
-from recallscope.architectures.mamba import FullSpec
-from recallscope.architectures.mamba_model import FullMamba
+from recallscope.architectures.mamba import MambaSpec
+from recallscope.architectures.mamba_model import Mamba
 from recallscope.architectures.mamba_step import full_step
 from recallscope.architectures.model import RecallModel, build_model
 from recallscope.presets import PRESETS
 from recallscope.tasks.ar import ARSpec
 from recallscope.tasks.batch import Batch
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import sample_batch
 from recallscope.tasks.mqar import MQARSpec
 from recallscope.tasks.repeated import RepeatedSpec
 
 SMOOTHING = 0.1
 D_N = {"embed_dim": 20, "state_dim": 3}
 SPECS = {
-    "full": FullSpec(embed_dim=12, state_dim=5),
-    "more than a block of channels": FullSpec(embed_dim=33, state_dim=17),
-    "no residual, no conv bias": FullSpec(**D_N, residual=False, conv_bias=False),
-    "no gate, no activation": FullSpec(**D_N, gate=False, activation="none", conv_width=3),
-    "full-rank delta, one tap": FullSpec(**D_N, delta_rank="full", conv_width=1),
-    "delta on the write alone": FullSpec(**D_N, transition="write"),
-    "identity with skip and norm": FullSpec(**D_N, transition="identity"),
-    **{name: FullSpec(**(PRESETS[name].model | D_N)) for name in PRESETS if name.startswith("minimality")},
+    "full": MambaSpec(embed_dim=12, state_dim=5),
+    "more than a block of channels": MambaSpec(embed_dim=33, state_dim=17),
+    "no residual, no conv bias": MambaSpec(**D_N, residual=False, conv_bias=False),
+    "no gate, no activation": MambaSpec(**D_N, gate=False, activation="none", conv_width=3),
+    "full-rank delta, one tap": MambaSpec(**D_N, delta_rank="full", conv_width=1),
+    "delta on the write alone": MambaSpec(**D_N, transition="write"),
+    "identity with skip and norm": MambaSpec(**D_N, transition="identity"),
+    **{name: MambaSpec(**(PRESETS[name].model | D_N)) for name in PRESETS if name.startswith("minimality")},
 }
 TASKS = {
     "mqar": MQARSpec(vocab_size=64, num_facts=4),
@@ -36,11 +36,11 @@ TASKS = {
 }
 
 
-def draw_model(spec: FullSpec, dtype: torch.dtype = torch.float64) -> FullMamba:
+def draw_model(spec: MambaSpec, dtype: torch.dtype = torch.float64) -> Mamba:
     """Weights that start at constants (norms, A, skip) are moved off them; gradients exist, as in training."""
     g = torch.Generator().manual_seed(3)
     model = build_model(spec, 64, g, dtype=dtype)
-    assert isinstance(model, FullMamba)
+    assert isinstance(model, Mamba)
     for parameter in model.parameters():
         parameter.data += 0.1 * torch.randn(parameter.shape, generator=g, dtype=dtype)
         parameter.grad = torch.zeros_like(parameter)
@@ -63,7 +63,7 @@ def taken_gradients(model: RecallModel) -> dict[str, Tensor]:
     return taken
 
 
-def assert_same_step(model: FullMamba, batch: Batch) -> None:
+def assert_same_step(model: Mamba, batch: Batch) -> None:
     def textbook() -> dict[str, Tensor]:
         loss = textbook_loss(model, batch)
         loss.backward()
@@ -77,31 +77,31 @@ def assert_same_step(model: FullMamba, batch: Batch) -> None:
 @pytest.mark.parametrize("name", SPECS)
 def test_the_step_is_the_textbooks(name: str, rows: int) -> None:
     """A batch with fewer tokens than the vocabulary (projections per token), and one with more (per vocabulary)."""
-    batch = draw_batch(TASKS["mqar"], rows, torch.Generator().manual_seed(rows))
+    batch = sample_batch(TASKS["mqar"], rows, torch.Generator().manual_seed(rows))
     assert_same_step(draw_model(SPECS[name]), batch)
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_it_holds_for_every_task(task: str) -> None:
-    batch = draw_batch(TASKS[task], 12, torch.Generator().manual_seed(0))
+    batch = sample_batch(TASKS[task], 12, torch.Generator().manual_seed(0))
     assert_same_step(draw_model(SPECS["full"]), batch)
 
 
 def test_it_holds_in_float32_at_the_size_of_the_grid() -> None:
     """(D, N) = (32, 16), batch 32, V = 512, L = 64."""
     g = torch.Generator().manual_seed(0)
-    model = build_model(FullSpec(embed_dim=32, state_dim=16), 512, g)
-    assert isinstance(model, FullMamba)
+    model = build_model(MambaSpec(embed_dim=32, state_dim=16), 512, g)
+    assert isinstance(model, Mamba)
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
-    batch = draw_batch(MQARSpec(vocab_size=512, num_facts=16), 32, g)
+    batch = sample_batch(MQARSpec(vocab_size=512, num_facts=16), 32, g)
     assert_same_step(model, batch)
 
 
 def test_gradients_are_added_not_written() -> None:
     """Accumulation over several batches is a sum."""
     model = draw_model(SPECS["full"])
-    batches = [draw_batch(TASKS["mqar"], 9, torch.Generator().manual_seed(seed)) for seed in (1, 2)]
+    batches = [sample_batch(TASKS["mqar"], 9, torch.Generator().manual_seed(seed)) for seed in (1, 2)]
     apart = []
     for batch in batches:
         full_step(model, batch, SMOOTHING)
@@ -115,21 +115,21 @@ def test_gradients_are_added_not_written() -> None:
 def test_it_is_taken_where_it_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
     """One full layer, C kernels at hand; never against the environment's word."""
 
-    def build(spec: FullSpec, **options: torch.dtype) -> RecallModel:
+    def build(spec: MambaSpec, **options: torch.dtype) -> RecallModel:
         return build_model(spec, 64, torch.Generator().manual_seed(0), **options)
 
-    assert build(FullSpec(**D_N)).has_fast_step
-    assert not build(FullSpec(**D_N, num_layers=2)).has_fast_step
-    assert not build(FullSpec(**D_N), dtype=torch.bfloat16).has_fast_step
+    assert build(MambaSpec(**D_N)).has_fast_step
+    assert not build(MambaSpec(**D_N, num_layers=2)).has_fast_step
+    assert not build(MambaSpec(**D_N), dtype=torch.bfloat16).has_fast_step
     monkeypatch.setenv("RECALLSCOPE_SCAN", "torch")
-    assert not build(FullSpec(**D_N)).has_fast_step
+    assert not build(MambaSpec(**D_N)).has_fast_step
 
 
 @pytest.mark.parametrize("form", ["auto", "torch"])
 def test_the_training_loop_takes_either_way_to_the_same_gradients(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECALLSCOPE_SCAN", form)
     model = draw_model(SPECS["full"])
-    batch = draw_batch(TASKS["mqar"], 9, torch.Generator().manual_seed(5))
+    batch = sample_batch(TASKS["mqar"], 9, torch.Generator().manual_seed(5))
     loss = model.add_gradients(batch, SMOOTHING)
     ours = taken_gradients(model)
     full_loss = full_step(model, batch, SMOOTHING)

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from recallscope.architectures.linear import LinearSpec
-from recallscope.architectures.mamba import FullSpec
+from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.mamba import MambaSpec
 from recallscope.architectures.model import build_model
 from recallscope.architectures.multihead import MultiHeadSpec
-from recallscope.architectures.outside import outside
+from recallscope.architectures.user_module import user_module
 from recallscope.ops import compiled
 from recallscope.presets import PRESETS, preset_run
 from recallscope.records import parse_record
@@ -40,18 +40,18 @@ def tiny(model=None, seed=0, **train):
     } | train
     return RunSpec(
         task=MQARSpec(vocab_size=32, num_facts=3),
-        model=model or LinearSpec(embed_dim=8, state_dim=4),
+        model=model or LinearMambaSpec(embed_dim=8, state_dim=4),
         train=TrainSpec(**settings),
         seed=seed,
     )
 
 
 MODELS = [
-    LinearSpec(embed_dim=8, state_dim=4),
-    LinearSpec(embed_dim=8, state_dim=4, num_layers=2),
+    LinearMambaSpec(embed_dim=8, state_dim=4),
+    LinearMambaSpec(embed_dim=8, state_dim=4, num_layers=2),
     MultiHeadSpec(embed_dim=8, state_dim=4, num_heads=2, head_pattern="MHA"),
-    FullSpec(embed_dim=8, state_dim=4),
-    outside(str(Path(__file__).parents[1] / "extension" / "my_odd_net.py") + ":Model"),
+    MambaSpec(embed_dim=8, state_dim=4),
+    user_module(str(Path(__file__).parents[1] / "extension" / "my_odd_net.py") + ":Model"),
 ]
 
 
@@ -201,7 +201,7 @@ def test_a_run_whose_weights_are_lost_stops_there_and_keeps_the_best_state_befor
 
 
 def test_a_norm_that_overflows_is_no_divergence_while_the_weights_are_finite():
-    model = build_model(LinearSpec(embed_dim=8, state_dim=4), 32, torch.Generator().manual_seed(0))
+    model = build_model(LinearMambaSpec(embed_dim=8, state_dim=4), 32, torch.Generator().manual_seed(0))
     weights = FlatWeights(model, TrainSpec())
     weights.grads[0][0] = 1e30  # its square is more than float32 holds
     assert weights.step(0.01, 1.5)
@@ -220,7 +220,7 @@ def test_learning_rate_follows_the_schedule():
 def test_early_stop_and_best_state():
     run = RunSpec(
         task=MQARSpec(vocab_size=16, num_facts=2),
-        model=LinearSpec(embed_dim=24, state_dim=12),
+        model=LinearMambaSpec(embed_dim=24, state_dim=12),
         train=TrainSpec(
             batch_size=64,
             warmup_steps=10,
@@ -245,7 +245,7 @@ def test_it_learns_what_the_law_predicts():
 
     run = RunSpec(
         task=MQARSpec(vocab_size=64, num_facts=4),
-        model=LinearSpec(embed_dim=10, state_dim=4),
+        model=LinearMambaSpec(embed_dim=10, state_dim=4),
         train=TrainSpec(batch_size=64, warmup_steps=50, flat_steps=300, decay_steps=450, eval_size=2000),
     )
     measured = train_run(run).record.test_accuracy

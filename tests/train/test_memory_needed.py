@@ -8,10 +8,10 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from recallscope.architectures import memory
-from recallscope.architectures.linear import LinearSpec
-from recallscope.architectures.mamba import FullSpec
-from recallscope.architectures.memory import NotEnoughMemoryError, machine_bytes, weight_bytes
+from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.mamba import MambaSpec
 from recallscope.architectures.model import build_model
+from recallscope.architectures.ram import NotEnoughMemoryError, machine_bytes, weight_bytes
 from recallscope.faults import explain
 from recallscope.specs import RunSpec, TrainSpec
 from recallscope.tasks.mqar import MQARSpec
@@ -22,7 +22,7 @@ from recallscope.train.weights import read_weights, write_weights
 TASK = MQARSpec(vocab_size=32, num_facts=4)
 
 
-@pytest.mark.parametrize("spec", [LinearSpec(embed_dim=8, state_dim=4), FullSpec(embed_dim=8, state_dim=4)])
+@pytest.mark.parametrize("spec", [LinearMambaSpec(embed_dim=8, state_dim=4), MambaSpec(embed_dim=8, state_dim=4)])
 def test_weights_are_counted_without_building_the_model(spec):
     model = build_model(spec, 32, torch.Generator().manual_seed(0))
     held = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
@@ -31,7 +31,7 @@ def test_weights_are_counted_without_building_the_model(spec):
 
 
 def test_the_copies_of_the_weights_are_those_the_optimiser_keeps():
-    model = build_model(LinearSpec(embed_dim=8, state_dim=4), 32, torch.Generator().manual_seed(0))
+    model = build_model(LinearMambaSpec(embed_dim=8, state_dim=4), 32, torch.Generator().manual_seed(0))
     flat = FlatWeights(model, TrainSpec())
     of_one = [part for opt in flat.optimizers for part in (opt.weights, opt.mean, opt.square, opt._scratch)]
     copies = [*of_one, *flat.grads, *flat.snapshot()]
@@ -40,14 +40,14 @@ def test_the_copies_of_the_weights_are_those_the_optimiser_keeps():
 
 
 def test_a_run_that_no_machine_holds_is_refused_with_numbers(run):
-    spec = RunSpec(task=MQARSpec(vocab_size=10**9, num_facts=4), model=LinearSpec(embed_dim=10**4, state_dim=4))
+    spec = RunSpec(task=MQARSpec(vocab_size=10**9, num_facts=4), model=LinearMambaSpec(embed_dim=10**4, state_dim=4))
     with pytest.raises(NotEnoughMemoryError, match=r"at least 240,0.* GB, and there are .* GB here.*smaller"):
         train_run(spec)
     sizes = ["--vocab-size", 10**9, "--embed-dim", 4096, "--num-facts", 4, "--state-dim", 4]
     code, _, err = run("train", *sizes)
     assert code == 2
     assert "needs at least" in err
-    large = RunSpec(task=TASK, model=LinearSpec(embed_dim=8, state_dim=4), train=TrainSpec(batch_size=10**9))
+    large = RunSpec(task=TASK, model=LinearMambaSpec(embed_dim=8, state_dim=4), train=TrainSpec(batch_size=10**9))
     assert memory_of_training(large) > 10**9
 
 
@@ -59,7 +59,7 @@ def test_a_container_has_what_its_group_allows(tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "CGROUP_LIMITS", (str(tmp_path / "limit"), str(tmp_path / "missing")))
     assert machine_bytes() == 10**6
     with pytest.raises(NotEnoughMemoryError):
-        train_run(RunSpec(task=TASK, model=LinearSpec(embed_dim=1000, state_dim=400)))
+        train_run(RunSpec(task=TASK, model=LinearMambaSpec(embed_dim=1000, state_dim=400)))
 
 
 @pytest.mark.parametrize(
@@ -88,14 +88,14 @@ def rewritten(path, tensors=None, **header):
 @pytest.fixture
 def weights(tmp_path):
     path = tmp_path / "weights.safetensors"
-    spec = LinearSpec(embed_dim=8, state_dim=4)
+    spec = LinearMambaSpec(embed_dim=8, state_dim=4)
     write_weights(path, build_model(spec, 32, torch.Generator().manual_seed(0)), TASK)
     return path
 
 
 def test_a_header_that_asks_for_more_than_there_is_is_not_obeyed(weights):
     fields = json.loads(TASK.canonical_json()) | {"vocab_size": 10**9}
-    model = LinearSpec(embed_dim=10**4, state_dim=4).canonical_json()
+    model = LinearMambaSpec(embed_dim=10**4, state_dim=4).canonical_json()
     rewritten(weights, task=json.dumps(fields), model=model)
     with pytest.raises(NotEnoughMemoryError, match="at least 40,0"):
         read_weights(weights)

@@ -10,11 +10,11 @@ from recallscope.runs.store import RunStore
 from recallscope.tasks.mqar import MQARSpec
 from recallscope.train.weights import write_weights
 from recallscope.web.server import make_app
-from recallscope.web.shelf import Shelf
+from recallscope.web.store_set import StoreSet
 
 
 @pytest.fixture(scope="session")
-def shelf(tmp_path_factory):
+def store_set(tmp_path_factory):
     folder = tmp_path_factory.mktemp("explore")
     store = RunStore(folder / "store", create=True)
     for D in (16, 32, 48, 64):
@@ -23,12 +23,12 @@ def shelf(tmp_path_factory):
     model = designed_circuit(vocab_size=64, embed_dim=32, state_dim=16, generator=torch.Generator().manual_seed(0))
     weights = folder / "circuit" / "weights.safetensors"
     write_weights(weights, model, MQARSpec(vocab_size=64, num_facts=8))
-    return Shelf([store], [weights])
+    return StoreSet([store], [weights])
 
 
 @pytest.fixture(scope="session")
-def app(shelf):
-    return make_app(shelf, frozenset([HOST]))
+def app(store_set):
+    return make_app(store_set, frozenset([HOST]))
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 """Made-up runs for the explorer, and the name it is called by."""
 
-from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.records import Evaluation, RunRecord
 from recallscope.specs import RunSpec
 from recallscope.tasks.mqar import MQARSpec
@@ -11,7 +11,7 @@ HOST = "127.0.0.1:8000"
 
 def made_up(embed_dim, state_dim, seed=0):
     """A run whose accuracy is what a law says."""
-    task, model = MQARSpec(vocab_size=512, num_facts=16), LinearSpec(embed_dim=embed_dim, state_dim=state_dim)
+    task, model = MQARSpec(vocab_size=512, num_facts=16), LinearMambaSpec(embed_dim=embed_dim, state_dim=state_dim)
     p = float(find_law("unified-mv")(vocab_size=512, num_facts=16, embed_dim=embed_dim, state_dim=state_dim))
     spec = RunSpec(task=task, model=model, seed=seed)
     history = [Evaluation(step=250 * k, loss=4.0 / k, accuracy=p * k / 8) for k in range(1, 9)]

@@ -38,9 +38,9 @@ def parts(client, **words):
         {"model": "trained", "head_pattern": "MHA", "num_heads": 4, "embed_dim": 60, "state_dim": 4},
     ],
 )
-def test_the_number_is_that_of_predict(words, shelf, run):
+def test_the_number_is_that_of_predict(words, store_set, run):
     asked = {**SIZES, "model": "full", **words}
-    first = finite(next(fit.fit_parts(fit.FitQuestion.of(asked), shelf)))
+    first = finite(next(fit.fit_parts(fit.FitQuestion.of(asked), store_set)))
     flags = [word for name, value in asked.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     printed = json.loads(run("predict", *flags, "--json")[1])
     assert first["headline"] == printed["headline"]
@@ -61,18 +61,18 @@ def test_the_map_the_curves_and_the_frontier_agree_with_the_number(client):
     assert all(point["probability"] >= 0.99 for point in points)
 
 
-def test_measured_cells_are_those_of_the_store(client, shelf):
-    found = fit.measured(fit.FitQuestion(), shelf)
+def test_measured_cells_are_those_of_the_store(client, store_set):
+    found = fit.measured(fit.FitQuestion(), store_set)
     assert len(found) == 12
-    record = shelf.stores[0].get(found[0]["run"])
+    record = store_set.stores[0].get(found[0]["run"])
     assert (record.spec.model.embed_dim, record.spec.model.state_dim) == (found[0]["embed_dim"], found[0]["state_dim"])
     assert found[0]["accuracy"] == record.test_accuracy
-    assert fit.measured(fit.FitQuestion(vocab_size=128), shelf) == []
+    assert fit.measured(fit.FitQuestion(vocab_size=128), store_set) == []
 
 
-def test_a_question_that_takes_too_long_says_so_and_ends(shelf, monkeypatch):
+def test_a_question_that_takes_too_long_says_so_and_ends(store_set, monkeypatch):
     monkeypatch.setattr(fit, "MOST_SECONDS", 0.0)
-    found = list(fit.fit_parts(fit.FitQuestion(model="full", vocab_size=510), shelf))
+    found = list(fit.fit_parts(fit.FitQuestion(model="full", vocab_size=510), store_set))
     assert "headline" in found[0]
     assert "stopped" in found[-1]
     assert not any("frontier" in part for part in found)
@@ -89,7 +89,7 @@ def test_a_map_is_computed_once(monkeypatch):
     assert [part for part in again.fill(*fit.STRIDES) if part]
 
 
-def test_rows_csv_and_one_run_are_those_of_store(client, shelf, run):
+def test_rows_csv_and_one_run_are_those_of_store(client, store_set, run):
     found = client.get("/api/runs").json()
     place = found["columns"].index
     assert len(found["rows"]) == 12
@@ -97,15 +97,17 @@ def test_rows_csv_and_one_run_are_those_of_store(client, shelf, run):
     text = client.get("/api/runs.csv", params={"where": "state_dim<=8"}).text
     assert len(list(csv.DictReader(io.StringIO(text)))) == 8
     name = found["rows"][0][place("run")]
-    printed = json.loads(run("store", "show", str(shelf.stores[0].root), name, "--json")[1])
+    printed = json.loads(run("store", "show", str(store_set.stores[0].root), name, "--json")[1])
     assert client.get("/api/run", params={"run": name[:8]}).json() == printed
 
 
-def test_a_group_is_what_fit_says_of_it(client, shelf, run):
+def test_a_group_is_what_fit_says_of_it(client, store_set, run):
     (group,) = client.get("/api/groups").json()
     assert group["runs"] == 12
     found = client.get("/api/group", params={"group": 0, "law": "unified-mv"}).json()
-    printed = json.loads(run("fit", str(shelf.stores[0].root), "--law", "unified-mv", "--bootstrap", "0", "--json")[1])
+    printed = json.loads(
+        run("fit", str(store_set.stores[0].root), "--law", "unified-mv", "--bootstrap", "0", "--json")[1]
+    )
     (same,) = printed["experiments"]
     assert {name: found[name] for name in same} == same
     assert found["laws"][0]["mean_error"] < 1e-9  # the runs were made by that law

@@ -16,12 +16,12 @@ import uvicorn
 from explored import made_up
 from playwright.sync_api import expect, sync_playwright
 
-from recallscope.answers import prediction
 from recallscope.cli.main import main
+from recallscope.predictions import prediction
 from recallscope.runs.store import RunStore
-from recallscope.web.fit import FitQuestion
+from recallscope.web.predict import FitQuestion
 from recallscope.web.server import listen, make_app
-from recallscope.web.shelf import Shelf
+from recallscope.web.store_set import StoreSet
 
 pytestmark = pytest.mark.surfaces
 
@@ -84,9 +84,9 @@ class Visit:
 
 
 @pytest.fixture(scope="module")
-def address(shelf):
+def address(store_set):
     listener, hosts = listen("127.0.0.1", 0)
-    app = make_app(shelf, hosts)
+    app = make_app(store_set, hosts)
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off", timeout_graceful_shutdown=1))
     app.state.ending = lambda: server.should_exit
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
@@ -191,7 +191,7 @@ def test_a_click_on_the_frontier_chooses_it(visit):
     until_number(page, expected(model="full", embed_dim=D, state_dim=N))
 
 
-def test_runs_are_filtered_sorted_opened_and_linked(visit, shelf):
+def test_runs_are_filtered_sorted_opened_and_linked(visit, store_set):
     page = visit().open("runs")
     page.get_by_label("Only runs with").fill("state_dim<=8, embed_dim=64")
     expect(page.get_by_text("2 of 12 runs", exact=True)).to_be_visible()
@@ -201,7 +201,7 @@ def test_runs_are_filtered_sorted_opened_and_linked(visit, shelf):
     expect(rows.locator("td:nth-child(3)")).to_have_text(["4", "8"])
     rows.first.press("Enter")
     name = page.locator("h2:has-text('Run') code").inner_text()  # filled once, with all of its panel
-    assert shelf.stores[0].get(name).spec.model.state_dim == 4
+    assert store_set.stores[0].get(name).spec.model.state_dim == 4
     page.get_by_label("Only runs with").fill("nothing=3")
     page.wait_for_selector("text=nothing is no column of this store")
     place = page.url.partition("#")[2].replace("nothing%3D3", "embed_dim%3D64")
@@ -216,7 +216,7 @@ def test_a_sweep_that_goes_on_appears(browser, tmp_path):
     store = RunStore(tmp_path / "store", create=True)
     store.put(made_up(16, 4))
     listener, hosts = listen("127.0.0.1", 0)
-    app = make_app(Shelf([store]), hosts)
+    app = make_app(StoreSet([store]), hosts)
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off", timeout_graceful_shutdown=1))
     app.state.ending = lambda: server.should_exit
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

@@ -13,8 +13,8 @@ from starlette.testclient import TestClient
 
 from recallscope.web import fit, server
 from recallscope.web.guard import MOST_BODY
-from recallscope.web.server import ANSWERS, is_loopback, listen, make_app
-from recallscope.web.shelf import Shelf
+from recallscope.web.server import ROUTES, is_loopback, listen, make_app
+from recallscope.web.store_set import StoreSet
 
 JSON = {"content-type": "application/json"}
 
@@ -83,15 +83,15 @@ def test_no_path_leads_out(path, client):
     assert "root:" not in answer.text
 
 
-def test_a_link_out_of_a_store_is_not_followed(shelf, tmp_path):
-    store = shelf.stores[0]
+def test_a_link_out_of_a_store_is_not_followed(store_set, tmp_path):
+    store = store_set.stores[0]
     run = "ab" * 12
     folder = store.runs / run
     folder.mkdir()
     try:
-        os.symlink(shelf.weights[0], folder / "weights.safetensors")
+        os.symlink(store_set.weights[0], folder / "weights.safetensors")
         with pytest.raises(ValueError, match="no weights"):
-            shelf.weights_of(store, run)
+            store_set.weights_of(store, run)
     finally:
         (folder / "weights.safetensors").unlink()
         folder.rmdir()
@@ -136,15 +136,15 @@ def nonsense(rng):
     return rng.choice(kinds)()
 
 
-def test_a_thousand_crooked_requests_get_an_answer(shelf, monkeypatch, caplog):
+def test_a_thousand_crooked_requests_get_an_answer(store_set, monkeypatch, caplog):
     """Answered with a sentence or with data: no server error, no traceback, nothing in the log."""
     monkeypatch.setattr(fit, "MOST_SECONDS", 0.01)
     slow = {"zoo", "zoo_curves", "findings", "figure"}
-    paths = [f"/api/{name}" for name in (*ANSWERS, "fit") if name not in slow]
+    paths = [f"/api/{name}" for name in (*ROUTES, "fit") if name not in slow]
     rng = random.Random(20)
     codes = []
     with caplog.at_level(logging.WARNING), TestClient(
-        make_app(shelf, frozenset([HOST])), base_url=f"http://{HOST}"
+        make_app(store_set, frozenset([HOST])), base_url=f"http://{HOST}"
     ) as client:  # fmt: skip
         for number in range(1000):
             path = rng.choice([*paths, f"/{rng.choice(VALUES)!r}", "/api/memory", "/api/findings", "/api/figure"])
@@ -174,15 +174,15 @@ def test_what_cannot_be_foreseen_is_a_sentence_too(client, monkeypatch, caplog):
     assert "internal error, ZeroDivisionError" in answer.json()["error"]
 
 
-def test_laws_and_stores_need_no_torch(shelf):
+def test_laws_and_stores_need_no_torch(store_set):
     code = f"""
 import sys
 sys.modules["torch"] = None
 from starlette.testclient import TestClient
 from recallscope.runs.store import RunStore
 from recallscope.web.server import make_app
-from recallscope.web.shelf import Shelf
-client = TestClient(make_app(Shelf([RunStore({str(shelf.stores[0].root)!r})]), frozenset(["a:1"])), base_url="http://a:1")
+from recallscope.web.store_set import StoreSet
+client = TestClient(make_app(StoreSet([RunStore({str(store_set.stores[0].root)!r})]), frozenset(["a:1"])), base_url="http://a:1")
 assert client.get("/api/options").json()["torch"] is False
 for name in ("fit?model=full", "runs", "groups", "group?law=unified", "zoo", "claims", "models"):
     assert client.get(f"/api/{{name}}").status_code == 200, name
@@ -205,8 +205,8 @@ def test_it_listens_on_this_machine(monkeypatch):
     ]  # fmt: skip
 
 
-def test_an_empty_shelf_answers_in_sentences():
-    with TestClient(make_app(Shelf(), frozenset([HOST])), base_url=f"http://{HOST}") as client:
+def test_an_empty_store_set_answers_in_sentences():
+    with TestClient(make_app(StoreSet(), frozenset([HOST])), base_url=f"http://{HOST}") as client:
         assert client.get("/api/options").json()["stores"] == []
         for name in ("runs", "groups", "zoo", "live"):
             assert "--store DIR" in client.get(f"/api/{name}").json()["error"]

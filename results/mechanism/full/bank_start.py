@@ -20,13 +20,13 @@ from typing import Any
 
 import torch
 
-from recallscope.architectures.mamba_model import FullMamba
+from recallscope.architectures.mamba_model import Mamba
 from recallscope.architectures.model import RecallModel, build_model
 from recallscope.circuits.bank import bank_circuit
 from recallscope.circuits.codes import tight_frame
 from recallscope.interp.banks import measure_banks
 from recallscope.specs import RunSpec
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import sample_batch
 from recallscope.theory.law import find_law
 from recallscope.train.evaluate import evaluate
 from recallscope.train.loop import stream
@@ -54,7 +54,7 @@ def run_of(rate: float, seed: int) -> RunSpec:
 
 
 @torch.no_grad()
-def write_banks(model: FullMamba, generator: torch.Generator) -> None:
+def write_banks(model: Mamba, generator: torch.Generator) -> None:
     """Add two banks to small weights of a full block; the letters are those of `bank_circuit`."""
     D, V = model.E.shape
     N, half = model.spec.state_dim, V // 2
@@ -111,7 +111,7 @@ def started(run: RunSpec, start: str) -> RecallModel:
 def measured(model: RecallModel, run: RunSpec) -> dict[str, Any]:
     """Recall and bank scores."""
     score = evaluate(model, run.task, SEQUENCES, stream(run, "test"))
-    batch = draw_batch(run.task, 256, torch.Generator().manual_seed(7))
+    batch = sample_batch(run.task, 256, torch.Generator().manual_seed(7))
     found = measure_banks(model, batch, torch.Generator().manual_seed(7))
     return {"recall": score.accuracy, "mechanism": found.mechanism} | asdict(found)
 
@@ -123,7 +123,7 @@ def trained(start: str, rate: float, seed: int) -> dict[str, Any]:
     record: dict[str, Any] = {"start": start, "spec": run.model_dump(mode="json"), "before": measured(model, run)}
     weights, batches, seen = FlatWeights(model, train), stream(run, "batches"), []
     for step in range(train.total_steps):
-        model.add_gradients(draw_batch(run.task, train.batch_size, batches), train.label_smoothing)
+        model.add_gradients(sample_batch(run.task, train.batch_size, batches), train.label_smoothing)
         weights.step(learning_rate(train, step), train.clip_norm)
         if (step + 1) in (50, 100, 200, 500) or (step + 1) % 1000 == 0:
             seen.append([step + 1, evaluate(model, run.task, 400, stream(run, "validation")).accuracy])

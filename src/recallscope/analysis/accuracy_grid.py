@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recallscope.analysis.compare import law_on_cells
-from recallscope.analysis.rows import CONVERGED, Reduce, Row, differing, group_cells, reducer, row_of, words_of
+from recallscope.analysis.rows import CONVERGED, Reduce, Row, differing, fields_of, group_cells, reducer, row_of
 from recallscope.notebook import html_heat_map, html_table
 from recallscope.records import RunRecord
 from recallscope.runs.grid import Grid
-from recallscope.specs import TaskSpec, TrainSpec, Value, in_words
+from recallscope.specs import TaskSpec, TrainSpec, Value, flat_fields
 from recallscope.theory.law import Law
 
 
@@ -84,7 +84,7 @@ class AccuracyGrid:
             for name, array in varying.items():
                 array[place] = members[0].get(name)
         shared = (
-            {name: value for name, value in words_of(rows[0]).items() if name not in {*varying, *axes, "seed"}}
+            {name: value for name, value in fields_of(rows[0]).items() if name not in {*varying, *axes, "seed"}}
             if rows
             else {}
         )
@@ -137,7 +137,7 @@ def planned_rows(grid: Grid) -> list[dict[str, Any]]:
     """The words of every run of a grid, seeds left out, so that each cell comes once."""
     found = {}
     for cell in grid.cells():
-        words = {name: value for name, value in in_words(cell.spec).items() if name != "seed"}
+        words = {name: value for name, value in flat_fields(cell.spec).items() if name != "seed"}
         found[tuple(words.items())] = words
     return list(found.values())
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from recallscope.records import RunRecord
 from recallscope.registry import suggestion
-from recallscope.specs import RESULTS, TrainSpec, Value, in_words
+from recallscope.specs import RESULTS, TrainSpec, Value, flat_fields
 
 Reduce = Literal["best", "mean", "seed", "convergence"]
 Row = Mapping[str, Any]  # one measurement: words of its run, and test_accuracy
@@ -27,11 +27,11 @@ def row_of(run: RunRecord | Row) -> dict[str, Any]:
     """A measurement as words and accuracy; words its model does not have are left out."""
     if isinstance(run, RunRecord):
         results = {"test_accuracy": run.test_accuracy, "test_queries": run.test_queries, "flag": run.flag}
-        return {**in_words(run.spec), **results}
+        return {**flat_fields(run.spec), **results}
     return {name: value for name, value in run.items() if value is not None}
 
 
-def words_of(row: Row) -> dict[str, Any]:
+def fields_of(row: Row) -> dict[str, Any]:
     """The fields of a measurement's run, without its name, its state and its results."""
     return {name: value for name, value in row.items() if name not in _NO_FIELDS}
 
@@ -44,7 +44,7 @@ def group_cells(rows: Sequence[Row], axes: Sequence[str]) -> dict[tuple[Value, .
         if missing:
             raise ValueError(
                 f"{missing[0]!r} is no field of a {row.get('model')} model, so it cannot be an axis of these runs. "
-                f"{suggestion(missing[0], words_of(row))}"
+                f"{suggestion(missing[0], fields_of(row))}"
             )
         cells.setdefault(tuple(row[name] for name in axes), []).append(row)
     for key, members in cells.items():
@@ -72,7 +72,7 @@ def reducer(reduce: Reduce, threshold: float = CONVERGED) -> Callable[[NDArray[n
 
 def differing(rows: Sequence[Row]) -> set[str]:
     """Words in which some rows differ."""
-    names = dict.fromkeys(name for row in rows for name in words_of(row))
+    names = dict.fromkeys(name for row in rows for name in fields_of(row))
     return {name for name in names if len({row.get(name) for row in rows}) > 1}
 
 
@@ -101,7 +101,7 @@ def recalls(row: Row) -> bool:
 
 def learned(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """All rows but those that stayed at chance where another seed of their cell did not."""
-    cells = [frozenset((words_of(row) | {"seed": None}).items()) for row in rows]
+    cells = [frozenset((fields_of(row) | {"seed": None}).items()) for row in rows]
     recalled = {cell for cell, row in zip(cells, rows, strict=True) if recalls(row)}
     return [row for cell, row in zip(cells, rows, strict=True) if recalls(row) or cell not in recalled]
 
@@ -139,7 +139,7 @@ def group_runs(runs: Iterable[RunRecord | Row]) -> list[RunGroup]:
     Of a model without D and N, such as a module of one's own, all whole numbers among its fields count as sizes.
     """
     rows = [row_of(run) for run in runs]
-    names = dict.fromkeys(name for row in rows for name in words_of(row))
+    names = dict.fromkeys(name for row in rows for name in fields_of(row))
     fixed = [name for name in names if name not in (*SIZES, *FOLLOWING, "seed")]
     groups: dict[tuple[Value, ...], list[dict[str, Any]]] = {}
     for row in rows:
@@ -162,7 +162,7 @@ def _sizes(row: Row) -> tuple[str, ...]:
     """The words of a run that are sizes of its model or task."""
     if all(name in row for name in DIMENSIONS):
         return SIZES
-    own = (name for name in words_of(row) if type(row.get(name)) is int and name not in NO_SIZES)
+    own = (name for name in fields_of(row) if type(row.get(name)) is int and name not in NO_SIZES)
     return tuple(dict.fromkeys((*SIZES, *own)))
 
 

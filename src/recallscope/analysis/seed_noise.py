@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from recallscope.analysis.rows import COMPARED, Reduce, Row, words_of
+from recallscope.analysis.rows import COMPARED, Reduce, Row, fields_of
 from recallscope.theory.extremes import max_moments
 
 Array = NDArray[np.float64]
@@ -60,7 +60,7 @@ def seed_noise(rows: Iterable[Row]) -> SeedNoise:
     """The noise of runs, pooled over all that differ in the seed alone."""
     cells: dict[tuple[Any, ...], list[float]] = {}
     for row in rows:
-        words = tuple((name, str(value)) for name, value in sorted(words_of(row).items()) if name != "seed")
+        words = tuple((name, str(value)) for name, value in sorted(fields_of(row).items()) if name != "seed")
         cells.setdefault(words, []).append(row["test_accuracy"])
     return pooled_noise(map(np.array, cells.values()))
 

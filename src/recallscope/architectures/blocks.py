@@ -154,11 +154,11 @@ class BlockLayer(OuterProductLayer):
         return self.mixer.memory(self.norm(x))
 
     def read_more(
-        self, x: Float[Tensor, "batch L D"], heard: Float[Tensor, "batch L M P"]
+        self, x: Float[Tensor, "batch L D"], readout: Float[Tensor, "batch L M P"]
     ) -> Float[Tensor, "batch L D"]:
         """Gate and, in Mamba-2, norm act on what is read and on what is added to it together."""
         trace = self.trace(x)
-        return self.passed_on(x, self.mixer.project_out(trace.y_hat + heard.flatten(2), trace.gate))
+        return self.passed_on(x, self.mixer.project_out(trace.y_hat + readout.flatten(2), trace.gate))
 
     def draw_weights(self, generator: torch.Generator) -> None:
         """The mixer's; norms stay at one."""

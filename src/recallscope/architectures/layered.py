@@ -12,8 +12,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
-from recallscope.architectures.dimensions import MambaDimensions
 from recallscope.architectures.model import RecallModel, draw_normal
+from recallscope.architectures.sizes import Sizes
 from recallscope.ops.linear_scan import at_positions
 from recallscope.ops.query_loss import query_loss
 from recallscope.tasks.batch import Batch
@@ -138,7 +138,7 @@ class LayeredModel(RecallModel):
         Alg. 3 (`app-alg:mamba-layers`) and Alg. 4 (`alg:mamba-2`).
     """
 
-    spec: MambaDimensions
+    spec: Sizes
     details: Details
     E: nn.Parameter
     W_head: nn.Parameter | None
@@ -146,7 +146,7 @@ class LayeredModel(RecallModel):
 
     def __init__(
         self,
-        spec: MambaDimensions,
+        spec: Sizes,
         vocab_size: int,
         layers: Iterable[RecallLayer],
         details: Details = OURS,

@@ -6,11 +6,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from recallscope.architectures.dimensions import MambaDimensions
+from recallscope.architectures.sizes import Sizes
 from recallscope.specs import Size, architecture
 
 
-class MambaBlock(MambaDimensions):
+class MambaBlock(Sizes):
     """What the blocks of full Mamba and Mamba-2 have in common: norm, mixer, residual, as often as there are layers."""
 
     num_layers: Size = Field(1, description="Lambda, stacked layers")
@@ -25,10 +25,10 @@ class MambaBlock(MambaDimensions):
 
 
 @architecture("full")
-class FullSpec(MambaBlock):
+class MambaSpec(MambaBlock):
     """Full Mamba (Eq. 1-3), with the switches of the ablation ladder (Tab. 8, `fig:mqar_ablation`)."""
 
-    model = "recallscope.architectures.mamba_model:FullMamba"
+    model = "recallscope.architectures.mamba_model:Mamba"
     law = "full-capped"
     gate: bool = Field(True, description="multiply by SiLU of the second half of in_proj")
     activation: Literal["silu", "none"] = Field("silu", description="what follows the convolution")

@@ -23,7 +23,7 @@ from torch.nn.functional import silu, softplus
 
 from recallscope.architectures.blocks import BlockModel, Mixer, draw_delta_bias, zero_weights
 from recallscope.architectures.layered import OURS, Details
-from recallscope.architectures.mamba2 import Full2Spec
+from recallscope.architectures.mamba2 import Mamba2Spec
 from recallscope.architectures.model import draw_normal, skip_init
 from recallscope.architectures.outer_products import OuterProducts
 from recallscope.ops.conv import causal_conv
@@ -45,7 +45,7 @@ class HeadDrive(NamedTuple):
 
 
 @final
-class Full2Mixer(Mixer):
+class Mamba2Mixer(Mixer):
     """Project, convolve, activate, scan, gate and normalise, project back.
 
     Paper: the block of Eq. 1 (`eq:output_block`) as Mamba-2 has it: B, C and Δ come from the input, not from x̂, as
@@ -54,11 +54,11 @@ class Full2Mixer(Mixer):
         and W_y is left to out_proj. Groups between 1 and M, which mamba-ssm has, are loaded as MHA.
     """
 
-    spec: Full2Spec
+    spec: Mamba2Spec
     A_log: nn.Parameter
     UNDECAYED = ("A_log", "dt_bias", "D")
 
-    def __init__(self, spec: Full2Spec, details: Details = OURS) -> None:
+    def __init__(self, spec: Mamba2Spec, details: Details = OURS) -> None:
         super().__init__()
         D, E, N, M, P = spec.embed_dim, spec.inner_dim, spec.state_dim, spec.num_heads, spec.head_dim
         self.heads = head_counts(spec.head_pattern, M)
@@ -158,14 +158,14 @@ class Full2Mixer(Mixer):
 
 
 @final
-class Full2Mamba(BlockModel):
+class Mamba2(BlockModel):
     """Full Mamba-2. Weights: `E`, `layers[l].norm`, `layers[l].mixer` under mamba-ssm's names, `norm_f`.
 
     Paper: App. H (`app:mamba-2-multi-head`) studies it without gate, norm, activation and decay; patterns of
         Tab. 5 (`tab:head-patterns`).
     """
 
-    spec: Full2Spec
+    spec: Mamba2Spec
 
-    def __init__(self, spec: Full2Spec, vocab_size: int, details: Details = OURS) -> None:
-        super().__init__(spec, vocab_size, [Full2Mixer(spec, details) for _ in range(spec.num_layers)], details)
+    def __init__(self, spec: Mamba2Spec, vocab_size: int, details: Details = OURS) -> None:
+        super().__init__(spec, vocab_size, [Mamba2Mixer(spec, details) for _ in range(spec.num_layers)], details)

@@ -4,12 +4,12 @@ The forward pass of `--model full`, in reading order:
 
 1. `layered.py`, `LayeredModel.trace`: embedding E, the layers, then the head Eᵀ. `forward` returns its logits.
 2. `blocks.py`, `BlockLayer.trace`: x + Mixer(norm(x)); and `BlockModel.finish`, the norm before the head.
-3. this file, `FullMixer`, from top to bottom: `project_in` and `gate`, the two halves of in_proj; `drive`, convolution,
+3. this file, `MambaMixer`, from top to bottom: `project_in` and `gate`, halves of in_proj; `drive`, convolution,
    SiLU, then Δ, B and C; `scan`; `project_out`.
 4. `ops/conv.py` and `ops/selective_scan.py`: `causal_conv_loop` and `selective_scan_loop` are the plain forms.
 
 Training and evaluation need the answers at the queries only: `LayeredModel.hidden_at`, `BlockLayer.read`,
-`FullMixer.read`. `mamba_step.py` is a training step of one layer without an autograd graph. All three agree (tested).
+`MambaMixer.read`. `mamba_step.py` is a training step of one layer without an autograd graph. All three agree (tested).
 
 The letters of the mixer: E channels inside (D_in in the paper), R the rank of the Δ projection.
 
@@ -35,7 +35,7 @@ from torch.nn.functional import linear, silu, softplus
 
 from recallscope.architectures.blocks import BlockModel, Mixer, draw_delta_bias, zero_weights
 from recallscope.architectures.layered import OURS, Details
-from recallscope.architectures.mamba import FullSpec
+from recallscope.architectures.mamba import MambaSpec
 from recallscope.architectures.mamba_step import full_step
 from recallscope.architectures.model import draw_uniform, skip_init
 from recallscope.architectures.outer_products import OuterProducts
@@ -55,7 +55,7 @@ class Drive(NamedTuple):
 
 
 @final
-class FullMixer(Mixer):
+class MambaMixer(Mixer):
     """Project, convolve, activate, scan, gate, project back; each part can be switched off.
 
     Paper: Eq. 1 (`eq:output_block`), Eq. 2 (`eq:TimeVariantMatrices1`), Eq. 3 (`eq:original-ssm`);
@@ -63,9 +63,9 @@ class FullMixer(Mixer):
     Departs: like mamba-ssm, has the skip weight and the biases of conv and Δ that the print leaves out.
     """
 
-    spec: FullSpec
+    spec: MambaSpec
 
-    def __init__(self, spec: FullSpec, details: Details = OURS) -> None:
+    def __init__(self, spec: MambaSpec, details: Details = OURS) -> None:
         super().__init__()
         bias = details.projection_bias
         D, E, N, D_conv = spec.embed_dim, spec.inner_dim, spec.state_dim, spec.conv_width
@@ -191,17 +191,17 @@ class FullMixer(Mixer):
 
 
 @final
-class FullMamba(BlockModel):
+class Mamba(BlockModel):
     """Full Mamba-1. Weights: `E`, `layers[l].norm`, `layers[l].mixer` under mamba-ssm's names, `norm_f`.
 
     Paper: Eq. 1 (`eq:output_block`), Eq. 2 (`eq:TimeVariantMatrices1`), Eq. 3 (`eq:original-ssm`); ladder of
         Tab. 8 (`fig:mqar_ablation`).
     """
 
-    spec: FullSpec
+    spec: MambaSpec
 
-    def __init__(self, spec: FullSpec, vocab_size: int, details: Details = OURS) -> None:
-        super().__init__(spec, vocab_size, [FullMixer(spec, details) for _ in range(spec.num_layers)], details)
+    def __init__(self, spec: MambaSpec, vocab_size: int, details: Details = OURS) -> None:
+        super().__init__(spec, vocab_size, [MambaMixer(spec, details) for _ in range(spec.num_layers)], details)
 
     @property
     def has_fast_step(self) -> bool:

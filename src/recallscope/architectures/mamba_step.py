@@ -21,20 +21,20 @@ from recallscope.ops.selective_scan_compiled import ScanInputs, scan_backward, s
 from recallscope.tasks.batch import Batch
 
 if TYPE_CHECKING:
-    from recallscope.architectures.mamba_model import FullMamba, FullMixer
+    from recallscope.architectures.mamba_model import Mamba, MambaMixer
 
 Back = Callable[[Tensor], Tensor]
 
 
 @torch.no_grad()
-def full_step(model: "FullMamba", batch: Batch, label_smoothing: float) -> Float[Tensor, ""]:
+def full_step(model: "Mamba", batch: Batch, label_smoothing: float) -> Float[Tensor, ""]:
     """The loss at the queries; its gradients are added to the parameters' `.grad`, which must exist.
 
     Paper: Eq. 1 (`eq:output_block`), trained as in App. K (`app:impl-details`). Twin: `model.answer`,
         cross-entropy, backward.
     """
     E, layer, spec = model.E, model.layers[0], model.spec
-    mixer = cast("FullMixer", layer.mixer)
+    mixer = cast("MambaMixer", layer.mixer)
     rows, L = batch.tokens.shape
     tokens = batch.tokens.flatten()
     starts = L * torch.arange(rows, device=tokens.device)
@@ -93,7 +93,7 @@ def norm(module: nn.Module, x: Float[Tensor, "rows D"]) -> tuple[Float[Tensor, "
 
 
 def convolve(
-    mixer: "FullMixer", table: Float[Tensor, "entries D_in"], ids: Int[Tensor, "batch L"]
+    mixer: "MambaMixer", table: Float[Tensor, "entries D_in"], ids: Int[Tensor, "batch L"]
 ) -> tuple[Float[Tensor, "batch L D_in"], Back]:
     """x̂ = SiLU(Conv1D(table[ids])); the way back ends at the table."""
     weight, bias = mixer.conv1d.weight, mixer.conv1d.bias
@@ -110,7 +110,10 @@ def convolve(
 
 
 def read_selective(
-    mixer: "FullMixer", x_hat: Float[Tensor, "batch L D_in"], asked: Int[Tensor, " queries"], at: Int[Tensor, "batch Q"]
+    mixer: "MambaMixer",
+    x_hat: Float[Tensor, "batch L D_in"],
+    asked: Int[Tensor, " queries"],
+    at: Int[Tensor, "batch Q"],
 ) -> tuple[Float[Tensor, "queries D_in"], Back]:
     """Δ, B and, where asked, C; then the scan.   Paper: Eq. 2-3 (`eq:original-ssm`)."""
     assert mixer.dt_proj is not None
@@ -159,7 +162,10 @@ def read_selective(
 
 
 def read_identity(
-    mixer: "FullMixer", x_hat: Float[Tensor, "batch L D_in"], asked: Int[Tensor, " queries"], at: Int[Tensor, "batch Q"]
+    mixer: "MambaMixer",
+    x_hat: Float[Tensor, "batch L D_in"],
+    asked: Int[Tensor, " queries"],
+    at: Int[Tensor, "batch Q"],
 ) -> tuple[Float[Tensor, "queries D_in"], Back]:
     """Ā = I: attention from the queries to all tokens before them.   Paper: Eq. 4 (`eq:simple-ssm`)."""
     x, skip, W = x_hat.flatten(0, 1), mixer.D, mixer.x_proj.weight
@@ -188,7 +194,7 @@ def read_identity(
 
 
 def gate_and_project(
-    mixer: "FullMixer", y_hat: Float[Tensor, "queries D_in"], u_q: Float[Tensor, "queries D"], W_z: Tensor | None
+    mixer: "MambaMixer", y_hat: Float[Tensor, "queries D_in"], u_q: Float[Tensor, "queries D"], W_z: Tensor | None
 ) -> tuple[Float[Tensor, "queries D"], Callable[[Tensor], tuple[Tensor, Tensor | None]]]:
     """W_out (ŷ ⊙ SiLU(W_z u)); the way back ends at ŷ and, where there is a gate, at u."""
     W_out, D_in = mixer.out_proj.weight, mixer.spec.inner_dim

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from recallscope.architectures.dimensions import Heads, with_residual
+from recallscope.architectures.sizes import Heads, with_residual
 from recallscope.specs import Fraction, ModelSpec, Positive, Size, Steps, architecture
 
 # what published layers have in common: those without a convolution, and those with a short one

@@ -60,7 +60,7 @@ class RecallModel(nn.Module, ABC):
             raise NotImplementedError(
                 f"{type(self).__name__}.{own[0]} is a parameter that torch has no default for: override draw_weights."
             )
-        with lent_stream(drawn_seed(generator)):
+        with seeded_global_rng(drawn_seed(generator)):
             for part in parts:
                 part.reset_parameters()  # type: ignore[operator]
         with torch.no_grad():
@@ -110,7 +110,7 @@ class RecallModel(nn.Module, ABC):
         """Why the model cannot do what a protocol asks, as a sentence without its stop; None if it can."""
         return None if isinstance(self, protocol) else lack(self.spec.kind or type(self).__name__, protocol)
 
-    def rehearse(self, batch: Batch) -> None:
+    def check_batch(self, batch: Batch) -> None:
         """Raise a ValueError that explains it if the model cannot be trained on such batches."""
 
     def why_not_saved(self) -> str | None:
@@ -203,7 +203,7 @@ def drawn_seed(generator: torch.Generator) -> int:
 
 
 @contextlib.contextmanager
-def lent_stream(seed: int, device: torch.device | str = "cpu") -> Iterator[None]:
+def seeded_global_rng(seed: int, device: torch.device | str = "cpu") -> Iterator[None]:
     """Torch's global stream with a given seed, for modules that draw from it; put back as it was afterwards."""
     place = torch.device(device)
     with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from recallscope.architectures.dimensions import Heads
+from recallscope.architectures.sizes import Heads
 from recallscope.specs import HeadPattern, Size, architecture
 
 

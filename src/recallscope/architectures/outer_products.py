@@ -112,15 +112,15 @@ class OuterProducts:
             left = torch.where((since == t)[:, None, None, None], write, left * self.decay(t))
         return left
 
-    def heard(self, edit: Float[Tensor, "batch #heads P N"], *, after: int) -> Float[Tensor, "batch L M P"]:
+    def readout(self, edit: Float[Tensor, "batch #heads P N"], *, after: int) -> Float[Tensor, "batch L M P"]:
         """What the heads read of something added to the state right after token `after`."""
         M, P = self.out.shape[1:]
         edit = edit.expand(-1, M, -1, -1)
-        heard = edit.new_zeros(*self.values.shape[:2], M, P)
-        for t in range(after + 1, heard.shape[1]):
+        readout = edit.new_zeros(*self.values.shape[:2], M, P)
+        for t in range(after + 1, readout.shape[1]):
             edit = edit if self.decay is None else edit * self.decay(t)
-            heard[:, t] = einsum(edit, self.queries[:, t], "batch M P N, batch M N -> batch M P")
-        return heard
+            readout[:, t] = einsum(edit, self.queries[:, t], "batch M P N, batch M N -> batch M P")
+        return readout
 
 
 class OuterProductLayer(RecallLayer):
@@ -132,9 +132,9 @@ class OuterProductLayer(RecallLayer):
 
     @abstractmethod
     def read_more(
-        self, x: Float[Tensor, "batch L D"], heard: Float[Tensor, "batch L M P"]
+        self, x: Float[Tensor, "batch L D"], readout: Float[Tensor, "batch L M P"]
     ) -> Float[Tensor, "batch L D"]:
-        """`trace(x).y`, had the heads read `heard` beside what they do read."""
+        """`trace(x).y`, had the heads read `readout` beside what they do read."""
 
 
 class OuterProductModel(LayeredModel):
@@ -206,7 +206,7 @@ class OuterProductModel(LayeredModel):
         for layer, edit in zip(self.layers, edits, strict=True):
             memory = layer.memory(x)
             edit = edit if since is None else memory.faded(edit, since, after)
-            x = layer.read_more(x, memory.heard(edit, after=after))
+            x = layer.read_more(x, memory.readout(edit, after=after))
         return self.unembed(self.finish(at_positions(x, positions)))
 
     @torch.no_grad()
@@ -229,7 +229,7 @@ class OuterProductModel(LayeredModel):
             state, window = left["state"], left["window"]
             seen, w = torch.cat((window, x), dim=1), window.shape[1]
             edit = state - layer.memory(window).state() if w else state
-            x = layer.read_more(seen, layer.memory(seen).heard(edit, after=w - 1))[:, w:]
+            x = layer.read_more(seen, layer.memory(seen).readout(edit, after=w - 1))[:, w:]
         return self.unembed(self.finish(x[:, -1:]))[:, 0]
 
 
@@ -288,10 +288,10 @@ class OperatorLayer(OuterProductLayer):
         return self.passed_on(x, self.join(table_scan(rows.unflatten(-1, (self.conv_width, -1)), reading)))
 
     def read_more(
-        self, x: Float[Tensor, "batch L D"], heard: Float[Tensor, "batch L M P"]
+        self, x: Float[Tensor, "batch L D"], readout: Float[Tensor, "batch L M P"]
     ) -> Float[Tensor, "batch L D"]:
         """The output is linear in what is read."""
-        return self.mix(x) + einsum(heard, self.out(), "batch L M P, D M P -> batch L D")
+        return self.mix(x) + einsum(readout, self.out(), "batch L M P, D M P -> batch L D")
 
     @abstractmethod
     def operators(self, code: Float[Tensor, "D T"]) -> tuple[Operators, ...]:

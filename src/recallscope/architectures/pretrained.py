@@ -21,12 +21,12 @@ from torch import Tensor
 
 from recallscope.architectures.blocks import BlockModel
 from recallscope.architectures.layered import Details
-from recallscope.architectures.mamba import FullSpec
-from recallscope.architectures.mamba2 import Full2Spec
-from recallscope.architectures.mamba2_model import Full2Mamba
-from recallscope.architectures.mamba_model import FullMamba
-from recallscope.architectures.memory import require_memory
+from recallscope.architectures.mamba import MambaSpec
+from recallscope.architectures.mamba2 import Mamba2Spec
+from recallscope.architectures.mamba2_model import Mamba2
+from recallscope.architectures.mamba_model import Mamba
 from recallscope.architectures.model import check_weights, load_weights
+from recallscope.architectures.ram import require_memory
 from recallscope.specs import Positive, Size
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -86,9 +86,9 @@ class MambaConfig(_Config):
     time_step_rank: Size | Literal["auto"] = "auto"
     tie_word_embeddings: bool = True
 
-    def blank_model(self) -> FullMamba:
+    def blank_model(self) -> Mamba:
         """Eq. 1-3, every part switched on."""
-        return FullMamba(FullSpec(**self._shared()), self.vocab_size, self.details())
+        return Mamba(MambaSpec(**self._shared()), self.vocab_size, self.details())
 
     def details(self) -> Details:
         """The rank of Δ besides."""
@@ -106,7 +106,7 @@ class Mamba2Config(_Config):
     time_step_limit: tuple[Annotated[float, BeforeValidator(_plain_float)], ...] = (0.0, math.inf)
     tie_word_embeddings: bool = False
 
-    def blank_model(self) -> Full2Mamba:
+    def blank_model(self) -> Mamba2:
         """One group of keys and queries is MVA; more are MHA, shared ones repeated."""
         E = self.expand * self.hidden_size
         if self.num_heads * self.head_dim != E or self.num_heads % self.n_groups:
@@ -115,8 +115,8 @@ class Mamba2Config(_Config):
                 f"expand x hidden_size = {E}: heads share out the channels, and groups the heads, evenly."
             )
         pattern: Literal["MVA", "MHA"] = "MVA" if self.n_groups == 1 else "MHA"
-        spec = Full2Spec(**self._shared(), num_heads=self.num_heads, head_pattern=pattern)
-        return Full2Mamba(spec, self.vocab_size, self.details())
+        spec = Mamba2Spec(**self._shared(), num_heads=self.num_heads, head_pattern=pattern)
+        return Mamba2(spec, self.vocab_size, self.details())
 
     def adapted(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """Heads that share keys and queries in groups get a copy each: the same function, as MHA."""

@@ -10,9 +10,9 @@ from typing import cast
 
 import torch
 
-from recallscope.architectures.mamba import FullSpec
-from recallscope.architectures.mamba_model import FullMamba, FullMixer
-from recallscope.circuits.circuit import Sizes, circuit
+from recallscope.architectures.mamba import MambaSpec
+from recallscope.architectures.mamba_model import Mamba, MambaMixer
+from recallscope.circuits.circuit import CircuitSizes, circuit
 from recallscope.circuits.codes import tight_frame
 
 SMALL = 2.0**-12  # inputs of this size pass SiLU as x/2
@@ -22,7 +22,7 @@ SHUT = 100.0  # softplus and SiLU are 0 this far below 0, and the identity this 
 
 
 @torch.no_grad()
-def bank_circuit(vocab_size: int, embed_dim: int, state_dim: int, generator: torch.Generator) -> FullMamba:
+def bank_circuit(vocab_size: int, embed_dim: int, state_dim: int, generator: torch.Generator) -> Mamba:
     """A full Mamba without norm, residual and skip; nothing fades.
 
     Values use P = D - N/2 of the D dimensions, as many as a bank has channels; the last dimension tells values from
@@ -37,9 +37,9 @@ def bank_circuit(vocab_size: int, embed_dim: int, state_dim: int, generator: tor
             f"state_dim={N} leaves 2 x {P} of 2 x {D} channels for two banks of values, and the N numbers of a query "
             f"and its bit are read off one bank. Use state_dim < 2/3 embed_dim."
         )
-    spec = FullSpec(embed_dim=D, state_dim=N, norm="none", residual=False, skip=False, conv_bias=False)
-    model = FullMamba(spec, V)
-    mixer = cast(FullMixer, model.layers[0].mixer)
+    spec = MambaSpec(embed_dim=D, state_dim=N, norm="none", residual=False, skip=False, conv_bias=False)
+    model = Mamba(spec, V)
+    mixer = cast(MambaMixer, model.layers[0].mixer)
     assert mixer.dt_proj is not None
     assert mixer.A_log is not None
     bits = torch.where(torch.randperm(half, generator=generator) % 2 == 0, 1.0, -1.0)  # half of the keys have either
@@ -69,5 +69,5 @@ def bank_circuit(vocab_size: int, embed_dim: int, state_dim: int, generator: tor
 
 
 @circuit("bank", "two banks of channels, chosen by one bit of the key (full Mamba)", laws=("full-bank",))
-def bank(sizes: Sizes, generator: torch.Generator) -> FullMamba:
+def bank(sizes: CircuitSizes, generator: torch.Generator) -> Mamba:
     return bank_circuit(sizes.vocab_size, sizes.embed_dim, sizes.state_dim, generator)

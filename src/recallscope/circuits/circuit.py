@@ -21,7 +21,7 @@ DESIGNED_LAWS = ("designed-improved", "designed-exact", "designed-unified-mv", "
 
 
 @dataclass(frozen=True)
-class Sizes:
+class CircuitSizes:
     """What a circuit is made for; circuits use what they need of it."""
 
     vocab_size: int
@@ -33,7 +33,7 @@ class Sizes:
     write_rate: float = 0.05  # b, what a delta rule replaces of the old value
 
 
-Build = Callable[[Sizes, "torch.Generator"], "RecallModel"]
+Build = Callable[[CircuitSizes, "torch.Generator"], "RecallModel"]
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Circuit:
     laws: tuple[str, ...] = DESIGNED_LAWS
     """names of laws that speak about it; `design` prints those that are registered"""
     law_options: Mapping[str, str] = field(default_factory=dict)
-    """keywords of these laws, and the fields of `Sizes` that they take"""
+    """keywords of these laws, and the fields of `CircuitSizes` that they take"""
     head_pattern: str | None = None
     """the pattern by which the laws count its heads, if it has several"""
     fixed_size: bool = False

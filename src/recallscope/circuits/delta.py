@@ -4,7 +4,7 @@ import torch
 
 from recallscope.architectures.delta_net_model import DeltaNet
 from recallscope.architectures.matrix_memory import DeltaNetSpec
-from recallscope.circuits.circuit import Sizes, circuit
+from recallscope.circuits.circuit import CircuitSizes, circuit
 from recallscope.circuits.gated import one_sided_frame, open_at_facts, write_codes
 
 
@@ -31,5 +31,5 @@ def delta_circuit(
     laws=("delta",),
     law_options={"b": "write_rate"},
 )
-def delta(sizes: Sizes, generator: torch.Generator) -> DeltaNet:
+def delta(sizes: CircuitSizes, generator: torch.Generator) -> DeltaNet:
     return delta_circuit(sizes.vocab_size, sizes.embed_dim, sizes.state_dim, generator, write_rate=sizes.write_rate)

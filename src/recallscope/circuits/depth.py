@@ -4,9 +4,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from recallscope.architectures.linear import LinearSpec
-from recallscope.architectures.linear_model import LinearMamba
-from recallscope.circuits.circuit import Sizes, circuit
+from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.linear_mamba_model import LinearMamba
+from recallscope.circuits.circuit import CircuitSizes, circuit
 from recallscope.circuits.codes import orthonormal_rows, sphere_code
 from recallscope.circuits.single import write_matching
 
@@ -38,7 +38,7 @@ def depth_circuit(
             f"{half} keys and {half_v} values: the vocabulary has as many of one as of the other (Sec. 2)."
         )
     D = D_k + 2 * D_v
-    spec = LinearSpec(embed_dim=D, state_dim=N, expand=2, conv_width=2, num_layers=len(hashes), residual=True)
+    spec = LinearMambaSpec(embed_dim=D, state_dim=N, expand=2, conv_width=2, num_layers=len(hashes), residual=True)
     model = LinearMamba(spec, 2 * half)
     keys, read, write = slice(0, D_k), slice(D_k, D_k + D_v), slice(D_k + D_v, D)
     model.E[keys, :half] = key_norm * key_code
@@ -80,5 +80,5 @@ def designed_depth(
 
 
 @circuit("depth", "one circuit over num_layers layers (Thm G.1)", laws=())
-def depth(sizes: Sizes, generator: torch.Generator) -> LinearMamba:
+def depth(sizes: CircuitSizes, generator: torch.Generator) -> LinearMamba:
     return designed_depth(sizes.vocab_size, sizes.embed_dim, sizes.state_dim, sizes.num_layers, generator)

@@ -15,7 +15,7 @@ from torch import Tensor
 from recallscope.architectures.matrix_memory import MLSTMSpec
 from recallscope.architectures.matrix_memory_model import MemoryLayer, MemoryModel
 from recallscope.architectures.mlstm_model import MLSTM
-from recallscope.circuits.circuit import Sizes, circuit
+from recallscope.circuits.circuit import CircuitSizes, circuit
 from recallscope.circuits.codes import tight_frame
 
 SHUT = 120.0  # this far below 0 exp and sigmoid are exactly 0 in float32; this far above a sigmoid is exactly 1
@@ -111,5 +111,5 @@ def gated_circuit(
 
 
 @circuit("gated", "a write gate: only (key, value) pairs are written (mLSTM)", laws=("gated",))
-def gated(sizes: Sizes, generator: torch.Generator) -> MLSTM:
+def gated(sizes: CircuitSizes, generator: torch.Generator) -> MLSTM:
     return gated_circuit(sizes.vocab_size, sizes.embed_dim, sizes.state_dim, generator)

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.architectures.multihead_model import MultiHeadMamba
-from recallscope.circuits.circuit import Sizes, circuit
+from recallscope.circuits.circuit import CircuitSizes, circuit
 from recallscope.circuits.codes import hash_matrix, sphere_code
 from recallscope.ops.head_patterns import dealing_weight, stacking_weight
 from recallscope.specs import HeadPattern
@@ -64,26 +64,26 @@ def head_circuit(
 
 
 @circuit("MVA", "num_heads heads that share keys and queries (Lem H.2)", head_pattern="MVA")
-def mva(sizes: Sizes, generator: torch.Generator) -> MultiHeadMamba:
+def mva(sizes: CircuitSizes, generator: torch.Generator) -> MultiHeadMamba:
     return _random_heads("MVA", sizes, generator)
 
 
 @circuit("MQA", "num_heads heads that share values and keys (Lem H.3)", head_pattern="MQA")
-def mqa(sizes: Sizes, generator: torch.Generator) -> MultiHeadMamba:
+def mqa(sizes: CircuitSizes, generator: torch.Generator) -> MultiHeadMamba:
     return _random_heads("MQA", sizes, generator)
 
 
 @circuit("MKA", "num_heads heads that share values and queries (Lem H.4)", head_pattern="MKA")
-def mka(sizes: Sizes, generator: torch.Generator) -> MultiHeadMamba:
+def mka(sizes: CircuitSizes, generator: torch.Generator) -> MultiHeadMamba:
     return _random_heads("MKA", sizes, generator)
 
 
 @circuit("MHA", "num_heads heads, each with a hash of its own (Lem H.5)", laws=(), head_pattern="MHA")
-def mha(sizes: Sizes, generator: torch.Generator) -> MultiHeadMamba:
+def mha(sizes: CircuitSizes, generator: torch.Generator) -> MultiHeadMamba:
     return _random_heads("MHA", sizes, generator)
 
 
-def _random_heads(pattern: HeadPattern, sizes: Sizes, generator: torch.Generator) -> MultiHeadMamba:
+def _random_heads(pattern: HeadPattern, sizes: CircuitSizes, generator: torch.Generator) -> MultiHeadMamba:
     M, own = sizes.num_heads, pattern == "MHA"
     E = sphere_code(sizes.embed_dim, sizes.vocab_size, generator)
     hashes = [hash_matrix(sizes.state_dim, sizes.embed_dim, generator) for _ in range(M if own else 1)]

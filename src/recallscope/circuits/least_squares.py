@@ -7,7 +7,7 @@ import torch
 
 from recallscope.architectures.matrix_memory import MesaNetSpec
 from recallscope.architectures.mesa_net_model import MesaNet, MesaNetLayer
-from recallscope.circuits.circuit import Sizes, circuit
+from recallscope.circuits.circuit import CircuitSizes, circuit
 from recallscope.circuits.gated import one_sided_frame, open_at_facts, write_codes
 
 
@@ -25,5 +25,5 @@ def least_squares_circuit(
 
 
 @circuit("least-squares", "least squares over (key, value) pairs (MesaNet)", laws=("least-squares",))
-def least_squares(sizes: Sizes, generator: torch.Generator) -> MesaNet:
+def least_squares(sizes: CircuitSizes, generator: torch.Generator) -> MesaNet:
     return least_squares_circuit(sizes.vocab_size, sizes.embed_dim, sizes.state_dim, generator)

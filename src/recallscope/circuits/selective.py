@@ -8,8 +8,8 @@ from typing import Literal
 
 import torch
 
-from recallscope.architectures.linear_model import LinearMamba
-from recallscope.circuits.circuit import Sizes, circuit
+from recallscope.architectures.linear_mamba_model import LinearMamba
+from recallscope.circuits.circuit import CircuitSizes, circuit
 from recallscope.circuits.codes import sphere_code, tight_frame
 from recallscope.circuits.single import compressive_circuit
 
@@ -55,12 +55,12 @@ def selective_circuit(
 
 
 @circuit("selective-soft", "keys and values apart as far as it pays (Rem F.3)", laws=("trained-sharing",))
-def soft(sizes: Sizes, generator: torch.Generator) -> LinearMamba:
+def soft(sizes: CircuitSizes, generator: torch.Generator) -> LinearMamba:
     return selective_circuit(
         sizes.vocab_size, sizes.embed_dim, sizes.state_dim, generator, split="soft", kv_share=sizes.kv_share
     )
 
 
 @circuit("selective-hard", "keys and values in dimensions of their own (Rem F.3)")
-def hard(sizes: Sizes, generator: torch.Generator) -> LinearMamba:
+def hard(sizes: CircuitSizes, generator: torch.Generator) -> LinearMamba:
     return selective_circuit(sizes.vocab_size, sizes.embed_dim, sizes.state_dim, generator, split="hard")

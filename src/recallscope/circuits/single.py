@@ -4,9 +4,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from recallscope.architectures.linear import LinearSpec
-from recallscope.architectures.linear_model import LinearLayer, LinearMamba
-from recallscope.circuits.circuit import Sizes, circuit
+from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.linear_mamba_model import LinearLayer, LinearMamba
+from recallscope.circuits.circuit import CircuitSizes, circuit
 from recallscope.circuits.codes import hash_matrix, sphere_code
 
 
@@ -21,7 +21,9 @@ def compressive_circuit(E: Float[Tensor, "D V"], F: Float[Tensor, "N D"]) -> Lin
         (`eq:compressive-recall-out`).
     """
     (D, V), N = E.shape, F.shape[0]
-    model = LinearMamba(LinearSpec(embed_dim=D, state_dim=N, expand=2, conv_width=2, num_layers=1, residual=False), V)
+    model = LinearMamba(
+        LinearMambaSpec(embed_dim=D, state_dim=N, expand=2, conv_width=2, num_layers=1, residual=False), V
+    )
     (layer,) = model.layers
     model.E.copy_(E)
     write_matching(layer, F)
@@ -64,10 +66,10 @@ def designed_circuit(vocab_size: int, embed_dim: int, state_dim: int, generator:
 
 
 @circuit("ideal", "D = N = V, no compression (Thm 3.1)", laws=(), fixed_size=True)
-def ideal(sizes: Sizes, generator: torch.Generator) -> LinearMamba:
+def ideal(sizes: CircuitSizes, generator: torch.Generator) -> LinearMamba:
     return ideal_circuit(sizes.vocab_size)
 
 
 @circuit("compressive", "random codes (Thm 3.2, App. E.1)")
-def compressive(sizes: Sizes, generator: torch.Generator) -> LinearMamba:
+def compressive(sizes: CircuitSizes, generator: torch.Generator) -> LinearMamba:
     return designed_circuit(sizes.vocab_size, sizes.embed_dim, sizes.state_dim, generator)

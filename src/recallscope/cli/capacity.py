@@ -104,6 +104,6 @@ class FindCapacity(RunFlags):
             show([found.effort])
 
 
-def verb_for(arguments: Sequence[str]) -> type:
+def command_for(arguments: Sequence[str]) -> type:
     """The verb with flags for the task and the model that are asked for."""
     return with_run_flags(FindCapacity, arguments)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from recallscope.circuits.circuit import CIRCUITS, Circuit, Sizes
+from recallscope.circuits.circuit import CIRCUITS, Circuit, CircuitSizes
 from recallscope.cli.flags import (
     OptionalInt,
     OptionalPath,
@@ -58,7 +58,7 @@ class Design(SpecFlags):
 
     def run(self) -> int:
         """Draw, measure, compare, keep."""
-        from recallscope.answers import circuit_predictions
+        from recallscope.predictions import circuit_predictions
 
         task, circuit = parse_task({"kind": self.task} | self.given("task")), CIRCUITS.find(self.circuit)
         sizes = self._sizes(task, circuit)
@@ -86,7 +86,7 @@ class Design(SpecFlags):
             self._print(accuracy, error, laws)
         return 0
 
-    def _sizes(self, task: TaskSpec, circuit: Circuit) -> Sizes:
+    def _sizes(self, task: TaskSpec, circuit: Circuit) -> CircuitSizes:
         V, D, N = task.vocab_size, self.embed_dim, self.state_dim
         if circuit.fixed_size:
             if D not in (None, V) or N not in (None, V):
@@ -107,9 +107,9 @@ class Design(SpecFlags):
         if D * V > 10**9:
             raise ValueError(f"embed_dim={D} x vocab_size={V} weights do not fit; at most 10^9.")
         kv_share = 1 / 2 if task.num_queries == 1 else 5 / 12
-        return Sizes(vocab_size=V, kv_share=kv_share, write_rate=self.write_rate, **sizes)
+        return CircuitSizes(vocab_size=V, kv_share=kv_share, write_rate=self.write_rate, **sizes)
 
-    def _measured(self, task: TaskSpec, circuit: Circuit, sizes: Sizes) -> tuple[RecallModel, list[Score]]:
+    def _measured(self, task: TaskSpec, circuit: Circuit, sizes: CircuitSizes) -> tuple[RecallModel, list[Score]]:
         """The last draw of the circuit, and the scores of all."""
         import torch
 
@@ -130,6 +130,6 @@ class Design(SpecFlags):
         show([*lines, *([f"weights in {self.out}"] if self.out else [])], bold=1)
 
 
-def verb_for(arguments: Sequence[str]) -> type:
+def command_for(arguments: Sequence[str]) -> type:
     """The verb with the fields of the task that is asked for."""
     return with_spec_flags(Design, {"task": TASKS.find(typed_value(arguments, "--task") or "mqar")})

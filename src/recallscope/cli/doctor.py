@@ -114,7 +114,7 @@ def _torch() -> dict[str, Any]:
     """What torch has to compute with, and whether our kernels agree with it."""
     import torch
 
-    from recallscope.ops.compiled import library, who_computes
+    from recallscope.ops.compiled import backend_name, library
     from recallscope.ops.kernel_library import cache_folder, find_compiler
 
     try:
@@ -133,7 +133,7 @@ def _torch() -> dict[str, Any]:
             *(f"cuda:{index} {torch.cuda.get_device_name(index)}" for index in range(torch.cuda.device_count())),
             *(["mps"] if torch.backends.mps.is_available() else []),
         ],
-        "kernels": who_computes("cpu"),
+        "kernels": backend_name("cpu"),
         "kernels_agree": library() and _kernels_agree(),
         "compiler": compiler,
         "cache": _short(folder),

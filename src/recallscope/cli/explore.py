@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from recallscope.cli.flags import STORES, Unset
 
 if TYPE_CHECKING:
-    from recallscope.web.shelf import Shelf
+    from recallscope.web.store_set import StoreSet
 
 MODELS = Path("results/mechanism")
 
@@ -42,7 +42,7 @@ class Explore:
         from recallscope.web.server import is_loopback, listen, make_app, plotly_facts, serve
 
         plotly_facts()  # without Plotly this fails now, not at the first chart
-        shelf = self._shelf()
+        store_set = self._store_set()
         listener, hosts = listen(self.host, self.port)
         name = "localhost" if not is_loopback(self.host) else f"[{self.host}]" if ":" in self.host else self.host
         address = f"http://{name}:{listener.getsockname()[1]}/"
@@ -58,16 +58,16 @@ class Explore:
 
             webbrowser.open(address)
         with suppress(KeyboardInterrupt):
-            serve(make_app(shelf, hosts), listener)
+            serve(make_app(store_set, hosts), listener)
         return 0
 
-    def _shelf(self) -> Shelf:
+    def _store_set(self) -> StoreSet:
         from recallscope.runs.store import RunStore
-        from recallscope.web.shelf import Shelf
+        from recallscope.web.store_set import StoreSet
 
         stores = self.store or tuple(path for path in STORES if path.exists())[:1]
         weights = self.weights or tuple(sorted(MODELS.glob("*/weights.safetensors")))
         for path in weights:
             if not path.is_file():
                 raise FileNotFoundError(2, "no such weights file", str(path))
-        return Shelf([RunStore(path) for path in stores], list(weights))
+        return StoreSet([RunStore(path) for path in stores], list(weights))

@@ -111,6 +111,6 @@ class Inspect(RunFlags):
         return trained.model, run.task
 
 
-def verb_for(arguments: Sequence[str]) -> type:
+def command_for(arguments: Sequence[str]) -> type:
     """The verb with flags for the task and the model that are to be trained, if any."""
     return with_run_flags(Inspect, arguments)

@@ -10,7 +10,7 @@ from typing import Any
 from recallscope import __version__
 from recallscope.registry import suggestion
 
-VERBS = {
+COMMANDS = {
     "predict": ("predict:Predict", "how likely is recall with these dimensions?"),
     "size": ("size:Size", "which dimensions do I need?"),
     "sample": ("sample:Sample", "look at the task, token by token"),
@@ -39,7 +39,7 @@ How much can a recurrent sequence model remember, and why? Try:
 
 recallscope predict --task mqar --vocab-size 1024 --num-facts 16 --embed-dim 64 --state-dim 16
 
-{chr(10).join(f"  {verb:12}{says}" for verb, (_, says) in VERBS.items())}
+{chr(10).join(f"  {verb:12}{says}" for verb, (_, says) in COMMANDS.items())}
 
 recallscope help VERB (or VERB --help) opens with a line to paste; recallscope --version (-V) says which one this is.
 A verb with an answer takes --json and then prints one JSON object. Mistakes are answered in a sentence;
@@ -58,8 +58,8 @@ def main(argv: list[str] | None = None) -> int:
     if first in ("-V", "--version"):
         print(f"recallscope {__version__}")
         return 0
-    if first not in VERBS:
-        print(f"recallscope: {first!r} is not a verb. {suggestion(first, VERBS)}", file=sys.stderr)
+    if first not in COMMANDS:
+        print(f"recallscope: {first!r} is not a verb. {suggestion(first, COMMANDS)}", file=sys.stderr)
         return 2
     try:
         return _run(first, arguments[1:])
@@ -84,15 +84,15 @@ def _run(name: str, arguments: list[str]) -> int:
     import tyro
 
     config = (tyro.conf.FlagCreatePairsOff, tyro.conf.DisallowNone)
-    verb = tyro.cli(verb_class(name, arguments), prog=f"recallscope {name}", args=arguments, config=config)
+    verb = tyro.cli(command_class(name, arguments), prog=f"recallscope {name}", args=arguments, config=config)
     return int(verb.run())
 
 
-def verb_class(name: str, arguments: list[str]) -> type[Any]:
+def command_class(name: str, arguments: list[str]) -> type[Any]:
     """The class of a verb; one whose flags follow from a spec says which class it has for these arguments."""
-    module_name, kind = VERBS[name][0].split(":")
+    module_name, kind = COMMANDS[name][0].split(":")
     module = import_module(f"recallscope.cli.{module_name}")
-    chosen: type[Any] = module.verb_for(arguments) if hasattr(module, "verb_for") else getattr(module, kind)
+    chosen: type[Any] = module.command_for(arguments) if hasattr(module, "command_for") else getattr(module, kind)
     return chosen
 
 

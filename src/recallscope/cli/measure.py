@@ -162,7 +162,7 @@ class Measure(RunFlags):
         show([f"figure      {figure or 'none: pip install recallscope[figures]'}"])
 
 
-def verb_for(arguments: Sequence[str]) -> type:
+def command_for(arguments: Sequence[str]) -> type:
     """The verb with flags for the model that comes first, and for the task that is named or that the weights have."""
     first = arguments[0] if arguments and not arguments[0].startswith("-") else ""
     weights = typed_value(arguments, "--weights") or (first if is_weights(first) else None)

@@ -18,11 +18,11 @@ from recallscope.figures.mechanism import attention_figure, draw_curve, inside_f
 from recallscope.figures.style import COLUMN, figure_style, save_figure
 from recallscope.interp.attention import attention_strength, ideal_attention, picture_arrays
 from recallscope.interp.banks import picture_masks
+from recallscope.interp.decoders import Behaviour
 from recallscope.interp.inspection import Inspection
-from recallscope.interp.probes import Behaviour
 from recallscope.specs import TaskSpec
 from recallscope.tasks.batch import Batch
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import sample_batch
 from recallscope.theory.law import DIMENSIONS
 from recallscope.theory.problem import SIZES
 
@@ -31,7 +31,7 @@ def draw_pictures(
     model: RecallModel, task: TaskSpec, found: Inspection, out: Path, seed: int, kinds: Sequence[str] = ("png", "svg")
 ) -> list[Path]:
     """Every picture this model has, of one fresh sequence, as PNG and SVG."""
-    batch = draw_batch(task, 1, torch.Generator().manual_seed(seed))
+    batch = sample_batch(task, 1, torch.Generator().manual_seed(seed))
     label = _sizes(model, task)
     figures = {"behaviour": behaviour_figure(found.behaviour, label)}
     if found.table is not None and found.fill is not None:

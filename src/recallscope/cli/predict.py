@@ -34,7 +34,7 @@ class Predict(SIZES):  # type: ignore[misc, valid-type]
 
     def run(self) -> int:
         """Ask the laws, print a table or JSON."""
-        from recallscope.answers import prediction, question
+        from recallscope.predictions import prediction, question
         from recallscope.theory.law import find_law
 
         answer = prediction(vars(self), others=self.json or self.all)
@@ -51,7 +51,7 @@ class Predict(SIZES):  # type: ignore[misc, valid-type]
         return 0
 
     def _print_cell(self, length: int, row: dict[str, Any], shown: list[Any], others: int) -> None:
-        from recallscope.answers import basis, marked, probability_text
+        from recallscope.predictions import basis, marked, probability_text
 
         D, N = row["embed_dim"], row["state_dim"]
         title = f"{self.task.upper()}  V={self.vocab_size}  N_f={self.num_facts}  L={length}  D={D}  N={N}"
@@ -74,7 +74,7 @@ class Predict(SIZES):  # type: ignore[misc, valid-type]
             show(["", "N > D: the designed hash takes N orthonormal rows from R^D (App. E.1); designed laws show -."])
 
     def _print_grid(self, rows: list[dict[str, Any]], laws: list[Any]) -> None:
-        from recallscope.answers import marked
+        from recallscope.predictions import marked
 
         values = {(row["embed_dim"], row["state_dim"]): row for row in rows}
         for law in laws:

@@ -18,12 +18,12 @@ from rich.table import Table
 from recallscope.atomic import write_atomically
 from recallscope.cli.flags import OptionalPath, OptionalText, Quiet, Unset, names_from
 from recallscope.cli.output import console, print_json, show, table
-from recallscope.probing.page import compared, layer_rows, point_rows, probe_page, summary
-from recallscope.probing.record import ProbeRecord, find_probes, keep_probe, probe_path, read_probe
+from recallscope.measuring.checkpoints.page import compared, layer_rows, point_rows, probe_page, summary
+from recallscope.measuring.checkpoints.record import ProbeRecord, find_probes, keep_probe, probe_path, read_probe
 
 
 def _templates() -> list[str]:
-    from recallscope.probing.words import TEMPLATES
+    from recallscope.measuring.checkpoints.words import TEMPLATES
 
     return list(TEMPLATES)
 
@@ -110,8 +110,8 @@ class ProbeCheckpoint:
     def _probe(self) -> tuple[ProbeRecord, Path, bool]:
         """The record, its file, and whether it was measured now."""
         from recallscope.cli.training import pick_device
-        from recallscope.probing.checkpoint import load_checkpoint
-        from recallscope.probing.probe import Probe
+        from recallscope.measuring.checkpoints.checkpoint import load_checkpoint
+        from recallscope.measuring.checkpoints.probe import Probe
 
         assert self.checkpoint is not None
         model, tokenizer = load_checkpoint(self.checkpoint, pick_device(self.device), self.dtype or "float32")
@@ -156,9 +156,9 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
 @contextlib.contextmanager
 def _bar(quiet: bool) -> Iterator[Callable[[int, int, int], None] | None]:
     """A bar on stderr for the questions at one number of facts, if somebody watches."""
-    from recallscope.train.progress import somebody_watches
+    from recallscope.train.progress import is_interactive
 
-    if quiet or not somebody_watches():
+    if quiet or not is_interactive():
         yield None
         return
     columns = (TextColumn("{task.description:>10}"), BarColumn(), MofNCompleteColumn(), TextColumn("questions"))

@@ -64,14 +64,14 @@ class Sample(SpecFlags):
     def _draw(self, task: TaskSpec) -> Batch:
         import torch
 
-        from recallscope.tasks.drawing import draw_batch
+        from recallscope.tasks.drawing import sample_batch
         from recallscope.tasks.zoology import zoology_batch
 
         if self.stream == "zoology":
             recall: Any = task
             filler_seed = self.seed if self.filler_seed is None else self.filler_seed
             return zoology_batch(recall, self.num_examples, self.seed, filler_seed=filler_seed)
-        return draw_batch(task, self.num_examples, torch.Generator().manual_seed(self.seed))
+        return sample_batch(task, self.num_examples, torch.Generator().manual_seed(self.seed))
 
     def _print(self, task: TaskSpec, batch: Batch) -> None:
         from rich.text import Text
@@ -98,6 +98,6 @@ class Sample(SpecFlags):
             out.print(f"{len(batch.tokens) - shown} more sequences; --json prints all.")
 
 
-def verb_for(arguments: Sequence[str]) -> type:
+def command_for(arguments: Sequence[str]) -> type:
     """The verb with the fields of the task that is asked for."""
     return with_spec_flags(Sample, {"task": TASKS.find(typed_value(arguments, "--task") or "mqar")})

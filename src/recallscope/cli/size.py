@@ -36,7 +36,7 @@ class Size(problem_flags(required=())):  # type: ignore[misc]
 
     def run(self) -> int:
         """Find the unknown, or the frontier, and print it."""
-        from recallscope.answers import size_question, size_sentences, sizing
+        from recallscope.predictions import size_question, size_sentences, sizing
 
         asked, unknown = size_question(vars(self))
         found = sizing(asked, unknown, model=self.model)

@@ -79,7 +79,7 @@ class Train(RunFlags):
         return trained.record
 
     def _print(self, record: RunRecord, note: str) -> None:
-        from recallscope.answers import run_predictions
+        from recallscope.predictions import run_predictions
 
         effort = f"{record.test_queries:,} queries, {record.steps} steps, {record.seconds:.1f} s"
         lines = [f"test accuracy {record.test_accuracy:.4f}  ({effort})"]
@@ -88,6 +88,6 @@ class Train(RunFlags):
         show(lines, bold=1)
 
 
-def verb_for(arguments: Sequence[str]) -> type:
+def command_for(arguments: Sequence[str]) -> type:
     """The verb with flags for the task and the model that are asked for."""
     return with_run_flags(Train, arguments)

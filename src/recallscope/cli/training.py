@@ -15,7 +15,7 @@ from recallscope.runs.driver import stop_on_signals
 from recallscope.specs import RunSpec
 from recallscope.train.checkpoint import CheckpointError, OtherRunError, read_checkpoint
 from recallscope.train.loop import Trained, train_run
-from recallscope.train.progress import Tick, progress_bar, somebody_watches
+from recallscope.train.progress import Tick, is_interactive, progress_bar
 
 
 def use_threads(count: int) -> None:
@@ -76,7 +76,7 @@ def train_resumable(
 
 def _train_until_stopped(run: RunSpec, device: torch.device, checkpoint: Path | None, quiet: bool) -> Trained:
     stop, reached = threading.Event(), 0
-    watched = somebody_watches() and not quiet
+    watched = is_interactive() and not quiet
     with (
         stop_on_signals(stop),
         progress_bar(run.train.total_steps) if watched else contextlib.nullcontext() as show,

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator, ScalarFormatter
 
 from recallscope.figures.style import BLUE, GREEN, GUESS, ORANGE, PAGE, PURPLE, SKY, VERMILION, new_figure
-from recallscope.probing.curves import Curve
-from recallscope.probing.record import Inside, ProbeRecord
+from recallscope.measuring.checkpoints.curves import Curve
+from recallscope.measuring.checkpoints.record import Inside, ProbeRecord
 
 COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY)
 MOST_LINES = 4  # numbers of facts whose recall by age is drawn

@@ -70,8 +70,8 @@ def joint_attention(
 
 def _heard(attention: Attention, t: int) -> Float[Tensor, "batch tau heads P"]:
     """What is read of every source at t, gated."""
-    heard = attention.maps[..., t].permute(0, 3, 1, 2) * attention.values
-    return heard if attention.gate is None else heard * attention.gate[:, t, None]
+    readout = attention.maps[..., t].permute(0, 3, 1, 2) * attention.values
+    return readout if attention.gate is None else readout * attention.gate[:, t, None]
 
 
 @torch.no_grad()
@@ -86,8 +86,8 @@ def attention_strength(
     M, P = found.out.shape[1:]
     lengths = []
     for t in range(tokens.shape[1]):
-        heard = _heard(found, t).expand(-1, -1, M, P)
-        lengths.append(einsum(heard, found.out, "batch tau M P, D M P -> batch tau D").norm(dim=-1))
+        readout = _heard(found, t).expand(-1, -1, M, P)
+        lengths.append(einsum(readout, found.out, "batch tau M P, D M P -> batch tau D").norm(dim=-1))
     return torch.stack(lengths, dim=-1)
 
 

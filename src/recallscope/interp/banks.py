@@ -138,7 +138,7 @@ class NoiseBudget:
     dimensions: float
     """one over the power of another fact"""
     shared_dimensions: float
-    """N D: what they would be, were all facts heard"""
+    """N D: what they would be, were all facts readout"""
     bank_dimensions: float
     """N (2 D - N): with two banks"""
 
@@ -155,8 +155,10 @@ def noise_budget(model: RecallModel, generator: torch.Generator) -> NoiseBudget:
         """To the logits of all values."""
         (told,) = able.memories(torch.stack((before, now), dim=1))
         (asked,) = able.memories(torch.stack((draw(1, V), query), dim=1))
-        heard = einsum(told.write(1), asked.queries[:, 1], "n heads P N, n heads N -> n heads P") * asked.gate[:, 1]
-        logits = einsum(heard, told.out, able.logit_directions()[:, half:], "n heads P, D heads P, D v -> n v").double()
+        readout = einsum(told.write(1), asked.queries[:, 1], "n heads P N, n heads N -> n heads P") * asked.gate[:, 1]
+        logits = einsum(
+            readout, told.out, able.logit_directions()[:, half:], "n heads P, D heads P, D v -> n v"
+        ).double()
         return logits - logits.mean(dim=1, keepdim=True)
 
     kinds = {"key": (1, half), "value": (half, V)}

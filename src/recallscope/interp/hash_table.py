@@ -18,7 +18,7 @@ from recallscope.interp.selectivity import MeasuredCodes, measure_codes
 from recallscope.interp.states import context_end, facts_at, share, states_at
 from recallscope.specs import parse_task
 from recallscope.tasks.batch import Batch
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import sample_batch
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ def fill_curve(
     rates = []
     for n in counts:
         task = parse_task({"kind": "ar", "vocab_size": V, "num_facts": n})
-        batch = draw_batch(task, num_sequences, generator)
+        batch = sample_batch(task, num_sequences, generator)
         states = states_at(model, batch.tokens, min(context_end(batch) + ops.delay, 2 * n))
         columns = [decoded_columns(heads, state, batch.keys) for heads, state in zip(parts, states, strict=True)]
         best = torch.stack(columns).sum(dim=0).argmax(dim=1)

@@ -35,7 +35,16 @@ from recallscope.interp.attention import (
     shift_dominance,
 )
 from recallscope.interp.banks import BankScores, measure_banks
+from recallscope.interp.decoders import Behaviour, ProbeScores, ShiftScores, measure_behaviour, probe_facts, shift_test
 from recallscope.interp.hash_table import FillCurve, TableScores, fill_curve, hash_tables, score_tables
+from recallscope.interp.interventions import (
+    AblationScores,
+    OverwriteScores,
+    ProjectionScores,
+    ablate_blocks,
+    overwrite_facts,
+    project_on_facts,
+)
 from recallscope.interp.operators import (
     block_masses,
     circuit_closeness,
@@ -46,7 +55,6 @@ from recallscope.interp.operators import (
     read_through,
     strength,
 )
-from recallscope.interp.probes import Behaviour, ProbeScores, ShiftScores, measure_behaviour, probe_facts, shift_test
 from recallscope.interp.rates import RateScores, measure_rates
 from recallscope.interp.selectivity import (
     LawScores,
@@ -59,17 +67,9 @@ from recallscope.interp.selectivity import (
     measure_selectivity,
 )
 from recallscope.interp.states import share, starts_with_facts
-from recallscope.interp.surgery import (
-    AblationScores,
-    OverwriteScores,
-    ProjectionScores,
-    ablate_blocks,
-    overwrite_facts,
-    project_on_facts,
-)
 from recallscope.ops.linear_scan import at_positions
 from recallscope.specs import TaskSpec
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import sample_batch
 from recallscope.tasks.scoring import answered
 
 TABLE_ENTRIES = 2**23  # of all decoded tables alive at a time
@@ -182,11 +182,11 @@ class _Subject:
     def __init__(self, model: RecallModel, task: TaskSpec, generator: torch.Generator, num_sequences: int) -> None:
         self.model, self.generator = model, generator
         self.task: Any = task  # of facts and queries, once `check` has passed
-        self.batch = draw_batch(task, num_sequences, generator)
+        self.batch = sample_batch(task, num_sequences, generator)
         fresh = num_sequences
         if model.capability(HasOperators) is not None:  # tables of V x V entries are decoded from these
             fresh = max(2, min(num_sequences, TABLE_ENTRIES // task.vocab_size**2))
-        self.fresh = draw_batch(task, fresh, generator)
+        self.fresh = sample_batch(task, fresh, generator)
 
     @cached_property
     def ops(self) -> Operators:
@@ -288,7 +288,7 @@ def _attention(subject: _Subject) -> AttentionScores:
 
 
 def _attribution(subject: _Subject) -> float:
-    few = draw_batch(subject.task, min(len(subject.batch), ATTENTION_SEQUENCES), subject.generator)
+    few = sample_batch(subject.task, min(len(subject.batch), ATTENTION_SEQUENCES), subject.generator)
     return attribution_hit_rate(subject.model, few)
 
 

@@ -17,8 +17,8 @@ from recallscope.architectures.capabilities import (
     value_tokens,
 )
 from recallscope.architectures.model import RecallModel
+from recallscope.interp.decoders import PREVIOUS_TOKENS
 from recallscope.interp.operators import effective_operators
-from recallscope.interp.probes import PREVIOUS_TOKENS
 from recallscope.interp.selectivity import measure_codes
 from recallscope.notebook import html_rows, html_table
 from recallscope.theory.problem import Array

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from recallscope.health import best_guess, noise
 from recallscope.interp.banks import BankScores
+from recallscope.interp.decoders import ShiftScores
 from recallscope.interp.inspection import Inspection, OperatorScores
-from recallscope.interp.probes import ShiftScores
+from recallscope.interp.interventions import OverwriteScores
 from recallscope.interp.rates import RateScores
-from recallscope.interp.surgery import OverwriteScores
 from recallscope.specs import TaskSpec
 from recallscope.tasks.scoring import Score
 
 NEAR = 0.95  # block masses and closeness from here on are called the circuit's
 WORKS = 0.9  # recall and overwriting from here on are called working
-ANSWERS = 2.0  # standard deviations from unrelated places from which a key is said to answer
+ROUTES = 2.0  # standard deviations from unrelated places from which a key is said to answer
 
 
 def describe(score: Score, found: Inspection, task: TaskSpec) -> list[str]:
@@ -164,7 +164,7 @@ def _of_shift(shift: ShiftScores) -> str:
     places = {"one place later": shift.shifted, "in place": shift.unshifted}
     texts = {True: list[str](), False: list[str]()}
     for place, score in places.items():
-        texts[abs(score) >= ANSWERS].append(f"{place} ({score:+.1f} sd)")
+        texts[abs(score) >= ROUTES].append(f"{place} ({score:+.1f} sd)")
     yes, no = " and ".join(texts[True]), " nor ".join(texts[False])
     answer = f"{yes}, not {no}" if yes and no else yes or f"neither {no}"
-    return f"shift: keys answer {answer}; {ANSWERS:g} sd away from unrelated places are called an answer"
+    return f"shift: keys answer {answer}; {ROUTES:g} sd away from unrelated places are called an answer"

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from scipy.special import ndtri
 
 from recallscope.registry import suggestion
-from recallscope.specs import LARGEST, TASKS, RunSpec, find_architecture, in_words, path_of
+from recallscope.specs import LARGEST, TASKS, RunSpec, find_architecture, flat_fields, path_of
 from recallscope.theory.law import Law, find_law
 from recallscope.theory.problem import Problem, probability
 
@@ -73,7 +73,7 @@ class CapacityQuestion:
 
     def _by_law(self, law: Law, value: int) -> float | None:
         try:
-            p = float(law(Problem.from_words(in_words(self.run_at(value)))))
+            p = float(law(Problem.from_words(flat_fields(self.run_at(value)))))
         except ValueError:  # a task, or sizes, that the law does not speak about
             return None
         return p if p == p else None

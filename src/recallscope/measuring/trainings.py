@@ -14,7 +14,7 @@ from recallscope.runs.grid import Cell
 from recallscope.runs.store import RunStore
 from recallscope.runs.sweep import run_sweep
 from recallscope.runs.views import View
-from recallscope.specs import RunSpec, TrainSpec, in_words
+from recallscope.specs import RunSpec, TrainSpec, flat_fields
 
 RECIPE = {"batch_size": 32, "eval_size": 2000}  # of TrainSpec; all else as its defaults: AdamW, 2000 steps, cosine
 RATES = (0.01, 0.003, 0.001)  # learning rates that are tried, the same for every architecture
@@ -52,7 +52,7 @@ def store_trainer(
 
 def _cell(run: RunSpec) -> Cell:
     """A run, with the words that tell the trainings of a measurement apart."""
-    words = in_words(run)
+    words = flat_fields(run)
     names = tuple(name for name in ("num_facts", "embed_dim", "state_dim", "learning_rate") if name in words)
     return replace(Cell.of(run), names=names, values=tuple(words[name] for name in names))
 

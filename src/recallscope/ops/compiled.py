@@ -26,7 +26,7 @@ def library() -> ctypes.CDLL | None:
     return _opened()[0]
 
 
-def who_computes(device: torch.device | str) -> str:
+def backend_name(device: torch.device | str) -> str:
     """What a record says of the kernels: `compiled` and the digest of the library, or `torch` and why."""
     kind, scan = torch.device(device).type, os.environ.get(FORM_VARIABLE)
     who = _opened()[1] if kind == "cpu" else f"torch (on {kind})"

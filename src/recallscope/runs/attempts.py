@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from recallscope.runs.leases import this_process
-from recallscope.specs import RunSpec, in_words
+from recallscope.specs import RunSpec, flat_fields
 
 ATTEMPTS = "attempts.jsonl"
 
@@ -33,7 +33,7 @@ class Failure(BaseModel):
 
     def row(self) -> dict[str, Any]:
         """The failed run as one flat row, as `records.row_of` makes of a finished one."""
-        return {"run": self.run, "status": "failed", **in_words(self.spec)}
+        return {"run": self.run, "status": "failed", **flat_fields(self.spec)}
 
 
 def read_failure(path: Path) -> Failure:

@@ -1,6 +1,6 @@
 """A grid of runs: a base run, axes that vary its fields, fields that follow from others, and cells that are left out.
 
-Fields are the words of `specs.in_words`, resolved for the task and the model of each cell, so the fields of any
+Fields are the words of `specs.flat_fields`, resolved for the task and the model of each cell, so the fields of any
 registered architecture, and any argument of an outsider's module, can be axes.
 """
 

@@ -117,7 +117,7 @@ def is_live(path: Path, *, look_only: bool = False) -> bool:
     try:
         text = _Text.model_validate_json(data)
         lease_seconds = text.lease_seconds
-        if text.released or surely_dead(text.holder):
+        if text.released or known_dead(text.holder):
             return False
     except ValidationError:  # just created and not yet written, or cut off while it was
         lease_seconds = LEASE_SECONDS
@@ -174,7 +174,7 @@ def this_machine() -> str:
     return "/".join(parts)
 
 
-def surely_dead(holder: Holder) -> bool:
+def known_dead(holder: Holder) -> bool:
     """True only if we can see that the process is gone; a process of another machine is never surely dead."""
     if holder.machine != this_machine():
         return False

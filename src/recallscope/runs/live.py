@@ -13,7 +13,7 @@ from rich.text import Text
 
 from recallscope.runs.grid import Cell
 from recallscope.runs.plan import Plan
-from recallscope.runs.views import TallyView, clock, telling_words, value_of
+from recallscope.runs.views import TallyView, clock, value_of, varying_columns
 
 REFRESH = 0.25  # seconds
 STYLES = {"missing": "dim", "running": "yellow", "done": "green", "failed": "bold red"}
@@ -100,7 +100,7 @@ def _places(
     cells: Sequence[Cell],
 ) -> tuple[tuple[str, list[Any]], tuple[str, list[Any]], dict[tuple[Any, Any], list[str]]]:
     """The two words with the most values, seeds aside, as rows and columns; and which runs fall where."""
-    words = telling_words(cells)
+    words = varying_columns(cells)
     values = {
         word: sorted({value_of(cell, word) for cell in cells}, key=lambda value: (str(type(value)), value))
         for word in words

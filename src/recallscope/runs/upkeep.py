@@ -34,7 +34,7 @@ from recallscope.runs.store import (
 
 
 @dataclass
-class Health:
+class StoreCheck:
     """What `verify` found."""
 
     done: int = 0  # with a record that this installation understands
@@ -76,13 +76,13 @@ class Health:
         return lines
 
 
-def verify(store: RunStore, *, move: bool = True) -> Health:
+def verify(store: RunStore, *, move: bool = True) -> StoreCheck:
     """Read every file of the store; what is damaged or half written is named and, with `move`, moved aside.
 
     Without `move` nothing is written at all. A packed record that is damaged stays where it is.
     """
     move = move and not store.read_only
-    health = Health(set_aside_before=len(all_set_aside(store.root)))
+    health = StoreCheck(set_aside_before=len(all_set_aside(store.root)))
     entries: list[Entry] = []
     for name in store.names():
         folder = store.runs / name
@@ -98,7 +98,7 @@ def verify(store: RunStore, *, move: bool = True) -> Health:
     return health
 
 
-def _verify_folder(store: RunStore, folder: Path, health: Health, entries: list[Entry], move: bool) -> None:
+def _verify_folder(store: RunStore, folder: Path, health: StoreCheck, entries: list[Entry], move: bool) -> None:
     leased = is_leased(folder, look_only=not move)
     state, facts = "running" if leased else "begun" if folder.exists() else "", None
     try:
@@ -194,7 +194,7 @@ def _tensors_fault(file: IO[bytes], digest: str | None) -> str | None:
     return None if intact else "changed since it was written: its digest does not fit"
 
 
-def _fault(store: RunStore, health: Health, path: Path, reason: str, move: bool) -> None:
+def _fault(store: RunStore, health: StoreCheck, path: Path, reason: str, move: bool) -> None:
     fault = set_aside(store.root, path, reason) if move else Fault(str(path.relative_to(store.root)), reason)
     if fault:
         health.faults.append(fault)

@@ -12,18 +12,18 @@ from typing import IO, Any, Literal
 from recallscope.records import RunRecord
 from recallscope.runs.grid import Cell
 from recallscope.runs.plan import Plan, estimated_cost
-from recallscope.specs import in_words
+from recallscope.specs import flat_fields
 
 State = Literal["missing", "running", "done", "failed"]
 
 
-def telling_words(cells: Sequence[Cell]) -> list[str]:
+def varying_columns(cells: Sequence[Cell]) -> list[str]:
     """Words that tell some runs apart: those of their grids that vary, then others that are needed for it."""
     own = dict.fromkeys(name for cell in cells for name in cell.words)
     telling = [name for name in own if len({value_of(cell, name) for cell in cells}) > 1]
     keys = [tuple(value_of(cell, name) for name in telling) for cell in cells]
     if len(set(keys)) < len(cells):  # several grids, told apart by what each keeps fixed
-        words = [in_words(cell.spec) for cell in cells]
+        words = [flat_fields(cell.spec) for cell in cells]
         for name in dict.fromkeys(name for row in words for name in row if name not in telling):
             more = [(*key, row.get(name)) for key, row in zip(keys, words, strict=True)]
             if len(set(more)) > len(set(keys)):
@@ -33,7 +33,7 @@ def telling_words(cells: Sequence[Cell]) -> list[str]:
 
 def value_of(cell: Cell, word: str) -> Any:
     """The value of a word, of its grid or its spec, as something that can be compared; None if it has none."""
-    value = cell.words[word] if word in cell.words else in_words(cell.spec).get(word)
+    value = cell.words[word] if word in cell.words else flat_fields(cell.spec).get(word)
     return value if isinstance(value, Hashable) else str(value)
 
 
@@ -150,7 +150,7 @@ class PlainView(TallyView):
     def begin(self, plan: Plan) -> None:
         """Print what is to be done."""
         super().begin(plan)
-        self.words = telling_words([*plan.done, *plan.missing, *plan.failed])
+        self.words = varying_columns([*plan.done, *plan.missing, *plan.failed])
         before = f", {len(plan.failed)} failed before" if plan.failed else ""
         self._write(
             f"{plan.total} run{'s' * (plan.total != 1)}: {len(plan.done)} done, {len(plan.missing)} to do{before}"

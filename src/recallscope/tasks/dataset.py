@@ -29,7 +29,7 @@ from torch.utils.data import Dataset, IterableDataset, get_worker_info
 from recallscope.specs import TaskSpec
 from recallscope.tasks.associative_recall import AssociativeRecall
 from recallscope.tasks.batch import Batch
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import sample_batch
 from recallscope.tasks.mqar import MQARSpec
 from recallscope.tasks.zoology import zoology_batch
 
@@ -41,7 +41,7 @@ class RecallDataset(Dataset[Pair]):
 
     def __init__(self, task: TaskSpec, num_examples: int, seed: int = 0) -> None:
         self.task = task
-        self._keep(draw_batch(task, num_examples, _generator(task, seed, 0)))
+        self._keep(sample_batch(task, num_examples, _generator(task, seed, 0)))
 
     @classmethod
     def from_zoology(
@@ -89,7 +89,7 @@ class RecallStream(IterableDataset[Pair]):
 
     def batch(self, number: int) -> Batch:
         """Batch number i with all that is known of it: positions, answers, keys, values."""
-        return draw_batch(self.task, self.batch_size, _generator(self.task, self.seed, number))
+        return sample_batch(self.task, self.batch_size, _generator(self.task, self.seed, number))
 
     def __iter__(self) -> Iterator[Pair]:
         """Inputs and labels, `batch L` each."""

@@ -20,7 +20,7 @@ RANDOM_BITS = 62  # of the numbers sorted for a permutation; a tie is redrawn, s
 TABLE_CELLS = 2**24  # of one table of owners: many sequences of a large vocabulary are drawn in parts
 
 
-def draw_batch(task: TaskSpec, batch_size: int, generator: Generator | int) -> Batch:
+def sample_batch(task: TaskSpec, batch_size: int, generator: Generator | int) -> Batch:
     """Independent sequences of any task, on the generator's device; a whole number is taken for a seed.
 
     Equal task, size and state of the generator, equal batch; no other random stream is read or moved.

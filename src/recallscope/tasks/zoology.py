@@ -1,6 +1,6 @@
 """Zoology's own random stream, bit for bit: for comparing with batches drawn by its generator.
 
-Slow by nature (numpy, row by row). `draw_batch` has the same law and should be used for everything else.
+Slow by nature (numpy, row by row). `sample_batch` has the same law and should be used for everything else.
 """
 
 import numpy as np
@@ -73,19 +73,19 @@ def _zoology_can_draw(task: AssociativeRecall, num_examples: int, filler_seed: i
     if task.key_repeats > 1:
         raise ValueError(
             f"kind={task.kind!r} is not a task of zoology: its generator writes every key once, repeated "
-            f"keys are the paper's own (App. I.2). Use draw_batch, or kind='mqar'."
+            f"keys are the paper's own (App. I.2). Use sample_batch, or kind='mqar'."
         )
     if task.filler == "values":
         raise ValueError(
             "filler='values' is not a filler of zoology: its gaps hold any token, or 0. "
-            "Use draw_batch, or filler='random' or 'zero'."
+            "Use sample_batch, or filler='random' or 'zero'."
         )
     V, L = task.vocab_size, _uncut_length(task)
     if L >= V:
         uncut = f" (AR is cut from L = 4 N_f = {L})" if L > task.length else ""
         raise ValueError(
             f"vocab_size={V} is not above the length {L}{uncut}: zoology asserts V > L. "
-            f"Use vocab_size >= {L + 2 - L % 2}, or draw_batch, which does not ask for it."
+            f"Use vocab_size >= {L + 2 - L % 2}, or sample_batch, which does not ask for it."
         )
     if L == task.length and task.filler == "random" and filler_seed is None:
         raise ValueError(

@@ -4,9 +4,9 @@ import contextlib
 
 import torch
 
-from recallscope.architectures.model import RecallModel, lent_stream
+from recallscope.architectures.model import RecallModel, seeded_global_rng
 from recallscope.specs import TaskSpec
-from recallscope.tasks.drawing import as_generator, draw_batch
+from recallscope.tasks.drawing import as_generator, sample_batch
 from recallscope.tasks.scoring import Score, accuracy, answered
 
 TOKENS_AT_ONCE = 2**15
@@ -25,9 +25,9 @@ def evaluate(model: RecallModel, task: TaskSpec, num_sequences: int, generator: 
     model.eval()
     right = []
     seed = generator.initial_seed() + 1  # not the stream of the sequences
-    with lent_stream(seed, generator.device) if model.draws_noise else contextlib.nullcontext():
+    with seeded_global_rng(seed, generator.device) if model.draws_noise else contextlib.nullcontext():
         for start in range(0, num_sequences, rows):
-            batch = draw_batch(task, min(rows, num_sequences - start), generator)
+            batch = sample_batch(task, min(rows, num_sequences - start), generator)
             right.append(answered(model.best_tokens(batch.tokens, batch.query_positions), batch))
     model.train(training)
     return accuracy(torch.cat(right))

@@ -12,17 +12,17 @@ from typing import Literal
 
 import torch
 
-from recallscope.architectures.memory import require_memory, weight_bytes
-from recallscope.architectures.model import TOKENS_AT_ONCE, RecallModel, build_model, lent_stream
+from recallscope.architectures.model import TOKENS_AT_ONCE, RecallModel, build_model, seeded_global_rng
+from recallscope.architectures.ram import require_memory, weight_bytes
 from recallscope.health import examine
-from recallscope.ops.compiled import who_computes
+from recallscope.ops.compiled import backend_name
 from recallscope.records import Evaluation, RunRecord
 from recallscope.specs import RunSpec
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import sample_batch
 from recallscope.train.checkpoint import CheckpointError, Progress, check_tensors, read_checkpoint, write_checkpoint
 from recallscope.train.evaluate import evaluate
 from recallscope.train.optimizer import FlatWeights, learning_rate
-from recallscope.train.progress import Tick, progress_bar, somebody_watches
+from recallscope.train.progress import Tick, is_interactive, progress_bar
 
 WEIGHT_COPIES = 6  # weights, gradients, two moments and a scratch vector of AdamW, and the best state so far
 SMALLER = "Choose a smaller vocab_size, embed_dim or batch_size."
@@ -59,7 +59,7 @@ def train_run(
     Paper: App. K (`app:impl-details`), Tab. 9 (`tab:hyperparams`): the state with the best validation accuracy is kept
         and tested on a set of its own.
     """
-    if on_progress is None and (somebody_watches() if progress is None else progress):
+    if on_progress is None and (is_interactive() if progress is None else progress):
         with progress_bar(run.train.total_steps) as show:
             return _train(run, device, checkpoint, show)
     return _train(run, device, checkpoint, on_progress)
@@ -79,7 +79,7 @@ def _train(
         run.model, task.vocab_size, stream(run, "weights"), embedding_std=train.embedding_std, device=device
     )
     progress = read_checkpoint(checkpoint, run) if checkpoint else None
-    model.rehearse(draw_batch(task, 2, stream(run, "rehearsal", device)))
+    model.check_batch(sample_batch(task, 2, stream(run, "rehearsal", device)))
     weights = FlatWeights(model, train)
     batches = stream(run, "batches", device)
     best = weights.snapshot()
@@ -100,9 +100,9 @@ def _train(
     finished = progress.step >= train.total_steps or progress.best_accuracy >= train.stop_accuracy
     while not finished:
         seed = noise_seed(progress.run, progress.step)
-        with lent_stream(seed, device) if model.draws_noise else contextlib.nullcontext():
+        with seeded_global_rng(seed, device) if model.draws_noise else contextlib.nullcontext():
             for _ in range(train.accumulate):
-                loss_sum += model.add_gradients(draw_batch(task, train.batch_size, batches), train.label_smoothing)
+                loss_sum += model.add_gradients(sample_batch(task, train.batch_size, batches), train.label_smoothing)
                 losses += 1
         sound = weights.step(learning_rate(train, progress.step), train.clip_norm, scale=1 / train.accumulate)
         progress.step += 1
@@ -152,7 +152,7 @@ def _train(
             "python": platform.python_version(),
             "device": str(device),
             "threads": str(torch.get_num_threads()),
-            "kernels": who_computes(device),
+            "kernels": backend_name(device),
         },
     )
     return Trained(record.model_copy(update={"flag": examine(record.model_dump(mode="json")).flag}), model)

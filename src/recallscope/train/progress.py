@@ -20,7 +20,7 @@ class Tick:
     seconds: float
 
 
-def somebody_watches() -> bool:
+def is_interactive() -> bool:
     """Whether stderr is a terminal, or this is a notebook."""
     return sys.stderr.isatty() or Console().is_jupyter
 

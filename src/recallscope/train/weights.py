@@ -8,8 +8,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from recallscope.architectures.memory import require_memory, weight_bytes
 from recallscope.architectures.model import RecallModel, load_weights
+from recallscope.architectures.ram import require_memory, weight_bytes
 from recallscope.atomic import digest_of, write_atomically
 from recallscope.records import RunRecord, record_text
 from recallscope.specs import TaskSpec, parse_model, parse_task

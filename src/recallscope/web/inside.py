@@ -12,15 +12,15 @@ from pydantic import Field
 
 from recallscope.architectures.capabilities import HasAttention, HasOperators
 from recallscope.architectures.model import RecallModel
-from recallscope.circuits.circuit import CIRCUITS, Sizes
+from recallscope.circuits.circuit import CIRCUITS, CircuitSizes
 from recallscope.interp.attention import attention_strength, joint_attention
 from recallscope.interp.hash_table import hashed_table
 from recallscope.interp.memory import HashMemory
 from recallscope.interp.operators import effective_operators, mean_diagonals
 from recallscope.specs import TaskSpec, parse_task
-from recallscope.tasks.drawing import draw_batch
+from recallscope.tasks.drawing import sample_batch
 from recallscope.train.weights import read_weights
-from recallscope.web.shelf import Query, Shelf
+from recallscope.web.store_set import Query, StoreSet
 
 MOST_MODELS = 4  # that are kept in memory
 MOST_STEPS = 400
@@ -66,25 +66,25 @@ _SUBJECTS: OrderedDict[str, Subject] = OrderedDict()
 _LOCK = Lock()
 
 
-def subject(shelf: Shelf, name: str) -> Subject:
+def subject(store_set: StoreSet, name: str) -> Subject:
     """The model of a name: `weights:0`, `run:STORE:RUN`, or `circuit:compressive:V:D:N:SEED`."""
     with _LOCK:
         if name not in _SUBJECTS:
             torch.set_num_threads(1)
-            _SUBJECTS[name] = Subject(*_load(shelf, name))
+            _SUBJECTS[name] = Subject(*_load(store_set, name))
             while len(_SUBJECTS) > MOST_MODELS:
                 _SUBJECTS.popitem(last=False)
         _SUBJECTS.move_to_end(name)
         return _SUBJECTS[name]
 
 
-def _load(shelf: Shelf, name: str) -> tuple[RecallModel, TaskSpec]:
+def _load(store_set: StoreSet, name: str) -> tuple[RecallModel, TaskSpec]:
     kind, *rest = name.split(":")
     numbers = [int(word) for word in rest if word.isascii() and word.isdecimal() and len(word) < 10]
-    if kind == "weights" and len(numbers) == len(rest) == 1 and numbers[0] < len(shelf.weights):
-        return read_weights(shelf.weights[numbers[0]])
+    if kind == "weights" and len(numbers) == len(rest) == 1 and numbers[0] < len(store_set.weights):
+        return read_weights(store_set.weights[numbers[0]])
     if kind == "run" and len(rest) == 2 and rest[0].isascii() and rest[0].isdecimal() and len(rest[0]) < 10:
-        return read_weights(shelf.weights_of(shelf.store(int(rest[0])), rest[1]))
+        return read_weights(store_set.weights_of(store_set.store(int(rest[0])), rest[1]))
     if kind == "circuit" and len(rest) == 5 and len(numbers) == 4:
         return _designed(rest[0], *numbers)
     raise ValueError(f"model={name!r} is none of the models of this page.")
@@ -95,14 +95,14 @@ def _designed(circuit: str, V: int, D: int, N: int, seed: int) -> tuple[RecallMo
         raise ValueError(f"a circuit of this page has V up to {2 * MOST_SIZE}, D and N from 1 to {MOST_SIZE}.")
     task = parse_task({"kind": "mqar", "vocab_size": V, "num_facts": max(1, min(16, V // 8))})
     found = CIRCUITS.find(circuit)
-    sizes = Sizes(V, V, V) if found.fixed_size else Sizes(V, D, N)
+    sizes = CircuitSizes(V, V, V) if found.fixed_size else CircuitSizes(V, D, N)
     return found.build(sizes, torch.Generator().manual_seed(seed)), task
 
 
-def memory(shelf: Shelf, words: dict[str, Any]) -> dict[str, Any]:
+def memory(store_set: StoreSet, words: dict[str, Any]) -> dict[str, Any]:
     """The state after all steps: its tables, what can be read off it, which facts it gets wrong, and one answer."""
     question = MemoryQuestion.of(words)
-    one = subject(shelf, question.model)
+    one = subject(store_set, question.model)
     with one.lock:
         ledger = _replay(one.memory, question.steps)
         return {
@@ -179,11 +179,11 @@ def _answer(memory: HashMemory, key: int) -> dict[str, Any]:
     return {"key": key, **facts, "top": top}
 
 
-def pictures(shelf: Shelf, words: dict[str, Any]) -> dict[str, Any]:
+def pictures(store_set: StoreSet, words: dict[str, Any]) -> dict[str, Any]:
     """A sequence, to which tokens each listens, and the operators on some tokens; None for what a model lacks."""
     question = PictureQuestion.of(words)
-    one = subject(shelf, question.model)
-    batch = draw_batch(one.task, 1, question.seed)
+    one = subject(store_set, question.model)
+    batch = sample_batch(one.task, 1, question.seed)
     tokens, positions = batch.tokens, batch.query_positions[0]
     has_operators = one.model.capability(HasOperators) is not None
     found: dict[str, Any] = {

@@ -14,9 +14,9 @@ from recallscope.studies.drawing import figure_job
 from recallscope.studies.experiment import experiments, find_experiment, paper_figures
 from recallscope.studies.paper_runs import NoRunsError
 from recallscope.studies.report import Picture, run_facts
+from recallscope.web.architectures import SCALE, paper_runs
 from recallscope.web.runs import StoreQuestion
-from recallscope.web.shelf import Shelf
-from recallscope.web.zoo import SCALE, paper_runs
+from recallscope.web.store_set import StoreSet
 
 _DRAWING = Lock()  # matplotlib draws one figure at a time
 
@@ -33,7 +33,7 @@ class FigureQuestion(StoreQuestion):
     name: Annotated[str, Field(max_length=80)]
 
 
-def claims(shelf: Shelf, words: dict[str, Any]) -> dict[str, Any]:
+def claims(store_set: StoreSet, words: dict[str, Any]) -> dict[str, Any]:
     """The paper's statements, and which experiments ask about them."""
     StoreQuestion.of(words)
     asked = [
@@ -44,37 +44,37 @@ def claims(shelf: Shelf, words: dict[str, Any]) -> dict[str, Any]:
     return {"claims": [asdict(row) for row in CLAIMS], "experiments": asked, "scale": SCALE}
 
 
-def findings(shelf: Shelf, words: dict[str, Any]) -> dict[str, Any]:
+def findings(store_set: StoreSet, words: dict[str, Any]) -> dict[str, Any]:
     """What the runs of a store say about one experiment, its parts, and every record behind them."""
     question = ExperimentQuestion.of(words)
-    store, experiment = shelf.store(question.store), find_experiment(question.experiment)
+    store, experiment = store_set.store(question.store), find_experiment(question.experiment)
 
     def make() -> dict[str, Any]:
-        runs = paper_runs(shelf, store)
+        runs = paper_runs(store_set, store)
         found = [asdict(one) | {"number": one.number} for one in experiment.find(runs)]
         parts = [asdict(part) for part in run_facts(runs).parts[experiment.name]]
         for part in parts:
             part["runs"] = [[record.run, record.test_accuracy] for record in runs.records(part["label"])]
         return {"findings": found, "parts": parts}
 
-    return shelf.kept(store, ("findings", experiment.name), make)
+    return store_set.kept(store, ("findings", experiment.name), make)
 
 
-def figure(shelf: Shelf, words: dict[str, Any]) -> Response:
+def figure(store_set: StoreSet, words: dict[str, Any]) -> Response:
     """A figure as `recallscope draw` makes it, PNG or SVG, whichever is smaller."""
     question = FigureQuestion.of(words)
     figures = paper_figures()
     if question.name not in figures:
         raise ValueError(f"{question.name!r} is no figure. There are: {', '.join(figures)}.")
-    store = shelf.store(question.store)
+    store = store_set.store(question.store)
 
     def make() -> Picture:
         with _DRAWING:
-            drawn = figure_job(question.name, "small")(paper_runs(shelf, store))
+            drawn = figure_job(question.name, "small")(paper_runs(store_set, store))
         if isinstance(drawn, str):
             raise NoRunsError(drawn)
         return Picture(question.name, figures[question.name].title, data=drawn[".small"])
 
-    picture = shelf.kept(store, ("figure", question.name), make)
+    picture = store_set.kept(store, ("figure", question.name), make)
     kind = {".png": "image/png", ".svg": "image/svg+xml"}[picture.suffix]
     return Response(picture.data, media_type=kind, headers={"cache-control": "no-cache"})

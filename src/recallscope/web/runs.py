@@ -24,7 +24,7 @@ from recallscope.runs.store import CHECKPOINT, FAILURE, RECORD, RunStore
 from recallscope.runs.table import csv_bytes, find_runs, parse_conditions
 from recallscope.specs import RESULTS
 from recallscope.theory.law import RECOMMENDED, find_law
-from recallscope.web.shelf import Query, Shelf
+from recallscope.web.store_set import Query, StoreSet
 
 MOST_ROWS = 5000  # that a page can sort
 MOST_HEADER = 1 << 20  # bytes of a checkpoint's header
@@ -58,11 +58,11 @@ class GroupQuestion(StoreQuestion):
     law: Annotated[str, Field(max_length=80)] = RECOMMENDED["trained"]
 
 
-def rows(shelf: Shelf, words: dict[str, Any]) -> dict[str, Any]:
+def rows(store_set: StoreSet, words: dict[str, Any]) -> dict[str, Any]:
     """All rows of a store, as lists by column; columns in which no two rows differ are told once."""
     question = RowsQuestion.of(words)
     found = find_runs(
-        shelf.store(question.store), parse_conditions([question.where]), order_by=None, limit=MOST_ROWS + 1
+        store_set.store(question.store), parse_conditions([question.where]), order_by=None, limit=MOST_ROWS + 1
     )
     more, found = len(found) > MOST_ROWS, found[:MOST_ROWS]
     names = list(found[0]) if found else []
@@ -75,34 +75,34 @@ def rows(shelf: Shelf, words: dict[str, Any]) -> dict[str, Any]:
             "more": more}  # fmt: skip
 
 
-def rows_csv(shelf: Shelf, words: dict[str, Any]) -> Response:
+def rows_csv(store_set: StoreSet, words: dict[str, Any]) -> Response:
     """The same as `store export`, all columns."""
     question = RowsQuestion.of(words)
-    data = csv_bytes(find_runs(shelf.store(question.store), parse_conditions([question.where])))
+    data = csv_bytes(find_runs(store_set.store(question.store), parse_conditions([question.where])))
     return Response(data, media_type="text/csv", headers={"content-disposition": 'attachment; filename="runs.csv"'})
 
 
-def one_run(shelf: Shelf, words: dict[str, Any]) -> dict[str, Any]:
+def one_run(store_set: StoreSet, words: dict[str, Any]) -> dict[str, Any]:
     """All there is about a run, as `store show` tells it."""
     question = RunQuestion.of(words)
-    return run_details(shelf.store(question.store), question.run)
+    return run_details(store_set.store(question.store), question.run)
 
 
-def _groups(shelf: Shelf, number: int) -> list[RunGroup]:
+def _groups(store_set: StoreSet, number: int) -> list[RunGroup]:
     """Groups of runs that one fit may take together, the largest first."""
-    store = shelf.store(number)
+    store = store_set.store(number)
 
     def make() -> list[RunGroup]:
         done = find_runs(store, parse_conditions(["status=done"]))
         found = group_runs(row for row in done if row["test_accuracy"] is not None)
         return sorted(found, key=lambda group: -len(group.rows))
 
-    return shelf.kept(store, ("groups",), make)
+    return store_set.kept(store, ("groups",), make)
 
 
-def groups(shelf: Shelf, words: dict[str, Any]) -> list[dict[str, Any]]:
+def groups(store_set: StoreSet, words: dict[str, Any]) -> list[dict[str, Any]]:
     """The groups of a store: what each is, in the words that tell it from others of its task and model."""
-    found = _groups(shelf, StoreQuestion.of(words).store)
+    found = _groups(store_set, StoreQuestion.of(words).store)
     first = ("task", "vocab_size", "model")
     told = []
     for group in found:
@@ -114,10 +114,10 @@ def groups(shelf: Shelf, words: dict[str, Any]) -> list[dict[str, Any]]:
     return told
 
 
-def one_group(shelf: Shelf, words: dict[str, Any]) -> dict[str, Any]:
+def one_group(store_set: StoreSet, words: dict[str, Any]) -> dict[str, Any]:
     """The grid of a group as `fit` has it, the collapse onto one variable, and a law on the same cells."""
     question = GroupQuestion.of(words)
-    found, law = _groups(shelf, question.store), find_law(question.law)
+    found, law = _groups(store_set, question.store), find_law(question.law)
     if question.group >= len(found):
         raise ValueError(f"group={question.group}: the store has {len(found)}.")
     group = found[question.group]
@@ -134,7 +134,7 @@ def one_group(shelf: Shelf, words: dict[str, Any]) -> dict[str, Any]:
             data["collapse"] = {"a": a} | rounded
         return data
 
-    return shelf.kept(shelf.store(question.store), ("group", group.label, law.name), make)
+    return store_set.kept(store_set.store(question.store), ("group", group.label, law.name), make)
 
 
 @dataclass

@@ -29,10 +29,10 @@ from recallscope.circuits.circuit import CIRCUITS
 from recallscope.faults import explain, finite
 from recallscope.specs import ARCHITECTURES
 from recallscope.theory.law import catalogue, recommended
-from recallscope.web.fit import RANGES, FitQuestion, fit_parts
 from recallscope.web.guard import Guard
+from recallscope.web.predict import RANGES, FitQuestion, fit_parts
 from recallscope.web.runs import StoreQuestion, Watch
-from recallscope.web.shelf import Query, Shelf, has_torch
+from recallscope.web.store_set import Query, StoreSet, has_torch
 
 KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 QUICK, SLOW = 4, 2  # threads for short work, and for work that takes its time
@@ -42,15 +42,15 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 Endpoint = Callable[[Request], Awaitable[Response]]
 log = logging.getLogger("recallscope.web")
 
-# address below /api/: module of this package, function (shelf, words) -> plain data or a Response, and its threads
-ANSWERS = {
+# address below /api/: module of this package, function (store_set, words) -> plain data or a Response, and its threads
+ROUTES = {
     "options": ("server:options", QUICK),
     "runs": ("runs:rows", QUICK),
     "runs.csv": ("runs:rows_csv", QUICK),
     "run": ("runs:one_run", QUICK),
     "groups": ("runs:groups", QUICK),
     "group": ("runs:one_group", SLOW),
-    "models": ("shelf:all_weights", QUICK),
+    "models": ("store_set:all_weights", QUICK),
     "memory": ("inside:memory", QUICK),
     "pictures": ("inside:pictures", QUICK),
     "zoo": ("zoo:zoo", SLOW),
@@ -80,7 +80,7 @@ def plotly_facts() -> dict[str, Any]:
     return {"version": version("plotly"), "styles": sorted({name.decode() for name in names})}
 
 
-def options(shelf: Shelf, words: dict[str, Any]) -> dict[str, Any]:
+def options(store_set: StoreSet, words: dict[str, Any]) -> dict[str, Any]:
     """What can be chosen on the page."""
     Query.of(words)
     with_law = recommended()
@@ -88,7 +88,7 @@ def options(shelf: Shelf, words: dict[str, Any]) -> dict[str, Any]:
         "version": __version__,
         "plotly": plotly_facts(),
         "torch": has_torch(),
-        "stores": [str(store.root) for store in shelf.stores],
+        "stores": [str(store.root) for store in store_set.stores],
         "models": with_law,
         "no_law": [kind for kind in ARCHITECTURES.names() if kind not in with_law],
         "circuits": list(CIRCUITS.names()),
@@ -98,16 +98,16 @@ def options(shelf: Shelf, words: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def answer(shelf: Shelf, name: str, words: dict[str, Any]) -> Any:
+def answer(store_set: StoreSet, name: str, words: dict[str, Any]) -> Any:
     """Call the function behind an address; its module is imported now, so that missing extras cost only its view."""
-    module, _, function = ANSWERS[name][0].partition(":")
-    return getattr(import_module(f"recallscope.web.{module}"), function)(shelf, words)
+    module, _, function = ROUTES[name][0].partition(":")
+    return getattr(import_module(f"recallscope.web.{module}"), function)(store_set, words)
 
 
-def make_app(shelf: Shelf, hosts: frozenset[str]) -> Starlette:
+def make_app(store_set: StoreSet, hosts: frozenset[str]) -> Starlette:
     """The application; it answers requests whose Host is one of these, such as 127.0.0.1:8000."""
     threads = {count: anyio.CapacityLimiter(count) for count in (QUICK, SLOW)}
-    watches, own = [Watch(store) for store in shelf.stores], page_files()
+    watches, own = [Watch(store) for store in store_set.stores], page_files()
 
     async def page(request: Request) -> Response:
         name = request.path_params.get("name", "index.html")
@@ -123,7 +123,7 @@ def make_app(shelf: Shelf, hosts: frozenset[str]) -> Starlette:
             words = await _body(request) if request.method == "POST" else dict(request.query_params)
             try:
                 with anyio.fail_after(MOST_SECONDS):
-                    work, limiter = partial(answer, shelf, name, words), threads[ANSWERS[name][1]]
+                    work, limiter = partial(answer, store_set, name, words), threads[ROUTES[name][1]]
                     made = await anyio.to_thread.run_sync(work, limiter=limiter, abandon_on_cancel=True)
             except TimeoutError:
                 raise HTTPException(
@@ -135,7 +135,7 @@ def make_app(shelf: Shelf, hosts: frozenset[str]) -> Starlette:
 
     async def fit(request: Request) -> Response:
         """Parts of the answer as they are made, one JSON object per line."""
-        parts = fit_parts(FitQuestion.of(request.query_params), shelf)
+        parts = fit_parts(FitQuestion.of(request.query_params), store_set)
         first = await anyio.to_thread.run_sync(_next, parts, limiter=threads[QUICK])  # may refuse the question
 
         async def lines() -> AsyncIterator[bytes]:
@@ -153,7 +153,7 @@ def make_app(shelf: Shelf, hosts: frozenset[str]) -> Starlette:
     async def live(request: Request) -> Response:
         """A look at a store every second, as server-sent events, until the page is left."""
         number = StoreQuestion.of(request.query_params).store
-        shelf.store(number)  # there is one
+        store_set.store(number)  # there is one
 
         async def events() -> AsyncIterator[bytes]:
             seen: dict[str, Any] = {}
@@ -173,7 +173,7 @@ def make_app(shelf: Shelf, hosts: frozenset[str]) -> Starlette:
             Route("/api/fit", _safely(fit)),
             Route("/api/live", _safely(live)),
             *(Route(f"/api/{name}", _safely(answers(name)), methods=["POST" if name in POSTED else "GET"])
-              for name in ANSWERS),
+              for name in ROUTES),
         ],
         middleware=[Middleware(Guard, hosts=hosts)],
         exception_handlers={HTTPException: _on_error},

@@ -14,7 +14,7 @@ from closeness import assert_same_text
 from recallscope.health import examine
 from recallscope.records import Evaluation, RunRecord
 from recallscope.runs.store import RunStore
-from recallscope.specs import RunSpec, in_words
+from recallscope.specs import RunSpec, flat_fields
 from recallscope.studies import component_forms
 from recallscope.studies.chapters.components import components as components_chapter
 from recallscope.studies.component_forms import (
@@ -73,7 +73,7 @@ def made(folder: Path, rule: Rule, best: float | None = None) -> PaperRuns:
     """Every run, seeds .004 apart; the search ends at the rate of the form, or at one for all."""
     records = []
     for cell in components.cells("small").values():
-        words = in_words(cell.spec)
+        words = flat_fields(cell.spec)
         loss = 1 + abs(words["learning_rate"] - (best or form_of(words).rate))  # type: ignore[operator]
         records.append(record(cell.spec, rule(words) + 0.004 * (min(cell.spec.seed, 3) - 1), loss))
     return Held(folder, records)
@@ -110,10 +110,10 @@ def test_every_form_is_told_from_its_fields_and_differs_in_what_it_says() -> Non
 
 def test_the_most_telling_runs_come_first() -> None:
     parts = sorted(components.parts("small"), key=lambda one: one.turn)
-    assert [form_of(in_words(cell.spec)) for cell in parts[0].cells if cell.spec.seed == 0] == list(FIRST)
+    assert [form_of(flat_fields(cell.spec)) for cell in parts[0].cells if cell.spec.seed == 0] == list(FIRST)
     assert [(one.turn, one.label) for one in parts][-1] == (len(parts) - 1, SEARCH)
     assert {(w["vocab_size"], w["num_facts"], w["embed_dim"], w["state_dim"])
-            for one in parts for w in (in_words(one.cells[0].spec),)} == set(CELLS)  # fmt: skip
+            for one in parts for w in (flat_fields(one.cells[0].spec),)} == set(CELLS)  # fmt: skip
 
 
 def test_runs_that_do_as_expected_are_found_to(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def large_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PaperRuns:
     monkeypatch.setattr(large, "law_of", {"linear": "trained-sharing", "mlstm": "gated", "mesa_net": None}.get)
     says = dict(zip(large.CELLS, (0.515, 0.662, 0.484), strict=True))
     specs = [cell.spec for cell in large_sizes.cells("small").values()]
-    sizes = [tuple(in_words(spec)[name] for name in large.SIZES) for spec in specs]
+    sizes = [tuple(flat_fields(spec)[name] for name in large.SIZES) for spec in specs]
     above = [0.1 * (spec.model.kind != "linear") for spec in specs]
     return Held(tmp_path, map(record, specs, [says[size] + more for size, more in zip(sizes, above, strict=True)]))
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from recallscope.architectures.mamba import FullSpec
+from recallscope.architectures.mamba import MambaSpec
 from recallscope.presets import PRESETS
 from recallscope.studies.paper.large_vocab import vocabulary_slopes
 from recallscope.studies.paper.minimality import LADDER, LADDER_PRESETS, ladder, minimality, rung_of
@@ -30,7 +30,7 @@ def test_every_rung_is_a_preset_and_a_run_of_the_grid() -> None:
     """The ladder is written once: its presets and its grid have the same models, from Base down."""
     (part,) = minimality.parts("paper")
     models = list(dict.fromkeys(cell.spec.model for cell in sorted(part.cells, key=lambda cell: cell.spec.seed)))
-    assert models == [FullSpec(**PRESETS[name].model) for name in LADDER_PRESETS]
+    assert models == [MambaSpec(**PRESETS[name].model) for name in LADDER_PRESETS]
     assert [rung_of({**model.model_dump(), "seed": 0}) for model in models] == list(LADDER)
 
 

@@ -12,7 +12,7 @@ import pytest
 from recallscope.analysis.collapse import collapsed
 from recallscope.analysis.compare import dimensions, law_on_cells
 from recallscope.runs.store import RunStore
-from recallscope.specs import in_words
+from recallscope.specs import flat_fields
 from recallscope.studies import dn_parts
 from recallscope.studies.claims import Finding
 from recallscope.studies.experiment import (
@@ -45,7 +45,7 @@ class AsIf(PaperRuns):
 
     def rows(self, label: str) -> Rows:
         if label in self.parts and label not in self.made:
-            rows: Rows = [in_words(cell.spec) for cell in self.parts[label].cells]
+            rows: Rows = [flat_fields(cell.spec) for cell in self.parts[label].cells]
             self.made[label] = [
                 row | {"test_accuracy": accuracy, "test_queries": 1000}
                 for row, accuracy in zip(rows, self.answer(rows), strict=True)

@@ -105,12 +105,12 @@ def measure_ages(runs: PaperRuns) -> None:
             if weights.exists() and not path.exists():
                 import torch
 
-                from recallscope.interp.probes import measure_behaviour
-                from recallscope.tasks.drawing import draw_batch
+                from recallscope.interp.decoders import measure_behaviour
+                from recallscope.tasks.drawing import sample_batch
                 from recallscope.train.weights import read_weights
 
                 model, task = read_weights(weights)
-                batch = draw_batch(task, AGE_SEQUENCES, torch.Generator().manual_seed(0))
+                batch = sample_batch(task, AGE_SEQUENCES, torch.Generator().manual_seed(0))
                 kept = {"recall_by_place": measure_behaviour(model, batch).recall_by_place, "sequences": AGE_SEQUENCES}
                 write_atomically(path, json.dumps(kept).encode() + b"\n")
 

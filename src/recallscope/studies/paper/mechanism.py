@@ -111,12 +111,12 @@ def inspect_run(store: RunStore, record: RunRecord, *, num_sequences: int = NUM_
     from recallscope.interp.attention import picture_arrays
     from recallscope.interp.inspection import inspect_model
     from recallscope.runs.store import WEIGHTS
-    from recallscope.tasks.drawing import draw_batch
+    from recallscope.tasks.drawing import sample_batch
     from recallscope.train.weights import read_weights
 
     model, task = read_weights(store.folder(record.run) / WEIGHTS)
     found = inspect_model(model, task, torch.Generator().manual_seed(0), num_sequences=num_sequences)
-    arrays = picture_arrays(model, draw_batch(task, 1, torch.Generator().manual_seed(0)), task)
+    arrays = picture_arrays(model, sample_batch(task, 1, torch.Generator().manual_seed(0)), task)
     kept, named = io.BytesIO(), dict[str, Any](arrays)
     np.savez_compressed(kept, **named)
     write_atomically(arrays_path, kept.getvalue())

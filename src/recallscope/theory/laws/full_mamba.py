@@ -56,9 +56,9 @@ def mask_law(problem: Problem, **nodes: int | None) -> Array:
     others = pair_counts(problem, slot=(problem.G - 1) / 2).kv - 1
     with np.errstate(divide="ignore"):
         p = np.minimum(1, (2 * (R - 1) * others * v_N) ** (-1 / 3))
-    heard, noise = p**2 + (1 - p**2) / R, 1 + (1 / p - 1) / R
+    readout, noise = p**2 + (1 - p**2) / R, 1 + (1 / p - 1) / R
     own = v_N * (p**2 + 3 * (1 - p**2) / (R * problem.D))
-    variances = {"key_variance": v_N * heard / noise, "value_variance": v_0 * noise, "weight_variance": own}
+    variances = {"key_variance": v_N * readout / noise, "value_variance": v_0 * noise, "weight_variance": own}
     return recall_given_variances(problem, **variances, leak=0.0, **nodes)
 
 

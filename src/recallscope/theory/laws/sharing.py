@@ -181,7 +181,7 @@ def queries(
 
 
 def noise_power(asked: Queries, N_star: Array, lam: Array | float = 0.0, theta: float = 1.0) -> tuple[Array, Array]:
-    """Noise pairs n, counted in facts, and the relative variance of their power; each is heard with chance theta."""
+    """Noise pairs n, counted in facts, and the relative variance of their power; each is readout with chance theta."""
     n = theta * (asked.kv - 1 + asked.vk * lam + 2 * np.sqrt(asked.kk * asked.vv * lam))
     h = 2 * np.maximum(N_star - 1, 0) / (N_star + 2)  # relative variance of a squared coordinate
     power = h * (asked.N_f - 1 + 3 * asked.extra + asked.vk * lam**2) + asked.extra / 2

@@ -1,10 +1,10 @@
 // The page: one view at a time, chosen by the address.
 import { alarm, ask, h, place } from "./core.js";
 import { forget } from "./charts.js";
-import { openFit } from "./fit.js";
+import { openFit } from "./predict.js";
 import { openRuns } from "./runs.js";
 import { openInside } from "./inside.js";
-import { openZoo } from "./zoo.js";
+import { openZoo } from "./architectures.js";
 import { openPaper } from "./paper.js";
 
 const VIEWS = { fit: openFit, runs: openRuns, inside: openInside, zoo: openZoo, paper: openPaper };

@@ -21,11 +21,11 @@ from recallscope.specs import ModelSpec, canonical_json
 RESERVED = ("kind", "digest")
 
 
-class OutsideSpec(ModelSpec):
+class ModuleSpec(ModelSpec):
     """A module of the user's own; fields beside these two are the arguments of its constructor."""
 
     model_config = ConfigDict(extra="allow")
-    model = "recallscope.architectures.outside_model:OutsideModel"
+    model = "recallscope.architectures.user_module_model:UserModule"
 
     FOLLOWING = ("kind", "digest")
     kind: str = Field(description="where the class is: my_nets:MyModel, or path/to/my_nets.py:MyModel")
@@ -52,7 +52,7 @@ class OutsideSpec(ModelSpec):
         return data
 
     @model_validator(mode="after")
-    def _arguments_are_plain_data(self) -> OutsideSpec:
+    def _arguments_are_plain_data(self) -> ModuleSpec:
         if "vocab_size" in self.arguments:
             raise ValueError("vocab_size is given by the task and handed to the model's constructor. Leave it out.")
         try:
@@ -69,12 +69,12 @@ class OutsideSpec(ModelSpec):
         return dict(self.model_extra or {})
 
 
-def outside(name: str, **arguments: Any) -> OutsideSpec:
-    """The spec of a module of one's own: `outside("my_nets:MyModel", width=64)`."""
+def user_module(name: str, **arguments: Any) -> ModuleSpec:
+    """The spec of a module of one's own: `user_module("my_nets:MyModel", width=64)`."""
     clash = [argument for argument in arguments if argument in RESERVED]
     if clash:
         raise ValueError(f"{clash[0]!r} is a field of the spec itself. Name the constructor's argument otherwise.")
-    return OutsideSpec.model_validate({"kind": name, **arguments})
+    return ModuleSpec.model_validate({"kind": name, **arguments})
 
 
 def source_file(place: str) -> Path:

@@ -1,4 +1,4 @@
-"""Full2Mamba is the Mamba-2 others run: as in Hugging Face's transformers, at equal weights.
+"""Mamba2 is the Mamba-2 others run: as in Hugging Face's transformers, at equal weights.
 
 Mamba2Mixer loads our mixer's state dict as it is, which also checks names and shapes. One group of keys and queries
 is our MVA, as many groups as heads our MHA.
@@ -7,15 +7,15 @@ is our MVA, as many groups as heads our MHA.
 import pytest
 import torch
 from transformers import Mamba2Config
-from transformers.models.mamba2.modeling_mamba2 import Mamba2Mixer
+from transformers.models.mamba2.modeling_mamba2 import Mamba2Mixer as HFMamba2Mixer
 
 from closeness import assert_agree, output_and_gradients
 from recallscope.architectures.blocks import BlockLayer
-from recallscope.architectures.mamba2 import Full2Spec
-from recallscope.architectures.mamba2_model import Full2Mixer
+from recallscope.architectures.mamba2 import Mamba2Spec
+from recallscope.architectures.mamba2_model import Mamba2Mixer
 
 
-def hugging_face_mixer(spec: Full2Spec, chunk_size: int) -> Mamba2Mixer:
+def hugging_face_mixer(spec: Mamba2Spec, chunk_size: int) -> HFMamba2Mixer:
     config = Mamba2Config(
         vocab_size=10,
         hidden_size=spec.embed_dim,
@@ -31,7 +31,7 @@ def hugging_face_mixer(spec: Full2Spec, chunk_size: int) -> Mamba2Mixer:
         layer_norm_epsilon=1e-5,
         chunk_size=chunk_size,
     )
-    return Mamba2Mixer(config, 0).eval()
+    return HFMamba2Mixer(config, 0).eval()
 
 
 @pytest.mark.parametrize("pattern", ["MVA", "MHA"])
@@ -44,7 +44,7 @@ def test_the_mixer_is_theirs_in_output_and_every_gradient(seed: int, pattern: st
         return int(torch.randint(low, high + 1, (), generator=g))
 
     heads, head_dim = pick(1, 5), pick(1, 6)
-    spec = Full2Spec(
+    spec = Mamba2Spec(
         embed_dim=heads * head_dim,
         state_dim=pick(1, 12),
         num_heads=heads,
@@ -55,7 +55,7 @@ def test_the_mixer_is_theirs_in_output_and_every_gradient(seed: int, pattern: st
         norm="none",
         residual=False,
     )
-    layer = BlockLayer(spec, Full2Mixer(spec))
+    layer = BlockLayer(spec, Mamba2Mixer(spec))
     layer.draw_weights(g)
     with torch.no_grad():
         for weight in (layer.mixer.D, layer.mixer.norm.weight):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from recallscope.probing.capacity import fit_points, verdict
-from recallscope.probing.curves import fit, interpolated, resampled
-from recallscope.probing.record import Point
+from recallscope.measuring.checkpoints.capacity import fit_points, verdict
+from recallscope.measuring.checkpoints.curves import fit, interpolated, resampled
+from recallscope.measuring.checkpoints.record import Point
 
 N = np.array([2, 4, 8, 16, 24, 32, 45, 64, 128.0])
 

@@ -36,7 +36,7 @@ class Query(BaseModel):
 
 
 @dataclass
-class Shelf:
+class StoreSet:
     """The stores, the weights beside them, and answers that took long, kept until their store changes."""
 
     stores: list[RunStore] = field(default_factory=list)
@@ -92,11 +92,13 @@ def has_torch() -> bool:
     return importlib.util.find_spec("torch") is not None
 
 
-def all_weights(shelf: Shelf, words: dict[str, Any]) -> list[dict[str, Any]]:
+def all_weights(store_set: StoreSet, words: dict[str, Any]) -> list[dict[str, Any]]:
     """Models that can be looked into: their names for a question, and what they are."""
     Query.of(words)
-    found = [{"model": f"weights:{number}", "title": _short(path.parent)} for number, path in enumerate(shelf.weights)]
-    for number, store in enumerate(shelf.stores):
+    found = [
+        {"model": f"weights:{number}", "title": _short(path.parent)} for number, path in enumerate(store_set.weights)
+    ]
+    for number, store in enumerate(store_set.stores):
         kept = {name for name in store.names() if (store.runs / name / WEIGHTS).is_file()}
         if kept:
             rows = find_runs(store, parse_conditions(["status=done"]), order_by=None)

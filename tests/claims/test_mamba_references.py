@@ -1,4 +1,4 @@
-"""FullMamba is the Mamba others run: Eq. 1-3 as in Hugging Face's transformers and mambapy, at equal weights.
+"""Mamba is the Mamba others run: Eq. 1-3 as in Hugging Face's transformers and mambapy, at equal weights.
 
 Both load our mixer's state dict as it is, which also checks names and shapes. On a CPU transformers takes its
 sequential path: eval mode does not ask for the fused training kernel, and the two `use_` flags below keep the
@@ -14,16 +14,16 @@ from mambapy.mamba import MambaBlock
 from mambapy.mamba import MambaConfig as MambapyConfig
 from torch import nn
 from transformers import MambaConfig, MambaForCausalLM
-from transformers.models.mamba.modeling_mamba import MambaMixer
+from transformers.models.mamba.modeling_mamba import MambaMixer as HFMambaMixer
 
 from closeness import assert_agree, output_and_gradients
 from recallscope.architectures.blocks import BlockLayer
-from recallscope.architectures.mamba import FullSpec
-from recallscope.architectures.mamba_model import FullMamba, FullMixer
+from recallscope.architectures.mamba import MambaSpec
+from recallscope.architectures.mamba_model import Mamba, MambaMixer
 from recallscope.architectures.model import build_model
 
 
-def hugging_face_config(spec: FullSpec, vocab_size: int = 10) -> MambaConfig:
+def hugging_face_config(spec: MambaSpec, vocab_size: int = 10) -> MambaConfig:
     return MambaConfig(
         vocab_size=vocab_size,
         hidden_size=spec.embed_dim,
@@ -41,11 +41,11 @@ def hugging_face_config(spec: FullSpec, vocab_size: int = 10) -> MambaConfig:
     )
 
 
-def hugging_face_mixer(spec: FullSpec) -> nn.Module:
-    return MambaMixer(hugging_face_config(spec), 0).eval()
+def hugging_face_mixer(spec: MambaSpec) -> nn.Module:
+    return HFMambaMixer(hugging_face_config(spec), 0).eval()
 
 
-def mambapy_mixer(spec: FullSpec) -> nn.Module:
+def mambapy_mixer(spec: MambaSpec) -> nn.Module:
     return MambaBlock(
         MambapyConfig(
             d_model=spec.embed_dim,
@@ -58,9 +58,9 @@ def mambapy_mixer(spec: FullSpec) -> nn.Module:
     )
 
 
-def our_layer(spec: FullSpec, generator: torch.Generator) -> BlockLayer:
+def our_layer(spec: MambaSpec, generator: torch.Generator) -> BlockLayer:
     """Only the mixer: no norm, no residual. Weights that start at constants are moved off them."""
-    layer = BlockLayer(spec, FullMixer(spec))
+    layer = BlockLayer(spec, MambaMixer(spec))
     layer.draw_weights(generator)
     mixer = layer.mixer
     with torch.no_grad():
@@ -70,14 +70,14 @@ def our_layer(spec: FullSpec, generator: torch.Generator) -> BlockLayer:
     return layer
 
 
-def draw_shape(seed: int) -> tuple[FullSpec, int, int]:
-    """Sizes, batch and length; every kernel width from 1 to 4 comes round."""
+def draw_shape(seed: int) -> tuple[MambaSpec, int, int]:
+    """CircuitSizes, batch and length; every kernel width from 1 to 4 comes round."""
     g = torch.Generator().manual_seed(seed)
 
     def pick(low: int, high: int) -> int:
         return int(torch.randint(low, high + 1, (), generator=g))
 
-    spec = FullSpec(
+    spec = MambaSpec(
         embed_dim=pick(1, 40),
         state_dim=pick(1, 20),
         expand=pick(1, 3),
@@ -91,7 +91,7 @@ def draw_shape(seed: int) -> tuple[FullSpec, int, int]:
 
 @pytest.mark.parametrize("oracle", [hugging_face_mixer, mambapy_mixer])
 @pytest.mark.parametrize("seed", range(24))
-def test_the_mixer_is_theirs_in_output_and_every_gradient(seed: int, oracle: Callable[[FullSpec], nn.Module]) -> None:
+def test_the_mixer_is_theirs_in_output_and_every_gradient(seed: int, oracle: Callable[[MambaSpec], nn.Module]) -> None:
     spec, batch, L = draw_shape(seed)
     g = torch.Generator().manual_seed(100 + seed)
     layer = our_layer(spec, g)
@@ -107,10 +107,10 @@ def test_the_mixer_is_theirs_in_output_and_every_gradient(seed: int, oracle: Cal
 def test_the_whole_model_is_theirs(seed: int) -> None:
     """Norms, residuals, final norm and tied head included: logits and every gradient."""
     vocab_size = 17
-    spec = FullSpec(embed_dim=12 + seed, state_dim=3 + seed, num_layers=1 + seed % 3, conv_width=1 + seed)
+    spec = MambaSpec(embed_dim=12 + seed, state_dim=3 + seed, num_layers=1 + seed % 3, conv_width=1 + seed)
     g = torch.Generator().manual_seed(seed)
     model = build_model(spec, vocab_size, g)
-    assert isinstance(model, FullMamba)
+    assert isinstance(model, Mamba)
     twin = MambaForCausalLM(hugging_face_config(spec, vocab_size)).eval()
     ours = {f"backbone.{name}": p for name, p in model.named_parameters() if name != "E"}
     embedding = "backbone.embeddings.weight"

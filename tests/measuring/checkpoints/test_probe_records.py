@@ -10,8 +10,8 @@ from planted import Planted
 from probe_models import word_tokenizer
 
 import recallscope as rs
-from recallscope.probing.page import compared, probe_page
-from recallscope.probing.record import find_probes, keep_probe, probes_in, read_probe
+from recallscope.measuring.checkpoints.page import compared, probe_page
+from recallscope.measuring.checkpoints.record import find_probes, keep_probe, probes_in, read_probe
 from recallscope.records import RecordError
 from recallscope.runs.store import RunStore
 
@@ -83,7 +83,7 @@ def test_records_are_read_and_drawn_without_torch(record, tmp_path):
     path = keep_probe(record, tmp_path)
     code = (
         "import sys; from pathlib import Path\n"
-        "from recallscope.probing.record import read_probe\n"
+        "from recallscope.measuring.checkpoints.record import read_probe\n"
         "from recallscope.figures.probe import probe_figure\n"
         "from recallscope.figures.style import figure_style, write_figure\n"
         f"path = Path({str(path)!r})\n"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from probe_models import byte_tokenizer, letter_tokenizer, word_tokenizer
 
-from recallscope.probing.words import LEAST_WORDS, TEMPLATES, by_number, wording
+from recallscope.measuring.checkpoints.words import LEAST_WORDS, TEMPLATES, by_number, wording
 
 LINES = [*TEMPLATES, "{key} -> {value};\\n", "{key} {value} "]
 

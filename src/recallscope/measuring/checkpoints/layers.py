@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from recallscope.probing.asking import (
+from recallscope.measuring.checkpoints.asking import (
     TOKENS_AT_ONCE,
     Asker,
     OnProgress,
@@ -21,8 +21,8 @@ from recallscope.probing.asking import (
     draw_contexts,
     part_sizes,
 )
-from recallscope.probing.caches import layers_of, named_tensors
-from recallscope.probing.record import Inside, LayerFacts
+from recallscope.measuring.checkpoints.caches import layers_of, named_tensors
+from recallscope.measuring.checkpoints.record import Inside, LayerFacts
 
 CHOICES = 8  # values of the shared key
 SHARED_KEYS = 2  # the map is fitted for each of these

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from recallscope.architectures.mamba import FullSpec
+from recallscope.architectures.mamba import MambaSpec
 from recallscope.health import noise
-from recallscope.probing.curves import INTERVAL, Curve, Form, fit, interpolated, resampled
-from recallscope.probing.record import Crossing, LawSays, Point
+from recallscope.measuring.checkpoints.curves import INTERVAL, Curve, Form, fit, interpolated, resampled
+from recallscope.measuring.checkpoints.record import Crossing, LawSays, Point
 from recallscope.theory.bounds import information_bits
 from recallscope.theory.law import find_law
 from recallscope.theory.solve import solve
@@ -104,7 +104,7 @@ def law_says(embed_dim: int, state_entries: int, vocab_size: int) -> LawSays | N
 
     Paper: Rem 4.3 (`rem:practical-scaling-law`), as App. K uses it for full Mamba.
     """
-    law, N = find_law(FullSpec.law), state_entries // (2 * embed_dim)
+    law, N = find_law(MambaSpec.law), state_entries // (2 * embed_dim)
     if N < 1:
         return None
     n_50, n_90 = (

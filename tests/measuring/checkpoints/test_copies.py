@@ -8,10 +8,10 @@ from probe_models import FAMILIES, RECURRENT, build, word_tokenizer
 from closeness import assert_near
 from recallscope.architectures.capabilities import Continues
 from recallscope.architectures.model import build_model
-from recallscope.probing.asking import Asker, draw_contexts, growing_parts, part_sizes
-from recallscope.probing.caches import chosen, layers_of, named_tensors, reset_layer
-from recallscope.probing.readers import CacheReader, OwnReader, ScratchReader, reader_of
-from recallscope.probing.words import by_number, wording
+from recallscope.measuring.checkpoints.asking import Asker, draw_contexts, growing_parts, part_sizes
+from recallscope.measuring.checkpoints.caches import chosen, layers_of, named_tensors, reset_layer
+from recallscope.measuring.checkpoints.readers import CacheReader, OwnReader, ScratchReader, reader_of
+from recallscope.measuring.checkpoints.words import by_number, wording
 from recallscope.specs import ARCHITECTURES
 
 
@@ -116,11 +116,11 @@ def test_a_model_of_ours_goes_on_from_where_it_has_read_to(name):
 
 def test_several_models_of_ours_go_on():
     """The claim above must not be empty: the Mambas of `from_pretrained` are among them."""
-    from recallscope.architectures.mamba2_model import Full2Mamba
-    from recallscope.architectures.mamba_model import FullMamba
+    from recallscope.architectures.mamba2_model import Mamba2
+    from recallscope.architectures.mamba_model import Mamba
 
-    assert issubclass(FullMamba, Continues)
-    assert issubclass(Full2Mamba, Continues)
+    assert issubclass(Mamba, Continues)
+    assert issubclass(Mamba2, Continues)
 
 
 def test_a_model_without_a_cache_is_refused():

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, create_model
 
-from recallscope.answers import law_or_nan, prediction, sizing
+from recallscope.predictions import law_or_nan, prediction, sizing
 from recallscope.registry import UnknownNameError
 from recallscope.runs.table import Condition, find_runs
 from recallscope.specs import ARCHITECTURES, find_architecture, parse_model
@@ -26,7 +26,7 @@ from recallscope.theory.bounds import information_bits, jl_least_square, least_d
 from recallscope.theory.law import Law, find_law, recommended
 from recallscope.theory.problem import ASKED, SIZES, Array, Problem, one_value
 from recallscope.theory.solve import Question
-from recallscope.web.shelf import Query, Shelf
+from recallscope.web.store_set import Query, StoreSet
 
 START = {"vocab_size": 512, "num_facts": 16, "embed_dim": 64, "state_dim": 16}  # what the page opens with
 MOST_SIZE = 4096  # of a size, unless MOST has another bound
@@ -54,7 +54,7 @@ def _query_field(name: str) -> tuple[Any, Any]:
     return kind, default
 
 
-class FitQuestion(create_model("Sizes", __base__=Query, **{name: _query_field(name) for name in ASKED})):  # type: ignore
+class FitQuestion(create_model("SizesQuery", __base__=Query, **{name: _query_field(name) for name in ASKED})):  # type: ignore
     """The sizes of `predict` and `size`, one of each, within bounds that keep an answer quick."""
 
     model: str = "trained"
@@ -73,7 +73,7 @@ class FitQuestion(create_model("Sizes", __base__=Query, **{name: _query_field(na
         return self.model if self.model in ARCHITECTURES.names() else LINEAR
 
 
-def fit_parts(question: FitQuestion, shelf: Shelf) -> Iterator[dict[str, Any]]:
+def fit_parts(question: FitQuestion, store_set: StoreSet) -> Iterator[dict[str, Any]]:
     """The parts of the answer, most wanted first; empty ones let the caller look whether anybody still listens."""
     ends = time.monotonic() + MOST_SECONDS
     words = question.words
@@ -81,7 +81,7 @@ def fit_parts(question: FitQuestion, shelf: Shelf) -> Iterator[dict[str, Any]]:
     law = find_law(answer["headline"]["law"])
     yield {"headline": answer["headline"], "task": answer["task"], "summary": law.summary, "reference": law.reference}
     yield {"bounds": bounds(question)}
-    yield {"measured": measured(question, shelf)}
+    yield {"measured": measured(question, store_set)}
     chart = _map_of(question, law)
     least = _frontier(question, chart)
     for work in (chart.fill(STRIDES[0]), _curves(question, law), chart.fill(*STRIDES[1:]), least):
@@ -112,7 +112,7 @@ def bounds(question: FitQuestion) -> dict[str, Any]:
     }
 
 
-def measured(question: FitQuestion, shelf: Shelf) -> list[dict[str, Any]]:
+def measured(question: FitQuestion, store_set: StoreSet) -> list[dict[str, Any]]:
     """Accuracy of runs of the same task and architecture, over D and N: mean of all, and one to look at."""
     wanted: dict[str, Any] = {
         "status": "done",
@@ -127,7 +127,7 @@ def measured(question: FitQuestion, shelf: Shelf) -> list[dict[str, Any]]:
     conditions = [Condition(name, "=", str(value)) for name, value in wanted.items()]
     columns = ("run", "embed_dim", "state_dim", "test_accuracy")
     cells: dict[tuple[int, int, int], list[dict[str, Any]]] = {}
-    for number, store in enumerate(shelf.stores):
+    for number, store in enumerate(store_set.stores):
         try:
             rows = find_runs(store, conditions, columns=columns)
         except ValueError:  # no run of this store has such a field

@@ -13,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from recallscope.probing.caches import chosen, layers_of, named_tensors, reset_layer
-from recallscope.probing.readers import Reader
-from recallscope.probing.words import Wording
+from recallscope.measuring.checkpoints.caches import chosen, layers_of, named_tensors, reset_layer
+from recallscope.measuring.checkpoints.readers import Reader
+from recallscope.measuring.checkpoints.words import Wording
 
 TOKENS_AT_ONCE = 2**14  # read in one forward pass
 CACHE_BYTES = 2**28  # of the copies that are asked in one
@@ -23,7 +23,7 @@ LOGITS_AT_ONCE = 2**24
 LEAST_CONTEXTS = 4
 Flags = NDArray[np.bool_]
 Part = tuple[int, str]  # of a cache: layer and name
-Sizes = dict[Part, tuple[int, int]]  # numbers and bytes
+PartSizes = dict[Part, tuple[int, int]]  # numbers and bytes
 OnProgress = Callable[[int, int, int], None]  # facts, questions asked, questions in all
 
 
@@ -85,13 +85,13 @@ class Asker:
     @torch.no_grad()
     def ask(
         self, drawn: Contexts, *, reset: int | None = None, on_progress: OnProgress | None = None
-    ) -> tuple[Answers, Sizes]:
+    ) -> tuple[Answers, PartSizes]:
         """The answers to all questions, and the sizes of the cache that they were asked from.
 
         `reset` is a layer whose memory is set to zero between reading and asking.
         """
         total, done, parts = drawn.keys.size, 0, []
-        sizes: Sizes = {}
+        sizes: PartSizes = {}
         for rows in self._batches(drawn):
             keys, values, others = drawn.keys[rows], drawn.values[rows], drawn.others[rows]
             cache = self.read(keys, values)
@@ -174,9 +174,9 @@ class Asker:
         return torch.as_tensor(np.asarray(numbers), device=self.reader.device)
 
 
-def part_sizes(cache: Any, batch: int) -> Sizes:
+def part_sizes(cache: Any, batch: int) -> PartSizes:
     """Numbers and bytes that a cache keeps of one sequence, by layer and name."""
-    sizes: Sizes = {}
+    sizes: PartSizes = {}
     for layer, part in enumerate(layers_of(cache) or [cache]):
         for name, tensor in named_tensors(part):
             if tensor.ndim > 1:

@@ -10,22 +10,22 @@ import numpy as np
 import torch
 from torch import nn
 
-from recallscope.probing.asking import (
+from recallscope.measuring.checkpoints.asking import (
     Answers,
     Asker,
     OnProgress,
     Part,
-    Sizes,
+    PartSizes,
     contexts_for,
     draw_contexts,
     growing_parts,
 )
-from recallscope.probing.capacity import FIRST, fit_points, held_bits, law_says, search, verdict
-from recallscope.probing.curves import INTERVAL, resampled
-from recallscope.probing.layers import look_inside
-from recallscope.probing.readers import Reader, reader_of
-from recallscope.probing.record import LawSays, Point, ProbeRecord, probe_id
-from recallscope.probing.words import BY_NUMBER, LEAST_WORDS, Wording, by_number, wording
+from recallscope.measuring.checkpoints.capacity import FIRST, fit_points, held_bits, law_says, search, verdict
+from recallscope.measuring.checkpoints.curves import INTERVAL, resampled
+from recallscope.measuring.checkpoints.layers import look_inside
+from recallscope.measuring.checkpoints.readers import Reader, reader_of
+from recallscope.measuring.checkpoints.record import LawSays, Point, ProbeRecord, probe_id
+from recallscope.measuring.checkpoints.words import BY_NUMBER, LEAST_WORDS, Wording, by_number, wording
 
 MOST_GROUPS = 16  # of neighbouring facts, in recall by place
 CLOSE = {torch.float32: 1e-3, torch.float64: 1e-6}  # distance of copies from scratch over the largest logit
@@ -128,7 +128,7 @@ class Probe:
         asker = Asker(self.reader, self.wording)
         differ = self._check_copies(asker)
         growing = growing_parts(asker) if self.reader.has_cache else set()
-        sizes_at: dict[int, Sizes] = {}
+        sizes_at: dict[int, PartSizes] = {}
 
         def measure(n: int) -> Point:
             rng = np.random.default_rng([self.seed, n])
@@ -191,7 +191,7 @@ class Probe:
             )
         return differ
 
-    def _point(self, answers: Answers, sizes: Sizes, growing: set[Part], rng: np.random.Generator) -> Point:
+    def _point(self, answers: Answers, sizes: PartSizes, growing: set[Part], rng: np.random.Generator) -> Point:
         contexts, n = answers.right.shape
         right = answers.right.sum(axis=1)
         wrong = answers.right.size - int(right.sum())
@@ -221,7 +221,7 @@ class Probe:
             bits=held_bits(n, len(self.wording.values), recall),
         )
 
-    def _sizes(self, sizes: Sizes, growing: set[Part]) -> dict[str, Any]:
+    def _sizes(self, sizes: PartSizes, growing: set[Part]) -> dict[str, Any]:
         """What is known of the model: its class, parameters, layers with memory, width, state of its largest layer."""
         config = getattr(self.model, "spec", None) or getattr(self.model, "config", None)
         states = [
@@ -242,7 +242,7 @@ class Probe:
         return law_says(sizes["width"], sizes["state_of_a_layer"], 2 * len(self.wording.values))
 
 
-def _by_name(sizes: Sizes) -> dict[str, int]:
+def _by_name(sizes: PartSizes) -> dict[str, int]:
     """Numbers of all layers together, by name."""
     found: dict[str, int] = {}
     for (_, name), (entries, _) in sizes.items():

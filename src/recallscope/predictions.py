@@ -9,10 +9,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.architectures.multihead import MultiHeadSpec
-from recallscope.circuits.circuit import Circuit, Sizes
-from recallscope.specs import HeadPattern, RunSpec, TaskSpec, find_architecture, in_words, parse_task
+from recallscope.circuits.circuit import Circuit, CircuitSizes
+from recallscope.specs import HeadPattern, RunSpec, TaskSpec, find_architecture, flat_fields, parse_task
 from recallscope.theory.law import DIMENSIONS, LAWS, RECOMMENDED, Law, find_law, laws_for
 from recallscope.theory.problem import ASKED, Problem, probability
 from recallscope.theory.reduction import one_head
@@ -79,7 +79,7 @@ def question(words: Mapping[str, Any]) -> tuple[TaskSpec, Problem, list[Law]]:
         )
     for D in words["embed_dim"]:
         for N in words["state_dim"]:
-            LinearSpec(embed_dim=D, state_dim=N, num_layers=words["num_layers"])  # type: ignore[call-arg]
+            LinearMambaSpec(embed_dim=D, state_dim=N, num_layers=words["num_layers"])  # type: ignore[call-arg]
     check_heads(words["num_heads"], words["head_pattern"], *words["embed_dim"])
     all_D, all_N = (grid.ravel() for grid in np.meshgrid(words["embed_dim"], words["state_dim"], indexing="ij"))
     problem = Problem.from_words({**words, "embed_dim": all_D, "state_dim": all_N})
@@ -141,14 +141,14 @@ def run_predictions(run: RunSpec) -> list[tuple[str, float]]:
     own = run.model.own_law
     names = dict.fromkeys(filter(None, (own, "unified" if own and not find_law(own).heads else None)))
     try:
-        problem = Problem.from_words(in_words(run.model_dump(mode="json")))
+        problem = Problem.from_words(flat_fields(run.model_dump(mode="json")))
     except ValueError:  # a task without a law
         return []
     found = [(name, float(law_or_nan(find_law(name), problem)[0])) for name in names]
     return [(name, p) for name, p in found if p == p]
 
 
-def circuit_predictions(task: TaskSpec, circuit: Circuit, sizes: Sizes) -> dict[str, float]:
+def circuit_predictions(task: TaskSpec, circuit: Circuit, sizes: CircuitSizes) -> dict[str, float]:
     """What a circuit's laws predict for a task, where they apply to it; they assume random filler."""
     fields = task.model_dump(mode="json")
     if not circuit.laws or fields.get("filler") != "random":
@@ -222,7 +222,7 @@ def _check_known(words: Mapping[str, Any]) -> None:
     N_f, D, N = (1 if words[name] is None else words[name] for name in ("num_facts", "embed_dim", "state_dim"))
     V = 2 * max(N_f, 1) + 8 if words["vocab_size"] is None else words["vocab_size"]
     make_task(kind=words["task"], vocab_size=V, num_facts=N_f, length=words["length"])
-    LinearSpec(embed_dim=D, state_dim=N, num_layers=words["num_layers"])  # type: ignore[call-arg]
+    LinearMambaSpec(embed_dim=D, state_dim=N, num_layers=words["num_layers"])  # type: ignore[call-arg]
     M = words["num_heads"]
     check_heads(M, words["head_pattern"], M if words["embed_dim"] is None else D)
 

@@ -14,8 +14,8 @@ import transformers as hf
 from probe_models import FAMILIES, build, letter_tokenizer, save, word_tokenizer
 from safetensors.torch import load_file, save_file
 
-from recallscope.cli.main import VERBS, main
-from recallscope.probing.record import read_probe
+from recallscope.cli.main import COMMANDS, main
+from recallscope.measuring.checkpoints.record import read_probe
 
 PAGE = Path(__file__).parents[2] / "docs" / "PROBE.md"
 QUICK = ("--questions", 32, "--most-facts", 8)
@@ -65,7 +65,7 @@ def test_a_probe_is_found_again_and_compared(folders, run, tmp_path):
 
 
 def test_the_bar_names_the_facts_and_quiet_shows_none(folders, run, tmp_path, monkeypatch):
-    monkeypatch.setattr("recallscope.train.progress.somebody_watches", lambda: True)
+    monkeypatch.setattr("recallscope.train.progress.is_interactive", lambda: True)
     flags = ("probe", folders["llama"], *QUICK, "--store")
     assert "questions" in run(*flags, tmp_path / "a")[2]
     assert run(*flags, tmp_path / "b", "--quiet")[2] == ""
@@ -198,7 +198,7 @@ def test_help_opens_with_the_command_and_lists_the_templates(run):
 @pytest.mark.parametrize("command", re.findall(r"^\$ (recallscope .*)$", PAGE.read_text(), flags=re.M))
 def test_every_command_of_the_page_names_a_verb_and_its_flags(command, capsys):
     words = shlex.split(command, comments=True)[1:]
-    assert words[0] in VERBS
+    assert words[0] in COMMANDS
     with pytest.raises(SystemExit):
         main([words[0], "--help"])
     text = capsys.readouterr().out

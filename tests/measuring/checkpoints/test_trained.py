@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import recallscope as rs
-from recallscope.probing.checkpoint import load_checkpoint
+from recallscope.measuring.checkpoints.checkpoint import load_checkpoint
 
 SCRIPT = Path(__file__).parents[2] / "results" / "probe" / "make.py"
 

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from recallscope.architectures.memory import require_memory
 from recallscope.architectures.model import check_weights
 from recallscope.architectures.pretrained import weight_files
+from recallscope.architectures.ram import require_memory
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 

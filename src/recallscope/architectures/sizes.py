@@ -18,7 +18,7 @@ def with_residual(data: Any) -> Any:
     return data
 
 
-class MambaDimensions(ModelSpec):
+class Sizes(ModelSpec):
     """The sizes of every Mamba: D, N, how much wider it is inside, and the taps of its convolution."""
 
     embed_dim: Size = Field(description="D, width of the embedding")
@@ -46,7 +46,7 @@ class MambaDimensions(ModelSpec):
         return float(self.depth * self.inner_dim * (self.embed_dim + 4 * self.state_dim))
 
 
-class Heads(MambaDimensions):
+class Heads(Sizes):
     """The channels are split into M heads."""
 
     num_heads: Size = Field(description="M")

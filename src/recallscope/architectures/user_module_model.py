@@ -1,4 +1,4 @@
-"""The model behind an `OutsideSpec`: a user's module, imported, checked, and given the interface of every model."""
+"""The model behind an `ModuleSpec`: a user's module, imported, checked, and given the interface of every model."""
 
 import contextlib
 import inspect
@@ -10,15 +10,15 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from recallscope.architectures.model import RecallModel, drawn_seed, lent_stream
-from recallscope.architectures.outside import OutsideSpec, source_file
+from recallscope.architectures.model import RecallModel, drawn_seed, seeded_global_rng
+from recallscope.architectures.user_module import ModuleSpec, source_file
 from recallscope.registry import import_from, source_digest
 from recallscope.tasks.batch import Batch
 
 P = TypeVar("P")
 
 
-class OutsideModelError(ValueError):
+class UserModuleError(ValueError):
     """The user's module cannot be used as it is; the message says what it does and what is asked of it."""
 
 
@@ -29,16 +29,16 @@ def _their_code(failed: str) -> Iterator[None]:
         with contextlib.redirect_stdout(sys.stderr):
             yield
     except (Exception, SystemExit) as error:
-        raise OutsideModelError(f"{failed}: {type(error).__name__}: {error}") from error
+        raise UserModuleError(f"{failed}: {type(error).__name__}: {error}") from error
 
 
-class OutsideModel(RecallModel):
+class UserModule(RecallModel):
     """A module of the user's own, as `module`. Its constructor draws its weights; dropout and the like are seeded."""
 
-    spec: OutsideSpec
+    spec: ModuleSpec
     draws_noise = True
 
-    def __init__(self, spec: OutsideSpec, vocab_size: int) -> None:
+    def __init__(self, spec: ModuleSpec, vocab_size: int) -> None:
         super().__init__(spec, vocab_size)
         self.module = self._constructed(seed=0)
 
@@ -48,7 +48,7 @@ class OutsideModel(RecallModel):
             output = self.module(tokens)
         logits = output if isinstance(output, Tensor) else getattr(output, "logits", None)
         if not isinstance(logits, Tensor):
-            raise OutsideModelError(
+            raise UserModuleError(
                 f"{self._call(tokens)} returned a {type(output).__name__}: return the logits alone, or an object that "
                 f"has them as its attribute logits."
             )
@@ -62,7 +62,7 @@ class OutsideModel(RecallModel):
     def draw_weights(self, generator: torch.Generator, *, embedding_std: float = 1.0) -> None:
         """Construct the module anew, with torch's global stream seeded from the generator and put back afterwards."""
         if embedding_std != 1:
-            raise OutsideModelError(
+            raise UserModuleError(
                 f"embedding_std={embedding_std} cannot be applied to {self.spec.kind}: its constructor draws its "
                 f"weights. Leave embedding_std out, and scale the embedding there."
             )
@@ -79,23 +79,21 @@ class OutsideModel(RecallModel):
         """The module has not the methods of the protocol."""
         return None if isinstance(self.module, protocol) else super().why_not(protocol)
 
-    def rehearse(self, batch: Batch) -> None:
+    def check_batch(self, batch: Batch) -> None:
         """One forward pass, to say at once what is wrong with the module."""
         called, shape = self._call(batch.tokens), (*batch.tokens.shape, self.vocab_size)
-        with lent_stream(0, batch.tokens.device):
+        with seeded_global_rng(0, batch.tokens.device):
             logits = self(batch.tokens)
         if tuple(logits.shape) != shape:
-            raise OutsideModelError(
+            raise UserModuleError(
                 f"{called} returned {tuple(logits.shape)}, not logits of shape {shape}: batch, length, vocabulary."
             )
         if not logits.is_floating_point():
-            raise OutsideModelError(f"{called} returned {logits.dtype}, and logits are floating-point numbers.")
+            raise UserModuleError(f"{called} returned {logits.dtype}, and logits are floating-point numbers.")
         if not bool(logits.isfinite().all()):
-            raise OutsideModelError(
-                f"{called} returned NaN or infinity before any training. Check its initial weights."
-            )
+            raise UserModuleError(f"{called} returned NaN or infinity before any training. Check its initial weights.")
         if not logits.requires_grad:
-            raise OutsideModelError(f"{called} returned logits that no parameter has a gradient of: it cannot learn.")
+            raise UserModuleError(f"{called} returned logits that no parameter has a gradient of: it cannot learn.")
 
     def _constructed(self, seed: int) -> nn.Module:
         spec = self.spec
@@ -107,22 +105,22 @@ class OutsideModel(RecallModel):
             signature = inspect.signature(make)
             signature.bind(vocab_size=self.vocab_size, **spec.arguments)
         except TypeError as error:
-            raise OutsideModelError(f"{call}, and takes {signature}: {error}.") from error
+            raise UserModuleError(f"{call}, and takes {signature}: {error}.") from error
         except ValueError:  # no signature to be had: the call itself tells
             pass
-        with lent_stream(seed), _their_code(f"{call}, and failed"):
+        with seeded_global_rng(seed), _their_code(f"{call}, and failed"):
             module = make(vocab_size=self.vocab_size, **spec.arguments)
         if not isinstance(module, nn.Module):
-            raise OutsideModelError(f"{call}, and gave a {type(module).__name__}, not a torch.nn.Module.")
+            raise UserModuleError(f"{call}, and gave a {type(module).__name__}, not a torch.nn.Module.")
         if not any(parameter.requires_grad for parameter in module.parameters()):
-            raise OutsideModelError(f"{call}, and has no parameters to train.")
+            raise UserModuleError(f"{call}, and has no parameters to train.")
         return module
 
     def _imported(self) -> Any:
         place, _, name = self.spec.kind.rpartition(":")
         found = source_digest(source_file(place))
         if found != self.spec.digest:
-            raise OutsideModelError(
+            raise UserModuleError(
                 f"{source_file(place)} has changed since this run was named (digest {self.spec.digest}, now {found}): "
                 f"its weights or checkpoint belong to the earlier file. Restore that file, or start a new run."
             )
@@ -133,7 +131,7 @@ class OutsideModel(RecallModel):
             there = [
                 key for key, value in vars(module).items() if isinstance(value, type) and issubclass(value, nn.Module)
             ]
-            raise OutsideModelError(f"{place} has no {name!r}; modules in it: {', '.join(there) or 'none'}.")
+            raise UserModuleError(f"{place} has no {name!r}; modules in it: {', '.join(there) or 'none'}.")
         if not callable(made):
-            raise OutsideModelError(f"{self.spec.kind} is a {type(made).__name__}, not a class or a function.")
+            raise UserModuleError(f"{self.spec.kind} is a {type(made).__name__}, not a class or a function.")
         return made

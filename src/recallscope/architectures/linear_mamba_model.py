@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from recallscope.architectures.capabilities import Operators, input_embedding
 from recallscope.architectures.layered import LayerTrace
-from recallscope.architectures.linear import LinearSpec
+from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.architectures.model import draw_uniform
 from recallscope.architectures.outer_products import (
     OperatorLayer,
@@ -33,7 +33,7 @@ class LinearLayer(OperatorLayer):
     Paper: Alg. 1 (`alg:mamba`), Alg. 3 (`app-alg:mamba-layers`); shapes in Tab. 3 (`tab:mamba_dims`).
     """
 
-    def __init__(self, spec: LinearSpec) -> None:
+    def __init__(self, spec: LinearMambaSpec) -> None:
         super().__init__()
         D, D_in, N, D_conv = spec.embed_dim, spec.inner_dim, spec.state_dim, spec.conv_width
         self.residual, self.conv_width = spec.residual, D_conv
@@ -110,8 +110,8 @@ class LinearMamba(OperatorModel):
     Departs: Alg. 3 with one layer is not Alg. 1, as it adds its input; the residual is a field of the spec.
     """
 
-    spec: LinearSpec
+    spec: LinearMambaSpec
     layers: Sequence[LinearLayer]
 
-    def __init__(self, spec: LinearSpec, vocab_size: int) -> None:
+    def __init__(self, spec: LinearMambaSpec, vocab_size: int) -> None:
         super().__init__(spec, vocab_size, [LinearLayer(spec) for _ in range(spec.num_layers)])

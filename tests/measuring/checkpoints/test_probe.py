@@ -7,10 +7,10 @@ from planted import Planted
 from probe_models import FAMILIES, RECURRENT, build, word_tokenizer
 
 import recallscope as rs
-from recallscope.probing import probe as probing
-from recallscope.probing.capacity import held_bits, law_says, search
-from recallscope.probing.layers import CHOICES, TESTED, _folded, ridge_accuracy
-from recallscope.probing.record import Point
+from recallscope.measuring.checkpoints import probe as probing
+from recallscope.measuring.checkpoints.capacity import held_bits, law_says, search
+from recallscope.measuring.checkpoints.layers import CHOICES, TESTED, _folded, ridge_accuracy
+from recallscope.measuring.checkpoints.record import Point
 
 QUICK = {"questions": 64, "most_facts": 32}
 TOKENS = 103  # of the word tokenizer
@@ -145,7 +145,7 @@ def test_a_folded_state_keeps_what_is_linear_in_it(monkeypatch):
     rng = torch.Generator().manual_seed(0)
     labels = torch.randint(CHOICES, (384,), generator=rng)
     state = torch.randn(CHOICES, 900, generator=rng)[labels] + torch.randn(384, 900, generator=rng)
-    monkeypatch.setattr("recallscope.probing.layers.MOST_FEATURES", 300)
+    monkeypatch.setattr("recallscope.measuring.checkpoints.layers.MOST_FEATURES", 300)
     folded = _folded(state, torch.Generator().manual_seed(1))
     assert folded.shape == (384, 300)
     assert ridge_accuracy(folded, labels) > 0.95

@@ -24,26 +24,26 @@ from recallscope.studies.architecture_forms import (
 from recallscope.studies.experiment import Scale
 from recallscope.studies.paper_runs import PaperRuns
 from recallscope.web.runs import StoreQuestion
-from recallscope.web.shelf import Shelf
+from recallscope.web.store_set import StoreSet
 
 SCALE: Scale = "small"  # at which the committed records were made
 
 
-def paper_runs(shelf: Shelf, store: RunStore) -> PaperRuns:
+def paper_runs(store_set: StoreSet, store: RunStore) -> PaperRuns:
     """A store read as the experiments of the paper; read again when it changes."""
-    return shelf.kept(store, ("paper runs",), lambda: PaperRuns(RunStore(store.root), SCALE))
+    return store_set.kept(store, ("paper runs",), lambda: PaperRuns(RunStore(store.root), SCALE))
 
 
-def zoo(shelf: Shelf, words: dict[str, Any]) -> dict[str, Any]:
+def zoo(store_set: StoreSet, words: dict[str, Any]) -> dict[str, Any]:
     """Every form: recall by cell with intervals, keys written twice, recall by age."""
-    store = shelf.store(StoreQuestion.of(words).store)
-    return shelf.kept(store, ("zoo",), lambda: _zoo(paper_runs(shelf, store)))
+    store = store_set.store(StoreQuestion.of(words).store)
+    return store_set.kept(store, ("zoo",), lambda: _zoo(paper_runs(store_set, store)))
 
 
-def zoo_curves(shelf: Shelf, words: dict[str, Any]) -> dict[str, Any]:
+def zoo_curves(store_set: StoreSet, words: dict[str, Any]) -> dict[str, Any]:
     """What the forms of each cell are compared with, which takes longer: the linear Mamba by its law, and the bound."""
-    store = shelf.store(StoreQuestion.of(words).store)
-    return shelf.kept(store, ("zoo curves",), lambda: _curves(paper_runs(shelf, store)))
+    store = store_set.store(StoreQuestion.of(words).store)
+    return store_set.kept(store, ("zoo curves",), lambda: _curves(paper_runs(store_set, store)))
 
 
 def _zoo(runs: PaperRuns) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from recallscope.measuring.checkpoints.record import Crossing, Inside, ProbeRecord
 from recallscope.notebook import html_rows, html_table
-from recallscope.probing.record import Crossing, Inside, ProbeRecord
 
 Rows = tuple[list[str], list[list[str]]]
 COLUMNS = {

@@ -117,7 +117,9 @@ class ProbeRecord(_Part):
     points: list[Point]
     n_50: Crossing
     n_90: Crossing
-    curves: dict[str, tuple[float, float]] = Field(description="intercept and slope, by form (`probing.curves`)")
+    curves: dict[str, tuple[float, float]] = Field(
+        description="intercept and slope, by form (`measuring.checkpoints.curves`)"
+    )
     state_parts: dict[str, int] = Field(description="numbers by name, at the largest number of facts")
     most_bits: float
     bits_per_entry: float | None = Field(description="most_bits over the state it was held in, both kinds together")
@@ -129,7 +131,7 @@ class ProbeRecord(_Part):
 
     def _repr_html_(self) -> str:
         """For notebooks: the page without its frame."""
-        from recallscope.probing.page import sections
+        from recallscope.measuring.checkpoints.page import sections
 
         return sections(self)
 

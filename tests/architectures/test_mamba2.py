@@ -7,8 +7,8 @@ import torch
 from torch.nn.functional import softplus
 
 from closeness import assert_agree, assert_near, output_and_gradients
-from recallscope.architectures.mamba2 import Full2Spec
-from recallscope.architectures.mamba2_model import Full2Mamba
+from recallscope.architectures.mamba2 import Mamba2Spec
+from recallscope.architectures.mamba2_model import Mamba2
 from recallscope.architectures.model import build_model
 from recallscope.ops.linear_scan import at_positions
 from recallscope.specs import HeadPattern, RunSpec, TrainSpec
@@ -19,10 +19,10 @@ PATTERNS = pytest.mark.parametrize("pattern", ["MHA", "MQA", "MKA", "MVA"])
 D, N, M, P, V = 12, 4, 3, 8, 20
 
 
-def build(pattern: HeadPattern = "MVA", **fields: object) -> Full2Mamba:
-    spec = Full2Spec(embed_dim=D, state_dim=N, num_heads=M, head_pattern=pattern, **fields)
+def build(pattern: HeadPattern = "MVA", **fields: object) -> Mamba2:
+    spec = Mamba2Spec(embed_dim=D, state_dim=N, num_heads=M, head_pattern=pattern, **fields)
     model = build_model(spec, V, torch.Generator().manual_seed(0), dtype=torch.float64)
-    assert isinstance(model, Full2Mamba)
+    assert isinstance(model, Mamba2)
     return model
 
 
@@ -56,7 +56,7 @@ def test_parts_that_are_off_leave_no_weights_behind() -> None:
 
 def test_the_scan_starts_as_in_mamba_ssm() -> None:
     """-A between 1 and 16, Δ at zero input between .001 and .1, skip and norms 1."""
-    spec = Full2Spec(embed_dim=200, state_dim=N, num_heads=400)
+    spec = Mamba2Spec(embed_dim=200, state_dim=N, num_heads=400)
     mixer = build_model(spec, V, torch.Generator().manual_seed(0)).layers[0].mixer
     rates, delta = mixer.A_log.exp(), softplus(mixer.dt_bias)
     assert 1.0 <= rates.min() < 1.5
@@ -131,7 +131,7 @@ def test_the_future_does_not_reach_the_past() -> None:
 
 def test_heads_must_divide_the_channels() -> None:
     with pytest.raises(ValueError, match=r"num_heads=5 does not divide the 24 channels.*Use num_heads=1"):
-        Full2Spec(embed_dim=12, state_dim=4, num_heads=5)
+        Mamba2Spec(embed_dim=12, state_dim=4, num_heads=5)
 
 
 def test_the_other_specs_keep_their_names() -> None:
@@ -149,7 +149,7 @@ def test_it_trains(pattern: HeadPattern) -> None:
     """Thirty steps lower the loss."""
     run = RunSpec(
         task=MQARSpec(vocab_size=16, num_facts=2),
-        model=Full2Spec(embed_dim=12, state_dim=4, num_heads=3, head_pattern=pattern),
+        model=Mamba2Spec(embed_dim=12, state_dim=4, num_heads=3, head_pattern=pattern),
         train=TrainSpec(batch_size=16, warmup_steps=1, flat_steps=29, decay_steps=0, eval_every=5, eval_size=20),
     )
     history = train_run(run).record.history

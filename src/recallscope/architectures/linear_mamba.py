@@ -6,15 +6,15 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from recallscope.architectures.dimensions import MambaDimensions, with_residual
+from recallscope.architectures.sizes import Sizes, with_residual
 from recallscope.specs import Size, architecture
 
 
 @architecture("linear")
-class LinearSpec(MambaDimensions):
+class LinearMambaSpec(Sizes):
     """Simplified Mamba, one layer (Alg. 1, `alg:mamba`) or stacked with residuals (Alg. 3, `app-alg:mamba-layers`)."""
 
-    model = "recallscope.architectures.linear_model:LinearMamba"
+    model = "recallscope.architectures.linear_mamba_model:LinearMamba"
     law = "trained-sharing"
     FOLLOWING = ("residual",)
     num_layers: Size = Field(1, description="Lambda, stacked layers")

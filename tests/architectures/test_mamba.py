@@ -7,19 +7,19 @@ import torch
 from torch.nn.functional import softplus
 
 from closeness import assert_near
-from recallscope.architectures.mamba import FullSpec
-from recallscope.architectures.mamba_model import FullMamba
+from recallscope.architectures.mamba import MambaSpec
+from recallscope.architectures.mamba_model import Mamba
 from recallscope.architectures.model import build_model
 
 
-def build(**fields) -> FullMamba:
-    spec = FullSpec(**{"embed_dim": 40, "state_dim": 4, **fields})
+def build(**fields) -> Mamba:
+    spec = MambaSpec(**{"embed_dim": 40, "state_dim": 4, **fields})
     model = build_model(spec, 12, torch.Generator().manual_seed(0))
-    assert isinstance(model, FullMamba)
+    assert isinstance(model, Mamba)
     return model
 
 
-def shapes(model: FullMamba) -> dict[str, tuple[int, ...]]:
+def shapes(model: Mamba) -> dict[str, tuple[int, ...]]:
     return {name: tuple(p.shape) for name, p in model.layers[0].mixer.named_parameters()}
 
 
