@@ -161,6 +161,10 @@ class TaskSpec(_Kind):
     def draw(self, batch_size: int, generator: torch.Generator) -> Batch:
         """Independent sequences on the generator's device; nothing else is random."""
 
+    def levels(self) -> tuple[TaskSpec, ...]:
+        """The levels of a curriculum, easiest first; the last one is the task itself."""
+        return (self,)
+
 
 class ModelSpec(_Kind):
     """Base of all architectures: fields are the model's sizes and switches; `model` names its class.
@@ -316,6 +320,11 @@ class TrainSpec(Spec):
     eval_every: Size = Field(250, description="steps between evaluations")
     eval_size: Size = Field(10_000, description="sequences in the validation set, and in the test set")
     embedding_std: Positive = Field(1.0, description="of the embedding at the start")
+    training_facts: Literal["target", "curriculum", "mixture"] = Field(
+        "target", description="facts per training sequence: the task's; first 1, 2, 4, ...; or one of these each step"
+    )
+    curriculum_accuracy: Fraction = Field(0.9, description="running training accuracy that ends a curriculum level")
+    curriculum_share: Fraction = Field(0.5, description="largest fraction of the steps before the curriculum's target")
 
     @property
     def total_steps(self) -> int:

@@ -7,7 +7,7 @@ import torch
 from recallscope.architectures.model import RecallModel, seeded_global_rng
 from recallscope.specs import TaskSpec
 from recallscope.tasks.drawing import as_generator, sample_batch
-from recallscope.tasks.scoring import Score, accuracy, answered
+from recallscope.tasks.scoring import Score, accuracy, answered, named
 
 TOKENS_AT_ONCE = 2**15
 
@@ -23,11 +23,14 @@ def evaluate(model: RecallModel, task: TaskSpec, num_sequences: int, generator: 
     rows = max(1, TOKENS_AT_ONCE // task.sequence_length)
     training = model.training
     model.eval()
-    right = []
+    right, in_context, queries = [], 0, 0
     seed = generator.initial_seed() + 1  # not the stream of the sequences
     with seeded_global_rng(seed, generator.device) if model.draws_noise else contextlib.nullcontext():
         for start in range(0, num_sequences, rows):
             batch = sample_batch(task, min(rows, num_sequences - start), generator)
-            right.append(answered(model.best_tokens(batch.tokens, batch.query_positions), batch))
+            predicted = model.best_tokens(batch.tokens, batch.query_positions)
+            right.append(answered(predicted, batch))
+            in_context += int(named(predicted, batch).sum())
+            queries += predicted.numel()
     model.train(training)
-    return accuracy(torch.cat(right))
+    return accuracy(torch.cat(right), in_context / queries)
