@@ -1,4 +1,4 @@
-"""torch's own nn.TransformerEncoder with a causal mask and learned positions.
+"""torch's own nn.TransformerEncoder with a causal mask and learned positions; dropout is off, as every training sequence is new.
 
 recallscope measure examples/others/torch_transformer.py:Model --vocab-size 64 --num-facts 4
 """
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 class Model(nn.Module):
     def __init__(
-        self, vocab_size: int, width: int = 64, num_layers: int = 2, num_heads: int = 2, dropout: float = 0.1,
+        self, vocab_size: int, width: int = 64, num_layers: int = 2, num_heads: int = 2, dropout: float = 0.0,
         longest: int = 1024,
     ) -> None:  # fmt: skip
         super().__init__()
