@@ -1,6 +1,6 @@
-"""GPT-2 of Hugging Face's transformers, built from its config with random weights: learned positions, initial scale 0.02.
+"""GPT-2 of Hugging Face's transformers, built from its config with random weights.
 
-Dropout is off: every training sequence is new, so there is nothing to overfit, and with 0.1 it learns later or not at all.
+Learned positions, initial scale 0.02. Dropout is off: every training sequence is new, so there is nothing to overfit.
 
 recallscope measure examples/others/gpt2.py:Model --vocab-size 64 --num-facts 4
 """

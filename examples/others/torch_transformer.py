@@ -1,4 +1,4 @@
-"""torch's own nn.TransformerEncoder with a causal mask and learned positions; dropout is off, as every training sequence is new.
+"""torch's own nn.TransformerEncoder with a causal mask and learned positions. Dropout is off: every training sequence is new.
 
 recallscope measure examples/others/torch_transformer.py:Model --vocab-size 64 --num-facts 4
 """
