@@ -1,4 +1,6 @@
-"""torch's own nn.TransformerEncoder with a causal mask and learned positions. Dropout is off: every training sequence is new.
+"""torch's own nn.TransformerEncoder with a causal mask and learned positions.
+
+Dropout is off: every training sequence is new, so there is nothing to overfit.
 
 recallscope measure examples/others/torch_transformer.py:Model --vocab-size 64 --num-facts 4
 """
