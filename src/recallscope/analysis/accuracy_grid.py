@@ -13,7 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recallscope.analysis.compare import law_on_cells
-from recallscope.analysis.rows import CONVERGED, Reduce, Row, differing, fields_of, group_cells, reducer, row_of
+from recallscope.analysis.rows import (
+    CONVERGED,
+    Reduce,
+    Row,
+    differing,
+    fields_of,
+    group_cells,
+    recalls,
+    reducer,
+    row_of,
+)
 from recallscope.notebook import html_heat_map, html_table
 from recallscope.records import RunRecord
 from recallscope.runs.grid import Grid
@@ -200,12 +210,16 @@ def convergence_by_best(
     threshold: float = CONVERGED,
     bins: int = 10,
 ) -> list[SeedBin]:
-    """Seeds of all cells by the best accuracy of their cell: failures of optimisation, told from lack of capacity."""
+    """Seeds of all cells by the best accuracy of their cell: failures of optimisation, told from lack of capacity.
+
+    A seed that stayed at chance has not converged, whatever its accuracy (`health`).
+    """
     if bins < 1:
         raise ValueError(f"bins={bins}: at least one is needed.")
     totals = np.zeros((bins, 3), int)
     for members in group_cells([row_of(run) for run in runs], axes).values():
         accuracies = np.array([row["test_accuracy"] for row in members])
         index = min(int(accuracies.max() * bins), bins - 1)
-        totals[index] += (1, len(accuracies), int((accuracies >= threshold).sum()))
+        converged = sum(row["test_accuracy"] >= threshold and recalls(row) for row in members)
+        totals[index] += (1, len(accuracies), converged)
     return [SeedBin(i / bins, (i + 1) / bins, *(int(n) for n in totals[i])) for i in range(bins)]

@@ -35,7 +35,7 @@ class GroupFit:
         measured = sum(1 for _ in self.grid.cells())
         lines = [
             f"{self.group.label}  {len(self.group.rows)} runs, {measured} cells, {self.reduce} of seeds",
-            f"{self.converged} of {self.seeds} runs converged (accuracy >= {CONVERGED:g}, App. K.5)",
+            f"{self.converged} of {self.seeds} runs converged (accuracy >= {CONVERGED:g}, App. K.5, and above chance)",
         ]
         for fit in self.fits:
             width = " / sqrt(1 + v)" if fit.form == "two-moment" else ""
