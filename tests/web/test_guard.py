@@ -11,7 +11,7 @@ import pytest
 from explored import HOST
 from starlette.testclient import TestClient
 
-from recallscope.web import fit, server
+from recallscope.web import predict, server
 from recallscope.web.guard import MOST_BODY
 from recallscope.web.server import ROUTES, is_loopback, listen, make_app
 from recallscope.web.store_set import StoreSet
@@ -105,7 +105,7 @@ def test_other_methods_are_refused(client):
 
 
 WORDS = [
-    *fit.FitQuestion.model_fields,
+    *predict.FitQuestion.model_fields,
     "store",
     "where",
     "run",
@@ -138,7 +138,7 @@ def nonsense(rng):
 
 def test_a_thousand_crooked_requests_get_an_answer(store_set, monkeypatch, caplog):
     """Answered with a sentence or with data: no server error, no traceback, nothing in the log."""
-    monkeypatch.setattr(fit, "MOST_SECONDS", 0.01)
+    monkeypatch.setattr(predict, "MOST_SECONDS", 0.01)
     slow = {"zoo", "zoo_curves", "findings", "figure"}
     paths = [f"/api/{name}" for name in (*ROUTES, "fit") if name not in slow]
     rng = random.Random(20)
