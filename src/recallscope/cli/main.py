@@ -29,6 +29,7 @@ COMMANDS = {
     "report": ("report:WriteReport", "what the runs say about the paper, as one page"),
     "explore": ("explore:Explore", "laws, runs and models in a page of your browser"),
     "laws": ("laws:Laws", "the catalogue of laws"),
+    "compare-grids": ("compare_grids:CompareGrids", "accuracy grids of the paper's authors against every law"),
     "claims": ("claims:Claims", "the paper's statements, and how each is held up"),
     "doctor": ("doctor:Doctor", "what is installed here, and does it work? for bug reports"),
 }
