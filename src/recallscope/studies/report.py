@@ -424,7 +424,8 @@ def with_tables(page: str, runs: PaperRuns) -> str:
     """A page that is written by hand, with its tables made again."""
     for name, table in TABLES.items():
         place = re.compile(rf"(?<=<!-- {name} -->\n).*?(?=<!-- /{name} -->)", re.DOTALL)
-        page = place.sub(lambda _, of=page, make=table: "\n".join(["", *make(runs, of), "", ""]), page)
+        if place.search(page):
+            page = place.sub("\n".join(["", *table(runs, page), "", ""]).replace("\\", r"\\"), page)
     return page
 
 

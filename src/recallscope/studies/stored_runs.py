@@ -209,6 +209,6 @@ def _dots(ax: Axes, rows: list[Row]) -> None:
     ]
     for enough, face in ((False, "none"), (True, VERMILION)):
         chosen = [row for row in rows if (row["test_accuracy"] >= TARGET) == enough]
-        x = [spec_of(row).state_entries for row in chosen]
-        y = [row["num_facts"] / entries for row, entries in zip(chosen, x, strict=True)]
+        x = np.array([spec_of(row).state_entries for row in chosen])
+        y = np.array([row["num_facts"] for row in chosen]) / x
         ax.scatter(x, y, s=12, facecolors=face, edgecolors=VERMILION, linewidths=0.6, zorder=3)
