@@ -32,7 +32,8 @@ class WriteReport:
     out: OptionalPath = None
     """The page, one HTML file."""
     markdown: OptionalPath = None
-    """The same as Markdown; chapters with more detail go beside it, pictures to a folder figures beside it."""
+    """The same as Markdown; chapters with more detail go beside it, pictures to a folder figures beside it, and tables
+    of laws and costs into pages beside it that have a place for them."""
     scale: Scale = "small"
     """Which runs of the store: those of this scale of recallscope reproduce."""
     json: bool = False
@@ -53,7 +54,7 @@ class WriteReport:
         if not any(map(runs.records, runs.parts)) and not any(map(runs.designed, runs.designed_parts)):
             raise ValueError(_nothing_measured(runs))
         report = make_report(runs, store=str(self.store), pictures=bool(pages), workers=os.cpu_count() or 1)
-        written = list(self._write(report))
+        written = list(self._write(report, runs))
         if self.json:
             print_json(report_data(report))
             return 0
@@ -62,9 +63,9 @@ class WriteReport:
             print(path)
         return 0
 
-    def _write(self, report: Report) -> Iterator[Path]:
+    def _write(self, report: Report, runs: PaperRuns) -> Iterator[Path]:
         from recallscope.atomic import write_atomically
-        from recallscope.studies.report import chapter_page, html_page, markdown_page
+        from recallscope.studies.report import chapter_page, html_page, markdown_page, with_tables
 
         if self.out:
             write_atomically(self.out, html_page(report).encode())
@@ -77,6 +78,11 @@ class WriteReport:
             for name, text in {self.markdown.name: markdown_page(report), **chapters}.items():
                 write_atomically(self.markdown.with_name(name), text.encode())
                 yield self.markdown.with_name(name)
+            for path in sorted(self.markdown.parent.glob("*.md")):
+                before = path.read_text(encoding="utf-8")
+                if (after := with_tables(before, runs)) != before:
+                    write_atomically(path, after.encode())
+                    yield path
 
     def _print(self, report: Report, *, with_findings: bool) -> None:
         from rich.console import Console

@@ -26,11 +26,13 @@ from recallscope.studies.chapters.cells import cells
 from recallscope.studies.chapters.components import components
 from recallscope.studies.chapters.page import Chapter
 from recallscope.studies.claims import CLAIMS, Claim, Finding, Verdict, claim
+from recallscope.studies.costs import costs_table
 from recallscope.studies.designed import DesignedPart
 from recallscope.studies.drawing import do_jobs, figure_job
 from recallscope.studies.experiment import Part, Scale, counting_order, experiments, find_experiment, paper_figures
 from recallscope.studies.law_table import LawTable, law_table
 from recallscope.studies.paper_runs import PaperRuns
+from recallscope.studies.stored_runs import laws_table
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -41,6 +43,8 @@ CHAPTERS: Mapping[str, Callable[[PaperRuns], Chapter]] = {
     "COMPONENTS.md": components,
     "TABLES.md": cells,
 }
+# tables in pages that are written by hand, between <!-- NAME --> and <!-- /NAME -->: lines, from the runs and the page
+TABLES: Mapping[str, Callable[[PaperRuns, str], Iterable[str]]] = {"laws": laws_table, "costs": costs_table}
 FURTHER = "further"
 OWN_QUESTIONS = "own-questions"
 _SMALL = ".small"  # the smaller of PNG and SVG
@@ -414,6 +418,15 @@ def markdown_page(report: Report, folder: str = "figures") -> str:
 def chapter_page(chapter: Chapter, store: str) -> str:
     """A chapter that is a page of its own, as Markdown."""
     return templates().get_template("chapter.md.j2").render(chapter=chapter, store=store)
+
+
+def with_tables(page: str, runs: PaperRuns) -> str:
+    """A page that is written by hand, with its tables made again."""
+    for name, table in TABLES.items():
+        place = re.compile(rf"(?<=<!-- {name} -->\n).*?(?=<!-- /{name} -->)", re.DOTALL)
+        if place.search(page):
+            page = place.sub("\n".join(["", *table(runs, page), "", ""]).replace("\\", r"\\"), page)
+    return page
 
 
 def report_data(report: Report) -> dict[str, Any]:

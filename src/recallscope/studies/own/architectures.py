@@ -47,6 +47,7 @@ from recallscope.studies.claims import Finding, own_check, verdict_of
 from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.law_table import entry_of
 from recallscope.studies.paper_runs import PaperRuns, no_runs, sheet, source_line
+from recallscope.studies.stored_runs import facts_per_entry
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -384,3 +385,6 @@ def repeated_figure(runs: PaperRuns) -> Figure:
         seeds = {form.label: one.seeds for form, one in found.items()}
         draw_seeds(seeds, figure.subplots(), looks=_looks(), guess=0.5, name="guess: 1/2")
     return figure
+
+
+zoo.figure("facts-per-entry", "ours: facts per state entry, by the laws and as trained")(facts_per_entry)
