@@ -14,6 +14,8 @@ from importlib.resources import files
 import numpy as np
 from scipy.stats import binom
 
+from recallscope.studies.chapters.page import table
+from recallscope.studies.paper_runs import PaperRuns
 from recallscope.theory.extremes import success_integral
 from recallscope.theory.problem import Array
 
@@ -131,3 +133,42 @@ def errors(measured: Measured, variants: Sequence[Variant], largest_size: float 
     for variant in variants:
         gaps = np.abs(variant.formula(measured) - measured.accuracy)[here]
         yield Errors(variant, gaps.size, float(gaps.mean()), float(gaps.max()))
+
+
+# The tables of docs/OTHER_GROUPS.md.
+
+
+def routed_table(runs: PaperRuns, page: str = "") -> Iterator[str]:
+    """A row per formula for routed memories: over the few memories whose keys have room, and over all."""
+    few, every = (list(errors(routed_memories(), ROUTED, size)) for size in (FEW, np.inf))
+    columns = [
+        "formula",
+        "why",
+        f"MAE, up to {FEW} memories ({few[0].settings})",
+        f"MAE, all ({every[0].settings})",
+        "max",
+    ]
+    rows = (
+        [a.variant.name, a.variant.reason, f"{a.mean:.3f}", f"{b.mean:.3f}", f"{b.largest:.3f}"]
+        for a, b in zip(few, every, strict=True)
+    )
+    yield from table(columns, rows).splitlines()
+
+
+def gla_table(runs: PaperRuns, page: str = "") -> Iterator[str]:
+    """A row per formula for GLA as published."""
+    found = list(errors(gated_linear_attention(), GLA))
+    rows = ([one.variant.name, one.variant.reason, f"{one.mean:.3f}", f"{one.largest:.3f}"] for one in found)
+    yield from table(["formula", "why", f"MAE ({found[0].settings})", "max"], rows).splitlines()
+
+
+def gla_settings_table(runs: PaperRuns, page: str = "") -> Iterator[str]:
+    """Measured and predicted accuracy of GLA, setting by setting, by the first formula."""
+    measured = gated_linear_attention()
+    predicted = GLA[0].formula(measured)
+    rows = (
+        [f"{width:g}, {name}", *(f"{value:.3f}" for value in values)]
+        for width, *both in zip(measured.size.ravel(), measured.accuracy, predicted, strict=True)
+        for name, values in zip(("measured", "predicted"), both, strict=True)
+    )
+    yield from table(["width", *(f"{n:g} facts" for n in measured.facts.ravel())], rows).splitlines()

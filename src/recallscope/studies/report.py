@@ -31,6 +31,7 @@ from recallscope.studies.designed import DesignedPart
 from recallscope.studies.drawing import do_jobs, figure_job
 from recallscope.studies.experiment import Part, Scale, counting_order, experiments, find_experiment, paper_figures
 from recallscope.studies.law_table import LawTable, law_table
+from recallscope.studies.other_groups import gla_settings_table, gla_table, routed_table
 from recallscope.studies.paper_runs import PaperRuns
 from recallscope.studies.stored_runs import laws_table
 
@@ -44,7 +45,13 @@ CHAPTERS: Mapping[str, Callable[[PaperRuns], Chapter]] = {
     "TABLES.md": cells,
 }
 # tables in pages that are written by hand, between <!-- NAME --> and <!-- /NAME -->: lines, from the runs and the page
-TABLES: Mapping[str, Callable[[PaperRuns, str], Iterable[str]]] = {"laws": laws_table, "costs": costs_table}
+TABLES: Mapping[str, Callable[[PaperRuns, str], Iterable[str]]] = {
+    "laws": laws_table,
+    "costs": costs_table,
+    "routed-memories": routed_table,
+    "gla": gla_table,
+    "gla-settings": gla_settings_table,
+}
 FURTHER = "further"
 OWN_QUESTIONS = "own-questions"
 _SMALL = ".small"  # the smaller of PNG and SVG
