@@ -134,7 +134,7 @@ def test_a_sweep_counts_a_diverged_run_as_done_and_names_it(run, tmp_path):
     grid = tmp_path / "grid.toml"
     grid.write_text(
         '[task]\nkind = "mqar"\nvocab_size = 64\nnum_facts = 8\n'
-        '[model]\nkind = "linear"\nembed_dim = 8\nstate_dim = 4\n[axes]\nseed = [1]\n',
+        '[model]\nkind = "linear_mamba"\nembed_dim = 8\nstate_dim = 4\n[axes]\nseed = [1]\n',
         encoding="utf-8",
     )
     code, out, err = run("sweep", grid, "--store", tmp_path / "store", "--json")

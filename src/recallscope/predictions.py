@@ -235,7 +235,7 @@ def sizing(asked: Question, unknown: Wanted, *, model: str = "trained", max_poin
     answer: dict[str, Any] | None = None
     points: list[FrontierPoint] = []
     if unknown == "frontier":
-        points = frontier(asked, model="linear" if model in RECOMMENDED else model, max_points=max_points)
+        points = frontier(asked, model="linear_mamba" if model in RECOMMENDED else model, max_points=max_points)
         answer, reason = _smallest_state(points, asked)
     else:
         found = solve(asked, unknown)

@@ -104,7 +104,7 @@ def test_only_runs_on_exactly_this_task_stand_beside_it(tmp_path):
     put(0.99, task=rs.MQARSpec(vocab_size=64, num_facts=2))
     put(0.99, task=rs.ARSpec(vocab_size=64, num_facts=4))
     best, other = neighbours(TASK, [tmp_path / "store"])
-    assert best == Neighbour("linear", "D=8 N=8", 0.9, 1, 128, "store")
+    assert best == Neighbour("linear_mamba", "D=8 N=8", 0.9, 1, 128, "store")
     assert (other.accuracy, other.seeds, other.state_entries) == (pytest.approx(0.6), 2, 64)
 
 

@@ -23,7 +23,7 @@ from recallscope.presets import Preset
 TINY = Preset(
     "a run of a second",
     {"kind": "mqar", "vocab_size": 16, "num_facts": 2},
-    {"kind": "linear", "embed_dim": 8, "state_dim": 4},
+    {"kind": "linear_mamba", "embed_dim": 8, "state_dim": 4},
     {"batch_size": 8, "warmup_steps": 2, "flat_steps": 5, "decay_steps": 5, "eval_every": 10, "eval_size": 20},
 )
 RUNS = "tiny runs"

@@ -71,7 +71,7 @@ def test_predict_puts_the_recommended_law_first(run):
     for model, law in [
         ("trained", "trained-sharing"),
         ("designed", "designed-improved"),
-        ("full", "full-capped"),
+        ("mamba", "full-capped"),
         ("delta_net", "delta"),
         ("mlstm", "gated"),
         ("retnet", "retention"),

@@ -114,7 +114,7 @@ def test_weights_of_ours_bring_model_and_task(run, tmp_path, monkeypatch):
     assert (code, "num_examples=0" in err) == (2, True)
     code, _, err = run("measure", "circuit.safetensors", "--device", "tpu9")
     assert (code, "device='tpu9'" in err) == (2, True)
-    code, _, err = run("measure", "full", "--weights", "circuit.safetensors")
+    code, _, err = run("measure", "mamba", "--weights", "circuit.safetensors")
     assert code == 2
     assert "holds a linear" in err
 
@@ -137,11 +137,11 @@ def test_capacity_prints_its_trainings_and_uses_them_again(run, tmp_path):
     [
         (["measure"], "which model?"),
         (["measure", "liner", *TASK], "Did you mean linear"),
-        (["measure", "linear", *TASK], "--embed-dim"),
+        (["measure", "linear_mamba", *TASK], "--embed-dim"),
         (["measure", "nowhere.py:Model", *TASK], "there is no file nowhere.py"),
-        (["measure", "linear", "--weights", "nowhere.safetensors"], "no such weights file"),
-        (["measure", "linear", *TASK, *SIZES, "--seeds", 0], "seeds=0"),
-        (["measure", "linear", *TASK, *SIZES, "--beside", "nowhere"], "nowhere is not a store"),
+        (["measure", "linear_mamba", "--weights", "nowhere.safetensors"], "no such weights file"),
+        (["measure", "linear_mamba", *TASK, *SIZES, "--seeds", 0], "seeds=0"),
+        (["measure", "linear_mamba", *TASK, *SIZES, "--beside", "nowhere"], "nowhere is not a store"),
         (["capacity", "--target", "0.9", *TASK, *SIZES], "nothing is left to find"),
         (["capacity", "--target", "0.9", "--vocab-size", 32], "too much is left to find"),
         (["capacity", "--target", "1.5", "--vocab-size", 32, *SIZES], "target=1.5"),

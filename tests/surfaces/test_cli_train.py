@@ -29,11 +29,11 @@ def _in_a_folder_of_its_own(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "model",
     [
-        ["--model", "linear"],
-        ["--model", "linear", "--num-layers", "2"],
-        ["--model", "full", "--conv-width", "3", "--gate", "no"],
+        ["--model", "linear_mamba"],
+        ["--model", "linear_mamba", "--num-layers", "2"],
+        ["--model", "mamba", "--conv-width", "3", "--gate", "no"],
         ["--model", "multihead", "--num-heads", "2", "--head-pattern", "MHA"],
-        ["--model", "full2", "--num-heads", "2"],
+        ["--model", "mamba2", "--num-heads", "2"],
     ],
     ids=lambda words: "-".join(w.strip("-") for w in words),
 )

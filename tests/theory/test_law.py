@@ -65,7 +65,7 @@ def test_laws_keep_their_order() -> None:
     ]  # fmt: skip
     for weights, best in RECOMMENDED.items():
         assert laws_for(weights)[0].name == best
-    assert {law.name for law in laws_for("full")} == {name for name in names if name.startswith("full-")}
+    assert {law.name for law in laws_for("mamba")} == {name for name in names if name.startswith("full-")}
     assert laws_for("kda")[0].name == "delta"
 
 

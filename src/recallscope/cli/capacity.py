@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class FindCapacity(RunFlags):
-    """recallscope capacity --model linear --vocab-size 512 --embed-dim 32 --state-dim 16 --target 0.9
+    """recallscope capacity --model linear_mamba --vocab-size 512 --embed-dim 32 --state-dim 16 --target 0.9
 
     Train until it is known how many facts a model holds at a target recall: the law proposes a number, training
     corrects it. Leave out --num-facts to find the most facts, or --state-dim or --embed-dim to find the least. A

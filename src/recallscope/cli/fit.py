@@ -30,7 +30,7 @@ class FitStore:
     store: Annotated[Path, tyro.conf.Positional]
     """Folder of the runs."""
     where: Annotated[tuple[str, ...], Unset] = ()
-    """Only runs that satisfy these, such as model=linear or batch_size=128."""
+    """Only runs that satisfy these, such as model=linear_mamba or batch_size=128."""
     leave_out: Annotated[tuple[Flag, ...], Unset] = ()
     """Leave out runs with these flags: diverged, still-improving, at-chance."""
     reduce: Literal["mean", "best", "seed"] = "mean"

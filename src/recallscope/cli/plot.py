@@ -42,7 +42,7 @@ class Plot:
     facet: OptionalText = None
     """Column whose values get a panel each."""
     where: Annotated[tuple[str, ...], Unset, tyro.conf.arg(aliases=["--filter"])] = ()
-    """Only runs that satisfy these, such as model=linear or "state_dim<=16"."""
+    """Only runs that satisfy these, such as model=linear_mamba or "state_dim<=16"."""
     out: Path = Path("plot.png")
     """File to write, .png or .svg."""
     json: bool = False

@@ -45,7 +45,7 @@ class Law:
     _: KW_ONLY
     weights: Weights = "trained"
     """Whether they were learnt or written down."""
-    models: tuple[str, ...] = ("linear",)
+    models: tuple[str, ...] = ("linear_mamba",)
     """Architectures it speaks about; which law an architecture takes for its own, its spec says."""
     summary: str = ""
     """Default: the first line of the function's docstring."""
@@ -195,7 +195,7 @@ def recommended() -> dict[str, str]:
 def laws_for(model: str) -> list[Law]:
     """The laws of an architecture, or of weights: trained (that is linear) or designed; the recommended one first."""
     weights = model if model in RECOMMENDED else "trained"
-    kind, first = ("linear", RECOMMENDED[model]) if model in RECOMMENDED else (model, find_architecture(model).law)
+    kind, first = ("linear_mamba", RECOMMENDED[model]) if model in RECOMMENDED else (model, find_architecture(model).law)
     like = (law for law in LAWS if law.name == first or (law.weights == weights and kind in law.models))
     return sorted(like, key=lambda law: law.name != first)
 

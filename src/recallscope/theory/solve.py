@@ -222,7 +222,7 @@ class FrontierPoint:
 
 
 def frontier(
-    question: Question | None = None, *, model: str = "linear", max_points: int = 256, **known: Any
+    question: Question | None = None, *, model: str = "linear_mamba", max_points: int = 256, **known: Any
 ) -> list[FrontierPoint]:
     """All minimal (D, N) that reach the target, N <= D: none of them can give up a unit of either.
 

@@ -38,7 +38,7 @@ CURVE_POINTS = 17
 FRONTIER_POINTS = 24
 MOST_SECONDS = 20.0  # for one question
 MOST_MAPS, MOST_TARGETS = 32, 16  # that are kept
-LINEAR = "linear"  # the architecture of the laws for trained and designed weights
+LINEAR = "linear_mamba"  # the architecture of the laws for trained and designed weights
 RANGES = {
     "vocab_size": (16, 65536), "num_facts": (1, 512), "length": (4, 4096), "embed_dim": (4, 1024),
     "state_dim": (1, 512), "num_layers": (1, 8), "num_heads": (1, 16),

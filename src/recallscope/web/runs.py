@@ -40,7 +40,7 @@ class StoreQuestion(Query):
 
 
 class RowsQuestion(StoreQuestion):
-    """Rows that satisfy some conditions, such as state_dim<=16, model=linear."""
+    """Rows that satisfy some conditions, such as state_dim<=16, model=linear_mamba."""
 
     where: Annotated[str, Field(max_length=500)] = ""
 
