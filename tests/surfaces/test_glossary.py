@@ -67,8 +67,8 @@ def test_every_field_is_explained(verb, folder, run, monkeypatch):
         run("train", *COMMANDS["train"])
     code, out, err = run(verb, *COMMANDS[verb], "--json")
     assert code == 0, err
-    known = SECTIONS[verb] | SECTIONS["CircuitSizes"]
-    sizes = {f"{table}.{name}" for table in ("answer", "frontier", "rows") for name in SECTIONS["CircuitSizes"]}
+    known = SECTIONS[verb] | SECTIONS["Sizes"]
+    sizes = {f"{table}.{name}" for table in ("answer", "frontier", "rows") for name in SECTIONS["Sizes"]}
     same = {f"frontier.{name.partition('.')[2]}" for name in known if name.startswith("answer.")}
     printed = fields(json.loads(out))
     assert sorted(printed - known - sizes - same) == []
@@ -82,4 +82,4 @@ def test_columns_of_a_store_are_explained():
 
     (row,) = find_runs(RunStore(ROOT / "results" / "paper"), limit=1)
     results = list(row)[list(row).index("test_accuracy") :]
-    assert {"run", "status", *results} <= SECTIONS["Columns of a store"] | SECTIONS["CircuitSizes"]
+    assert {"run", "status", *results} <= SECTIONS["Columns of a store"] | SECTIONS["Sizes"]

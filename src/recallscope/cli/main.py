@@ -25,7 +25,7 @@ COMMANDS = {
     "fit": ("fit:FitStore", "fit the law to measured runs, and compare all laws"),
     "plot": ("plot:Plot", "any two columns of a store against each other"),
     "reproduce": ("reproduce:Reproduce", "run an experiment of the paper, draw it, say what came out"),
-    "draw": ("draw:Draw", "the paper's figures, from a store of runs"),
+    "draw": ("figures:Draw", "the paper's figures, from a store of runs"),
     "report": ("report:WriteReport", "what the runs say about the paper, as one page"),
     "explore": ("explore:Explore", "laws, runs and models in a page of your browser"),
     "laws": ("laws:Laws", "the catalogue of laws"),
