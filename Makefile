@@ -33,10 +33,10 @@ demo: $(VENV)/.ready-demo  ## accuracy over (D, N), side by side: predicted by t
 
 reproduce: $(VENV)/.ready-demo  ## all experiments of the paper at the small scale: an evening of two cores; stops and resumes
 	$(BIN)/recallscope reproduce all --scale small --store runs/paper
-	$(BIN)/recallscope report runs/paper --out runs/paper/report.html
+	$(BIN)/recallscope report runs/paper --output runs/paper/report.html
 
 report: $(VENV)/.ready-demo  ## report, chapters and figures from the committed records, no training
-	$(BIN)/recallscope report results/paper --out docs/report.html --markdown docs/REPRODUCTION.md
+	$(BIN)/recallscope report results/paper --output docs/report.html --markdown docs/REPRODUCTION.md
 
 tables: $(VENV)/.ready-demo  ## tables and figures inside LAWS.md, BANKS.md and scaling.md, from the committed records
 	set -e; for page in results/sweeps/scaling docs/generate/law_table docs/generate/law_figures; do $(BIN)/python $$page.py; done

@@ -125,7 +125,7 @@ def main():
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         store = fill(Path(folder) / "store")
-        command = [sys.executable, "-m", "recallscope.cli.main", "explore", "--no-browser", "--store", str(store.root)]
+        command = [sys.executable, "-m", "recallscope.cli.main", "explore", "--no-browser", str(store.root)]
         server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:
             address = server.stdout.readline().strip()

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from law_pages import against_measurements, in_cell
 
-from recallscope.theory.law import LAWS, RECOMMENDED, Law
+from recallscope.theory.law import LAWS, Law, recommended
 
 PAGE = Path(__file__).resolve().parents[1] / "LAWS.md"
 TABLE = re.compile(r"(?<=<!-- laws -->\n).*?(?=<!-- /laws -->)", re.DOTALL)
@@ -30,7 +30,7 @@ def with_links(page: str) -> str:
 
 
 def _row(law: Law, words: dict[str, str]) -> str:
-    star = " **recommended**" if law.name in RECOMMENDED.values() else ""
+    star = " **recommended**" if law.name in recommended().values() else ""
     said = words.get(law.name) or (law.function.__doc__ or "").strip().split("\n")[0]
     domain = law.domain.sentence if law.domain else law.holds
     cells = [f"`{law.name}`{star}", law.about, said, law.summary, domain, _off_by(law)]

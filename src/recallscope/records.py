@@ -22,7 +22,17 @@ from pydantic_core import from_json
 
 from recallscope.health import flag_of, is_number
 from recallscope.notebook import html_table
-from recallscope.specs import RESULTS, Fraction, Frozen, RunSpec, Value, canonical_json, current_kind, flat_fields, identity_hash
+from recallscope.specs import (
+    RESULTS,
+    Fraction,
+    Frozen,
+    RunSpec,
+    Value,
+    canonical_json,
+    current_kind,
+    flat_fields,
+    identity_hash,
+)
 
 SCHEMA_VERSION = 2
 MOST = 10**15  # steps or queries of a run; what is beyond is damage

@@ -266,13 +266,17 @@ def current_kind(kind: Any) -> Any:
 def refuse_stored_kind(name: str, flag: str = "model") -> None:
     """ValueError about a name that only stored runs have; it says what the architecture is called."""
     if name in STORED_KINDS:
-        raise UnknownNameError(f"{flag}={name!r} is called {STORED_KINDS[name]} now. Write {flag}={STORED_KINDS[name]}.")
+        raise UnknownNameError(
+            f"{flag}={name!r} is called {STORED_KINDS[name]} now. Write {flag}={STORED_KINDS[name]}."
+        )
 
 
 def _registered(registry: Registry[Any], name: str) -> Callable[[type[K]], type[K]]:
     def register(cls: type[K]) -> type[K]:
         if registry is ARCHITECTURES and name in STORED_KINDS:
-            raise ValueError(f"architecture {name!r}: stored runs have {STORED_KINDS[name]} under this name. Rename it.")
+            raise ValueError(
+                f"architecture {name!r}: stored runs have {STORED_KINDS[name]} under this name. Rename it."
+            )
         cls.model_fields["kind"].default = name
         cls.model_rebuild(force=True)
         registry.add(name, cls, module=cls.__module__)

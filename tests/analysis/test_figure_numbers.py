@@ -23,7 +23,14 @@ def dn_rows(a=1.25, b=3.2, seeds=1, V=1024):
     found = []
     for D, N in [(D, N) for D in (8, 16, 32, 48) for N in (2, 4, 8, 16) if N <= D]:
         p = float(ndtr(np.sqrt(N * D / (a * 16 + N)) - b))
-        words = {"task": "mqar", "vocab_size": V, "num_facts": 16, "length": 64, "model": "linear_mamba", "num_layers": 1}
+        words = {
+            "task": "mqar",
+            "vocab_size": V,
+            "num_facts": 16,
+            "length": 64,
+            "model": "linear_mamba",
+            "num_layers": 1,
+        }
         found += [words | {"embed_dim": D, "state_dim": N, "seed": s, "test_accuracy": p} for s in range(seeds)]
     return found
 

@@ -286,7 +286,8 @@ ELSEWHERE = {
     "mamba": "transformers `models/mamba`; mambapy (`tests/claims/test_mamba_references.py`)",
     "mamba2": "transformers `models/mamba2` (`tests/architectures/test_mamba2_reference.py`); fla-core "
     "`fla/ops/simple_gla/naive.py`",
-    "linear_mamba": "none of its own: it is `mamba` with parts off (`tests/agreement/test_linear_is_full_with_parts_off.py`)",
+    "linear_mamba": "none of its own: it is `mamba` with parts off "
+    "(`tests/agreement/test_linear_is_full_with_parts_off.py`)",
     "multihead": "none of its own: its heads are `linear_mamba` models (`tests/ops/test_head_patterns.py`)",
 }
 

@@ -133,7 +133,7 @@ def training() -> Trained:
 
 def inspection() -> dict[str, float]:
     """Every score that `inspect` prints about one committed model, by its place."""
-    printed = command_json("inspect", INSPECTED, "--num-examples", 400)
+    printed = command_json("inspect", INSPECTED, "--num-sequences", 400)
     return dict(numbers({name: part for name, part in printed.items() if name not in ("model", "task")}))
 
 

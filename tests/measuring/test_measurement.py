@@ -112,7 +112,7 @@ def test_a_model_is_measured_as_it_is():
     """The circuit that is perfect without key filler."""
     task = rs.MQARSpec(vocab_size=16, num_facts=3, filler="zero")
     circuit = rs.ideal_circuit(16)
-    found = rs.measure(circuit, task, beside=[], num_examples=50)
+    found = rs.measure(circuit, task, compare_with=[], num_sequences=50)
     assert found.accuracy.mean == 1
     assert found.information.held == pytest.approx(found.information.of_task)
     assert found.parameters == sum(weight.numel() for weight in circuit.parameters())

@@ -125,7 +125,10 @@ def test_the_documented_example_has_24_runs():
     ],
 )
 def test_mistakes_are_answered_with_the_way_out(fields, says):
-    base = {"task": {"vocab_size": 32, "num_facts": 4}, "model": {"kind": "linear_mamba", "embed_dim": 8, "state_dim": 4}}
+    base = {
+        "task": {"vocab_size": 32, "num_facts": 4},
+        "model": {"kind": "linear_mamba", "embed_dim": 8, "state_dim": 4},
+    }
     with pytest.raises(ValueError, match=says):
         grid_from_fields(base | fields).cells()
 

@@ -55,7 +55,10 @@ def test_help_shows_the_defaults_of_the_preset(run):
 
 
 def test_a_flag_of_another_model_names_its_owner(run):
-    refused(run("train", *QUICK, "--gate", "yes"), "--gate: linear has no field 'gate'; full has it. Add --model mamba.")
+    refused(
+        run("train", *QUICK, "--gate", "yes"),
+        "--gate: linear_mamba has no field 'gate'; mamba has it. Add --model mamba.",
+    )
     refused(run("train", *QUICK, "--head-pattern=MHA"), "multihead", "--model")
     refused(run("train", *QUICK, "--model-args", '{"gate": true}'), "full has it")
     refused(run("train", *QUICK, "--model-args", '{"embed_dmi": 3}'), "Did you mean embed_dim?")
@@ -64,9 +67,9 @@ def test_a_flag_of_another_model_names_its_owner(run):
 @pytest.mark.parametrize(
     ("table", "line", "says"),
     [
-        ("model", "embed_dmi = 8", ", line 2: [model] linear has no field 'embed_dmi'. Did you mean embed_dim?"),
+        ("model", "embed_dmi = 8", ", line 2: [model] linear_mamba has no field 'embed_dmi'. Did you mean embed_dim?"),
         ("train", "batchsize = 8", ", line 2: [train] train has no field 'batchsize'. Did you mean batch_size"),
-        ("model", "gate = true", ", line 2: [model] linear has no field 'gate'; full has it."),
+        ("model", "gate = true", ", line 2: [model] linear_mamba has no field 'gate'; mamba has it."),
         ("tsak", "vocab_size = 8", "Did you mean task"),
     ],
 )

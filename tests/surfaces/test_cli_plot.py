@@ -51,7 +51,7 @@ def refused(result, *words):
     ],
 )
 def test_any_two_columns_are_drawn(name, axes, run, store, tmp_path):
-    code, out, err = run("plot", store, *axes, "--out", tmp_path / name)
+    code, out, err = run("plot", store, *axes, "--figure", tmp_path / name)
     assert (code, err) == (0, "")
     assert "48 runs in" in out
     picture = (tmp_path / name).read_bytes()
@@ -59,7 +59,7 @@ def test_any_two_columns_are_drawn(name, axes, run, store, tmp_path):
         ET.fromstring(picture)
     else:
         assert picture.startswith(b"\x89PNG")
-    assert run("plot", store, *axes, "--out", tmp_path / name)[0] == 0
+    assert run("plot", store, *axes, "--figure", tmp_path / name)[0] == 0
     assert (tmp_path / name).read_bytes() == picture  # the same runs, the same bytes
 
 
@@ -73,7 +73,7 @@ def test_the_example_in_the_help_runs(run, store, tmp_path, monkeypatch):
 
 def test_seeds_are_points_and_lines_are_their_means(run, store, tmp_path):
     where = ["--where", "model=linear_mamba", "embed_dim=8"]
-    out = run("plot", store, "--x", "state_dim", *where, "--out", tmp_path / "p.png", "--json")[1]
+    out = run("plot", store, "--x", "state_dim", *where, "--figure", tmp_path / "p.png", "--json")[1]
     answer = json.loads(out)
     ((series,),) = [panel["series"] for panel in answer["panels"]]
     assert sorted(series["x"]) == [2, 2, 4, 4, 8, 8]
@@ -82,16 +82,16 @@ def test_seeds_are_points_and_lines_are_their_means(run, store, tmp_path):
         seeds = [y for x, y in zip(series["x"], series["y"], strict=True) if x == place]
         assert mean == pytest.approx(sum(seeds) / 2)
     assert answer["also_varying"] == []
-    out = run("plot", store, "--x", "state_dim", "--filter", "model=linear_mamba", "--out", tmp_path / "p.png")[1]
+    out = run("plot", store, "--x", "state_dim", "--filter", "model=linear_mamba", "--figure", tmp_path / "p.png")[1]
     assert "also differ in embed_dim" in out
 
 
 def test_mistakes_are_answered_before_anything_is_drawn(run, store, tmp_path):
-    refused(run("plot", store, "--x", "state_dm", "--out", tmp_path / "p.png"), "state_dim")
-    refused(run("plot", store, "--x", "state_dim", "--color", "modle", "--out", tmp_path / "p.png"), "model")
-    refused(run("plot", store, "--x", "state_dim", "--out", tmp_path / "p.jpg"), "p.png")
+    refused(run("plot", store, "--x", "state_dm", "--figure", tmp_path / "p.png"), "state_dim")
+    refused(run("plot", store, "--x", "state_dim", "--color", "modle", "--figure", tmp_path / "p.png"), "model")
+    refused(run("plot", store, "--x", "state_dim", "--figure", tmp_path / "p.jpg"), "p.png")
     refused(run("fit", store, "--figure", tmp_path / "f.pdf"), "f.png")
-    result = run("plot", store, "--x", "state_dim", "--where", "embed_dim=9", "--out", tmp_path / "p.png")
+    result = run("plot", store, "--x", "state_dim", "--where", "embed_dim=9", "--figure", tmp_path / "p.png")
     refused(result, "store list")
     advice = shlex.split(result[2].split("recallscope ")[1].split(" shows")[0])
     assert run(*advice)[0] == 0

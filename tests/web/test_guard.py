@@ -118,7 +118,8 @@ WORDS = [
 ]
 VALUES = [
     "", "0", "1", "-1", "7", "16", "64", "4097", "9" * 40, "0.5", "1e309", "nan", "inf", "0x10", "१२", "true", "[]",
-    "x", "MHA", "ar", "mqar", "linear_mamba", "mamba", "designed", "unified-mv", "layers", "fig-2", "weights:0", "run:0:x",
+    "x", "MHA", "ar", "mqar", "linear_mamba", "mamba", "designed", "unified-mv", "layers", "fig-2", "weights:0",
+    "run:0:x",
     "circuit:ideal:64:1:1:0", "circuit:nothing:2:1:1:1", "state_dim<=8", "model=linear_mamba", "seed!=", "a" * 600, "%",
     "'; drop table now; --", "../../etc/passwd", "\x00", "\ud7ff☃",
 ]  # fmt: skip

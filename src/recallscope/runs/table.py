@@ -63,7 +63,7 @@ def _parse(text: str) -> Condition:
     match = _CONDITION.fullmatch(text)
     if not match:
         raise ValueError(
-            f"{text!r} is not a condition. Write a field, a comparison and a value: state_dim<=16 or model=linear_mamba."
+            f"{text!r} is not a condition. Write a field, a comparison and a value: state_dim<=16 or model=mamba."
         )
     column, sign, value = match.groups()
     value = value.strip("'\"")

@@ -142,7 +142,7 @@ def test_figures_are_drawn_from_a_few_runs_and_refused_without_any(some: PaperRu
         "linear Mamba", "GLA", "DeltaNet", "MesaNet"
     ]  # fmt: skip
     for runs in (some, PaperRuns(RunStore(tmp_path / "empty", create=True), "small")):
-        with pytest.raises(NoRunsError, match="recallscope reproduce zoo"):
+        with pytest.raises(NoRunsError, match="recallscope reproduce architectures"):
             paper_figures()["zoo-age"].draw(runs)
 
 

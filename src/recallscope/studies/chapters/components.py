@@ -76,5 +76,5 @@ def _large(runs: PaperRuns) -> Iterator[str]:
     yield (
         f"{cuts[:1].upper()}{cuts[1:]}; rates as the zoo's search gave them. Redo all of it with `recallscope "
         "reproduce components --scale small --store results/paper`, the same with `large-sizes`, and `recallscope "
-        "report`; pictures with `recallscope draw components` and `recallscope draw large-sizes`."
+        "report`; pictures with `recallscope figures STORE components large-sizes`."
     )

@@ -31,7 +31,7 @@ export async function openRuns(root, params, options) {
   const save = () => note("runs", state);
   root.append(h("h1", {}, "Runs"));
   if (!options.stores.length) {
-    root.append(h("p", { className: "card" }, "No store is open. Start with: recallscope explore --store DIR"));
+    root.append(h("p", { className: "card" }, "No store is open. Start with: recallscope explore DIR"));
     return null;
   }
   const live = h("section", { className: "tight", "aria-label": "Now" });
