@@ -252,8 +252,8 @@ class Report:
             ),
             (f"recallscope store list {store}", "what the store holds"),
             (f"recallscope fit {store}", "a and b of every grid with intervals, and every law against it"),
-            (f"recallscope draw all --store {store} --out figures{flags}", "the figures alone"),
-            (f"recallscope report {store} --out report.html{flags}", "this page"),
+            (f"recallscope figures {store} all --out figures{flags}", "the figures alone"),
+            (f"recallscope report {store} --output report.html{flags}", "this page"),
             ("recallscope claims", "every statement of the paper, with function and test"),
         ]
 
