@@ -40,7 +40,7 @@ def test_the_page_says_what_the_files_give():
     for sentence in (
         f"with a mean absolute error of {few['all entries, V']:.3f}.**",
         f"binomial number of the facts brings it to {few['binomial, V']:.3f}.",
-        f"a mean absolute error of {gla['facts and neighbours, V/2']:.3f}.** Counting only the facts gives {gla['facts, V/2']:.3f}.",
+        f"error of {gla['facts and neighbours, V/2']:.3f}.** Counting only the facts gives {gla['facts, V/2']:.3f}.",
         f"using V for both gives {few['all entries, V']:.3f} and {gla['facts and neighbours, V']:.3f}",
         f"using V/2 for both {few['all entries, V/2']:.3f} and {gla['facts and neighbours, V/2']:.3f}",
     ):

@@ -30,7 +30,7 @@ class Family:
 
     axes: Mapping[str, Sequence[int]]
     shared: Mapping[str, Any]
-    weights: Literal["linear", "full", "designed"] = "linear"
+    weights: Literal["linear_mamba", "mamba", "designed"] = "linear_mamba"
 
 
 _D_N = {"embed_dim": range(2, 65, 2), "state_dim": range(2, 33)}
@@ -46,14 +46,14 @@ _DEEP = {"state_dim": range(2, 17), "num_layers": range(1, 6)}
 FAMILIES: dict[str, Family] = {
     **{
         f"{task.upper()}__D_N__linear_{weights}__regime_{i}": Family(
-            _D_N, {"task": task, **sizes}, "designed" if weights == "designed" else "linear"
+            _D_N, {"task": task, **sizes}, "designed" if weights == "designed" else "linear_mamba"
         )
         for task in ("mqar", "ar")
         for weights in ("trained", "designed")
         for i, sizes in enumerate(_REGIMES)
     },
     **{
-        f"MQAR__D_N__full_trained__regime_{i}": Family(_D_N, {"task": "mqar", **sizes}, "full")
+        f"MQAR__D_N__full_trained__regime_{i}": Family(_D_N, {"task": "mqar", **sizes}, "mamba")
         for i, sizes in enumerate(_REGIMES)
     },
     "MQAR__D_N__linear_trained__mech_interp": Family(
@@ -160,8 +160,7 @@ def laws_about(weights: str) -> list[Law]:
     """Laws of the catalogue for these weights: trained linear Mamba, trained full Mamba, or hand-constructed."""
     if weights == "designed":
         return [law for law in LAWS if law.weights == "designed"]
-    stored = {"linear": {"linear", "linear_mamba"}, "full": {"full", "mamba"}}[weights]
-    return [law for law in LAWS if law.weights == "trained" and stored.intersection(law.models)]
+    return [law for law in LAWS if law.weights == "trained" and weights in law.models]
 
 
 def compare_files(folder: Path, split: Split = "val", over: Over = "max") -> Iterator[FileComparison]:
