@@ -202,6 +202,14 @@ class ModelSpec(_Kind):
         """S of Lem 4.5: numbers that carry the context past a point of the sequence; None if it is not declared."""
         return None
 
+    @property
+    def effective_entries(self) -> int | None:
+        """Of those, the numbers that any later output depends on: the effective state size, as `measuring.state` counts.
+
+        A test measures it for every architecture.
+        """
+        return self.state_entries
+
     def state_entries_after(self, tokens: int) -> int | None:
         """The same after so many tokens, for models whose memory grows."""
         return self.state_entries
@@ -292,6 +300,9 @@ def _registered(registry: Registry[Any], name: str) -> Callable[[type[K]], type[
 def find_architecture(kind: str) -> type[ModelSpec]:
     """The spec class of an architecture: a registered name, or `my_nets:MyModel` for a module of the user's own."""
     if ":" in kind:
+        if kind.startswith("mixer:"):
+            mixer: type[ModelSpec] = importlib.import_module("recallscope.architectures.mixer").MixerSpec
+            return mixer
         outside: type[ModelSpec] = importlib.import_module("recallscope.architectures.user_module").ModuleSpec
         return outside
     if kind.endswith(".py"):

@@ -49,7 +49,8 @@ class RunFlags(SpecFlags):
     model: Annotated[str | None, names_from(ARCHITECTURES.names)] = None
     """Architecture, or a module of your own, my_nets.py:MyModel. Its fields are flags: --model mamba --help."""
     model_args: Annotated[str | None, arg(metavar="JSON", help_behavior_hint="")] = None
-    """Fields of the model as a JSON table; for a module of your own the arguments of its constructor."""
+    """Fields of the model as a JSON table; for a module of your own the arguments of its constructor, which are flags
+    as well if they are plain numbers, texts or switches."""
     task: Annotated[str | None, names_from(TASKS.names)] = None
     """mqar asks for every fact, ar for one, repeated writes keys several times. Its fields are flags."""
     seed: OptionalInt = None
@@ -134,6 +135,10 @@ def with_run_flags(base: type, arguments: Sequence[str]) -> type:
         "model": find_architecture(kinds["model"] or "linear_mamba"),
         "train": TrainSpec,
     }
+    if ":" in (kinds["model"] or ""):
+        from recallscope.architectures.user_module import with_constructor_arguments
+
+        specs["model"] = with_constructor_arguments(find_architecture(kinds["model"]), kinds["model"])
     verb = with_spec_flags(base, specs, start=start)
     _refuse_flags_of_others(verb, specs["model"], arguments)
     return verb

@@ -110,25 +110,36 @@ class Learning:
                 f"{how_many} of {seeds} seeds learned; the others are at chance after {steps:,} steps, and their mean "
                 f"says nothing.",
             )
-        if self.settled:
-            gain = f"doubling the steps to {steps:,} gained {accuracy - self.stages[-2].accuracy:+.4f}"
-            near = f"accuracy {accuracy:.4f} after at most {steps:,} steps"
-            return Verdict("converged", f"converged: {near if accuracy > 1 - SETTLED else gain}")
-        if not extended:
+        if self.settled and accuracy > 1 - SETTLED:
+            return Verdict("converged", f"converged: accuracy {accuracy:.4f} after at most {steps:,} steps")
+        if not extended or len(self.stages) == 1:
             return Verdict(
                 "not extended",
                 f"trained for the {steps:,} steps that were asked for, and not longer: whether it has converged is "
                 f"not known",
             )
         gain = accuracy - self.stages[-2].accuracy
+        if self.settled:
+            return Verdict("converged", f"converged: doubling the steps to {steps:,} gained {gain:+.4f}")
         return Verdict(
             "still rising",
             f"still rising: doubling the steps to {steps:,} gained {gain:+.4f}. The accuracy is a lower limit",
         )
 
 
-def learn(run: RunSpec, train: Trainer, *, seeds: int = 1, search: bool = True, extend: bool = True) -> Learning:
-    """Train all seeds, for twice and four times the steps while they are at chance or still gain from it."""
+def learn(
+    run: RunSpec,
+    train: Trainer,
+    *,
+    seeds: int = 1,
+    search: bool = True,
+    extend: bool = True,
+    enough: float = 1.0,
+) -> Learning:
+    """Train all seeds, for twice and four times the steps while they are at chance or still gain from it.
+
+    Accuracies from `enough` on need no more steps.
+    """
     found = Learning(run)
     for factor in FACTORS if extend else FACTORS[:1]:
         longer = lengthened(run, factor)
@@ -138,7 +149,7 @@ def learn(run: RunSpec, train: Trainer, *, seeds: int = 1, search: bool = True, 
             rate = found.searches[-1].chosen
         found.run = with_train(longer, learning_rate=rate)
         found.stages.append(Stage(found.run.train.total_steps, train(_seeds(found.run, seeds))))
-        if found.settled:
+        if found.settled or (all(found.last.begun) and found.last.accuracy >= enough):
             break
     return found
 

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from recallscope.health import has_begun
 from recallscope.records import RunRecord
 from recallscope.runs.driver import Outcome
 from recallscope.runs.grid import Cell
-from recallscope.runs.store import RunStore
+from recallscope.runs.store import WEIGHTS, RunStore
 from recallscope.runs.sweep import run_sweep
 from recallscope.runs.views import View
 from recallscope.specs import RunSpec, TrainSpec, flat_fields
+
+if TYPE_CHECKING:
+    from recallscope.architectures.model import RecallModel
 
 RECIPE = {  # of TrainSpec; all else as its defaults: AdamW, 2000 steps, cosine
     "batch_size": 32, "eval_size": 2000, "training_facts": "curriculum", "stop_accuracy": 0.999,
@@ -32,6 +36,7 @@ class Training:
 
     record: RunRecord
     new: bool
+    weights: Callable[[], RecallModel]  # the trained model; of a store, if it keeps weights
 
 
 Trainer = Callable[[Sequence[RunSpec]], list[Training]]
@@ -49,9 +54,41 @@ def store_trainer(
         outcome: Outcome = run_sweep(cells, home, workers=workers, weights=weights, view=view, retry_failed=True)
         if outcome.interrupted:
             raise KeyboardInterrupt
-        return [Training(_record(home, cell), cell.run not in found) for cell in cells]
+        return [
+            Training(_record(home, cell), cell.run not in found, partial(_weights_of, home, cell.run)) for cell in cells
+        ]
 
     return train
+
+
+def _weights_of(store: RunStore, run: str) -> RecallModel:
+    """The weights that the store keeps of a run."""
+    from recallscope.train.weights import read_weights
+
+    return read_weights(store.folder(run) / WEIGHTS)[0]
+
+
+def direct_trainer(tell: Callable[[str], None] | None = None) -> Trainer:
+    """Train in this process, one run after another, and keep nothing: for modules that only this process has."""
+
+    def train(runs: Sequence[RunSpec]) -> list[Training]:
+        from recallscope.train.loop import train_run
+
+        done = []
+        for number, run in enumerate(runs, 1):
+            trained = train_run(run, progress=False)
+            record = trained.record
+            if tell:
+                reached = f"accuracy {record.test_accuracy:.4f} after {record.steps:,} steps, {record.seconds:.1f} s"
+                tell(f"[{number}/{len(runs)}] learning rate {run.train.learning_rate:g}  {reached}")
+            done.append(Training(record, True, partial(_same, trained.model)))
+        return done
+
+    return train
+
+
+def _same(model: RecallModel) -> RecallModel:
+    return model
 
 
 def _cell(run: RunSpec) -> Cell:

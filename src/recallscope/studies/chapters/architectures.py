@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import mean
 
-from recallscope.measuring.trainings import RATES
 from recallscope.studies.architecture_forms import (
     BARE,
     CELLS,
     FORMS,
     PUBLISHED,
     QUESTIONS,
+    RATES,
     ZOO,
     Form,
     Measured,
