@@ -148,19 +148,6 @@ def test_sweep_killed_and_resumed_then_listed_fitted_and_drawn(subject):
     is_read_where_the_code_is_not(subject)
 
 
-def test_a_law_of_ones_own_is_predicted_with_and_listed(tmp_path):
-    shutil.copy(HERE / "my_law.py", tmp_path)
-    subject = {"folder": tmp_path, "plugins": ["my_law.py"]}
-    asked = ["--vocab-size", "64", "--num-facts", "4", "--embed-dim", "8", "--state-dim", "4"]
-    row = recallscope(subject, "predict", *asked, "--json")["rows"][0]
-    assert row["laws"]["my-law"] == pytest.approx(1 - 4 / 32)
-    assert "my-law" in {law["name"] for law in recallscope(subject, "laws", "--json")["laws"]}
-    answer = recallscope(
-        subject, "size", "--target", "0.9", *asked[:4], "--embed-dim", "8", "--law", "my-law", "--json"
-    )
-    assert answer["answer"]["state_dim"] == 5
-
-
 BAD = {
     "import fails": ("my_bad.py:Model", "import nothing_of_that_name", "nothing_of_that_name"),
     "no such class": ("my_bad.py:Other", "", "no 'Other'"),

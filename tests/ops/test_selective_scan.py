@@ -14,7 +14,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.autograd import gradcheck
 from torch.nn.functional import softplus
 
 from closeness import assert_near, assert_threads_change_no_bit, assert_twins, draw, output_and_gradients
@@ -166,21 +165,6 @@ def test_one_channel_decays_as_a_geometric_series(form) -> None:
     A = torch.full((1, 1), -math.log(2), dtype=torch.float64)
     y_hat = selective_scan(ones, ones, A, ones, ones, form=form)
     assert_near(y_hat[0, :, 0], torch.tensor([1, 1.5, 1.75, 1.875, 1.9375], dtype=torch.float64))
-
-
-@pytest.mark.parametrize("rows", [1, 2])
-@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (1, 1, 3, 2), (3, 5, 2, 1), (2, 4, 1, 3)])
-def test_gradients_of_the_torch_form_are_derivatives(shape: tuple[int, int, int, int], rows: int) -> None:
-    """The backward pass is written by hand; finite differences are the judge."""
-    inputs = [v.requires_grad_() for v in draw_inputs(*shape).values()]
-    assert gradcheck(lambda *v: selective_scan_torch(*v, rows=rows), inputs)
-
-
-@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (1, 1, 3, 2), (3, 5, 2, 1), (2, 18, 1, 3)])
-def test_gradients_of_the_kernel_are_derivatives(shape: tuple[int, int, int, int]) -> None:
-    more = [draw(torch.Generator().manual_seed(s), shape[2]) for s in (1, 2)]
-    inputs = [v.requires_grad_() for v in (*draw_inputs(*shape).values(), *more)]
-    assert gradcheck(lambda *v: selective_scan_compiled(*v[:6], delta_bias=v[6]), inputs)
 
 
 @pytest.mark.parametrize(("dtype", "ulps"), [(torch.float32, 2.0), (torch.float64, 2.0)])
