@@ -115,7 +115,8 @@ def test_the_hash_is_stable_across_processes_and_versions_of_this_file():
     spec = run_spec()
     assert spec.content_hash() == "7dcd81274af31c23ef5fe930"
     code = (
-        "from recallscope import *; print(RunSpec(seed=3, model=LinearMambaSpec(state_dim=16, embed_dim=32), "
+        "from recallscope import LinearMambaSpec, MQARSpec, RunSpec\n"
+        "print(RunSpec(seed=3, model=LinearMambaSpec(state_dim=16, embed_dim=32), "
         "task=MQARSpec(num_facts=16, vocab_size=512)).content_hash())"
     )
     done = subprocess.run(

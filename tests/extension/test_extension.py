@@ -123,7 +123,7 @@ def is_read_where_the_code_is_not(subject):
 @fast_for("an architecture, a task and a law in files")
 def test_sweep_killed_and_resumed_then_listed_fitted_and_drawn(subject):
     folder = subject["folder"]
-    grid_file(subject, steps=400)
+    grid_file(subject, steps=150)
     sweep = ("sweep", "grid.toml", "--store", "store", "--workers", "2", "--json")
     begun = commands.Command(*sweep, **place(subject))
     deadline = time.monotonic() + 90
