@@ -8,14 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import conv1d
 
-from closeness import (
-    assert_agree,
-    assert_threads_change_no_bit,
-    assert_twins,
-    draw,
-    output_and_gradients,
-    weighting,
-)
+from closeness import assert_agree, assert_threads_change_no_bit, assert_twins, draw, output_and_gradients, weighting
 from recallscope.ops.conv import (
     Activation,
     ConvInputs,
@@ -39,12 +32,7 @@ def torch_conv(x_in: Tensor, W_conv: Tensor, bias: Tensor | None = None) -> Tens
 
 
 shapes = st.fixed_dictionaries(
-    {
-        "batch": st.integers(1, 3),
-        "L": st.integers(1, 9),
-        "D_in": st.integers(1, 5),
-        "D_conv": st.integers(1, 6),
-    }
+    {"batch": st.integers(1, 3), "L": st.integers(1, 9), "D_in": st.integers(1, 5), "D_conv": st.integers(1, 6)}
 )
 
 

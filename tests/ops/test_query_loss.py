@@ -10,12 +10,7 @@ from hypothesis import strategies as st
 from closeness import assert_near, assert_twins, draw
 from recallscope.ops import query_loss as module
 from recallscope.ops.compiled import library
-from recallscope.ops.query_loss import (
-    _softmax_gradient_compiled,
-    _softmax_gradient_torch,
-    plain_query_loss,
-    query_loss,
-)
+from recallscope.ops.query_loss import _softmax_gradient_compiled, _softmax_gradient_torch, plain_query_loss, query_loss
 
 
 def draw_inputs(Q, D, V, seed, scale=1.0):

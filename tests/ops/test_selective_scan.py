@@ -300,11 +300,7 @@ def test_memory_does_not_grow_with_the_state() -> None:
 
 @pytest.mark.parametrize(
     ("asked", "who"),
-    [
-        ("auto", "recallscope's C kernel"),
-        ("torch", "recallscope's torch form"),
-        ("loop", "the printed recurrence"),
-    ],
+    [("auto", "recallscope's C kernel"), ("torch", "recallscope's torch form"), ("loop", "the printed recurrence")],
 )
 def test_who_computes_is_said_once_and_the_environment_may_choose(caplog, monkeypatch, asked, who) -> None:
     _say_once.cache_clear()

@@ -11,19 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from commands import refused
 from recallscope.cli.main import main
 
 COMMANDS = ["predict", "size", "sample", "design", "train", "laws", "claims"]
 CELL = ["--vocab-size", "1024", "--num-facts", "16"]
-
-
-def refused(result, *words):
-    code, out, err = result
-    assert code == 2, (code, out, err)
-    assert out == ""
-    assert "Traceback" not in err
-    for word in words:
-        assert word in err, err
 
 
 @pytest.mark.parametrize("verb", COMMANDS)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from commands import Command
+from commands import Command, refused
 from recallscope.runs.grid import read_grid
 from recallscope.runs.live import LiveView
 from recallscope.runs.plan import make_plan
@@ -41,15 +41,6 @@ def home(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def _at_home(home, monkeypatch):
     monkeypatch.chdir(home)
-
-
-def refused(result, *words):
-    code, out, err = result
-    assert code == 2, (code, out, err)
-    assert out == ""
-    assert "Traceback" not in err
-    for word in words:
-        assert word in err, err
 
 
 HELPS = [

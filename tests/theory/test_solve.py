@@ -44,15 +44,7 @@ def test_square_model_of_the_unified_law():
 
 
 @pytest.mark.parametrize(
-    "law",
-    [
-        "unified",
-        "unified-mv",
-        "trained-sharing",
-        "designed-improved",
-        "trained",
-        "designed-exact",
-    ],
+    "law", ["unified", "unified-mv", "trained-sharing", "designed-improved", "trained", "designed-exact"]
 )
 @pytest.mark.parametrize("unknown", ["state_dim", "embed_dim", "num_facts", "vocab_size", "num_layers"])
 def test_the_answer_is_the_last_that_reaches_the_target(law, unknown):
@@ -87,10 +79,7 @@ def test_the_answer_is_the_last_that_reaches_the_target(law, unknown):
 @settings(max_examples=400)
 def test_no_question_raises_and_no_answer_misses(target, V, N_f, D, N, unknown, law):
     question = ask(
-        law,
-        target,
-        unknown,
-        **({"vocab_size": V, "num_facts": N_f, "embed_dim": D, "state_dim": N} | {unknown: None}),
+        law, target, unknown, **({"vocab_size": V, "num_facts": N_f, "embed_dim": D, "state_dim": N} | {unknown: None})
     )
     answer = solve(question, unknown)
     if answer.value is None:
