@@ -15,15 +15,38 @@ SECTIONS = {
 }
 SIZES = ["--vocab-size", 32, "--num-facts", 3, "--embed-dim", 8, "--state-dim", 4]
 STEPS = ["--batch-size", 16, "--warmup-steps", 5, "--flat-steps", 40, "--decay-steps", 20, "--eval-size", 40]
-SEARCH = ["--model", "linear", "--vocab-size", 32, "--embed-dim", 8, "--state-dim", 4, "--target", 0.2, "--most", 2]
+SEARCH = [
+    "--model",
+    "linear_mamba",
+    "--vocab-size",
+    32,
+    "--embed-dim",
+    8,
+    "--state-dim",
+    4,
+    "--target",
+    0.2,
+    "--max-runs",
+    2,
+]
 COMMANDS = {
     "predict": [*SIZES],
     "size": ["--target", 0.8, "--vocab-size", 64, "--num-facts", 4],
     "train": [*SIZES, *STEPS, "--out", "one"],
-    "measure": ["linear", *SIZES, *STEPS, "--learning-rate", 0.01, "--out", "measured", "--beside", "measured/store"],
+    "measure": [
+        "linear_mamba",
+        *SIZES,
+        *STEPS,
+        "--learning-rate",
+        0.01,
+        "--out",
+        "measured",
+        "--compare-with",
+        "measured/store",
+    ],
     "capacity": [*SEARCH, *STEPS, "--learning-rate", 0.01, "--store", "searched"],
     "fit": ["searched", "--bootstrap", 20],
-    "inspect": ["one", "--num-examples", 20, "--out", "look"],
+    "inspect": ["one", "--num-sequences", 20, "--out", "look"],
 }
 # tables with names of their own: fields of specs, names of laws
 FREE = {

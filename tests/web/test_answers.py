@@ -17,7 +17,7 @@ SIZES = {"vocab_size": 512, "num_facts": 16, "embed_dim": 64, "state_dim": 16}
 
 def parts(client, **words):
     """The parts of an answer by name; of maps the finest, of curves all."""
-    response = client.get("/api/fit", params={"model": "full", **words})
+    response = client.get("/api/fit", params={"model": "mamba", **words})
     assert response.status_code == 200, response.text
     found, curves = {}, {}
     for line in response.text.splitlines():
@@ -32,16 +32,18 @@ def parts(client, **words):
     "words",
     [
         {},
-        {"model": "trained"},
+        {"model": "linear_mamba"},
         {"model": "designed", "task": "ar"},
         {"length": 200, "num_layers": 2},
-        {"model": "trained", "head_pattern": "MHA", "num_heads": 4, "embed_dim": 60, "state_dim": 4},
+        {"model": "linear_mamba", "head_pattern": "MHA", "num_heads": 4, "embed_dim": 60, "state_dim": 4},
     ],
 )
 def test_the_number_is_that_of_predict(words, store_set, run):
-    asked = {**SIZES, "model": "full", **words}
+    asked = {**SIZES, "model": "mamba", **words}
     first = finite(next(predict.fit_parts(predict.FitQuestion.of(asked), store_set)))
-    flags = [word for name, value in asked.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    if asked["model"] == "designed":
+        asked = {**asked, "model": "linear_mamba", "designed": ""}
+    flags = [word for name, value in asked.items() for word in (f"--{name.replace('_', '-')}", str(value)) if word]
     printed = json.loads(run("predict", *flags, "--json")[1])
     assert first["headline"] == printed["headline"]
 
@@ -72,14 +74,14 @@ def test_measured_cells_are_those_of_the_store(client, store_set):
 
 def test_a_question_that_takes_too_long_says_so_and_ends(store_set, monkeypatch):
     monkeypatch.setattr(predict, "MOST_SECONDS", 0.0)
-    found = list(predict.fit_parts(predict.FitQuestion(model="full", vocab_size=510), store_set))
+    found = list(predict.fit_parts(predict.FitQuestion(model="mamba", vocab_size=510), store_set))
     assert "headline" in found[0]
     assert "stopped" in found[-1]
     assert not any("frontier" in part for part in found)
 
 
 def test_a_map_is_computed_once(monkeypatch):
-    question = predict.FitQuestion(model="full", vocab_size=508)
+    question = predict.FitQuestion(model="mamba", vocab_size=508)
     law = predict.find_law("full-unified-mv")
     first = predict._map_of(question, law)
     assert [part for part in first.fill(*predict.STRIDES) if part][-1]["map"]["finest"]
@@ -93,7 +95,7 @@ def test_rows_csv_and_one_run_are_those_of_store(client, store_set, run):
     found = client.get("/api/runs").json()
     place = found["columns"].index
     assert len(found["rows"]) == 12
-    assert found["alike"]["model"] == "linear"
+    assert found["alike"]["model"] == "linear_mamba"
     text = client.get("/api/runs.csv", params={"where": "state_dim<=8"}).text
     assert len(list(csv.DictReader(io.StringIO(text)))) == 8
     name = found["rows"][0][place("run")]
@@ -161,6 +163,6 @@ def test_a_watch_sees_runs_end(tmp_path):
 
 def test_no_number_is_not_a_number(client):
     """Not-a-number has no place in JSON, and a law may have none to give."""
-    response = client.get("/api/fit", params={"model": "full", "num_facts": 255, "vocab_size": 512})
+    response = client.get("/api/fit", params={"model": "mamba", "num_facts": 255, "vocab_size": 512})
     for line in response.text.splitlines():
         json.loads(line, parse_constant=pytest.fail)
