@@ -162,13 +162,6 @@ def test_size_prefers_what_was_compared_and_marks_the_rest(run):
     assert len(starred) == sum(row["extrapolated"] != "" for row in rows)
 
 
-def test_size_does_not_promise_what_training_does_not_reach(run):
-    """It said state_dim = 2, p = 1; training that gives .60."""
-    asked = ["--target", 0.99, "--vocab-size", 128, "--num-facts", 8, "--embed-dim", 68, "--json"]
-    answer = json.loads(run("size", *asked)[1])["answer"]
-    assert answer["state_dim"] >= 5
-
-
 def test_size_takes_heads(run):
     flags = ["--target", 0.9, "--vocab-size", 512, "--num-facts", 16, "--state-dim", 4, "--num-heads", 6]
     answer = json.loads(run("size", *flags, "--head-pattern", "MHA", "--json")[1])

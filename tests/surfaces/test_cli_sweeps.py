@@ -185,10 +185,6 @@ def test_mistakes_are_answered_in_one_paragraph(run, tmp_path):
     refused(run("sweep", "examples/tiny_grid.toml", "--store", "examples"), "not a store")
     refused(run("sweep", "examples/tiny_grid.toml", "--store", "runs/x", "--workers", -1), "workers=-1")
     refused(run("sweep", "examples/tiny_grid.toml", "--store", "runs/x", "--lease-seconds", 0), "lease_seconds=0")
-    refused(
-        run("sweep", "examples/tiny_grid.toml", "--store", "runs/x", "--engine", "ray", "--address", "127.0.0.1:1"),
-        "ray start",
-    )
     refused(run("sweep"))
     empty = tmp_path / "empty.toml"
     empty.write_text('skip = ["true_ == 1"]')
