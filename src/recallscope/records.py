@@ -69,14 +69,14 @@ class RunRecord(Frozen):
     environment: dict[str, str] = Field(default_factory=dict, description="versions, device, threads, kernels")
 
     @property
-    def words(self) -> dict[str, Value]:
+    def fields(self) -> dict[str, Value]:
         """The run's fields as one flat table."""
         return flat_fields(self.spec.model_dump(mode="json"))
 
     def _repr_html_(self) -> str:
         """For notebooks: the result, and the run's fields."""
         title = f"run {self.run[:8]}: test accuracy {self.test_accuracy:.4f} over {self.test_queries:,} queries"
-        return html_table(title, self.words, f"{self.steps} steps in {self.seconds:.1f} s")
+        return html_table(title, self.fields, f"{self.steps} steps in {self.seconds:.1f} s")
 
     @model_validator(mode="before")
     @classmethod
@@ -188,7 +188,7 @@ def _current(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def row_of(facts: Mapping[str, Any] | RunRecord) -> dict[str, Value]:
-    """A finished run as one flat row: its name, the words of its spec, its results."""
+    """A finished run as one flat row: its name, the fields of its spec, its results."""
     if isinstance(facts, RunRecord):
         facts = facts.model_dump(mode="json")
     spec = facts.get("spec")

@@ -44,7 +44,7 @@ def test_a_law_agrees_with_itself_and_comes_first():
 def test_only_measured_cells_are_compared():
     grid = AccuracyGrid.from_runs([row(0.5, D=16, N=4), row(0.9, D=32, N=8)])
     assert all(len(c.cells) + c.left_out == 2 for c in compare_laws(grid))
-    assert compare_laws(grid)[0].cells[0].words == {"embed_dim": 16, "state_dim": 4}
+    assert compare_laws(grid)[0].cells[0].fields == {"embed_dim": 16, "state_dim": 4}
 
 
 def test_laws_that_apply_nowhere_come_last():

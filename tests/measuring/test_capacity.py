@@ -42,7 +42,7 @@ def record(run, accuracy):
 def lawful(shift):
     """The law's own accuracy, moved by so many standard deviations."""
     law = find_law("trained-sharing")
-    return lambda words: ndtr(ndtri(float(law(Problem.from_words(words)))) + shift)
+    return lambda words: ndtr(ndtri(float(law(Problem.from_fields(words)))) + shift)
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.3, -0.3])

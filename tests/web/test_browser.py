@@ -125,7 +125,7 @@ def until_drawn(page):
 def expected(**words):
     asked = FitQuestion.of(words)
     sizes = {"embed_dim": (asked.embed_dim,), "state_dim": (asked.state_dim,)}
-    return prediction(asked.words | sizes, others=False)["headline"]["probability"]
+    return prediction(asked.fields | sizes, others=False)["headline"]["probability"]
 
 
 NAMELESS = """() => [...document.querySelectorAll('input, select, button, a, [role=img]')]

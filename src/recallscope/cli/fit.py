@@ -108,9 +108,9 @@ class FitStore:
         columns = ("law", "mean error", "max", "bias", "cells")
         console().print(table(columns, rows, left=("law",), caption=caption, caption_justify="left"))
         for c in (laws if self.law else laws[:1]) if self.cells else ():
-            names = [*(c.cells[0].words if c.cells else ()), "measured", "predicted", "difference"]
+            names = [*(c.cells[0].fields if c.cells else ()), "measured", "predicted", "difference"]
             cells = [
-                [*map(str, cell.words.values()), number(cell.measured), number(cell.predicted), f"{cell.error:+.4f}"]
+                [*map(str, cell.fields.values()), number(cell.measured), number(cell.predicted), f"{cell.error:+.4f}"]
                 for cell in c.cells
             ]
             console().print(table(names, cells, title=c.law, title_justify="left"))

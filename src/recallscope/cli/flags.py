@@ -23,7 +23,7 @@ Unset = arg(help_behavior_hint="")
 Quiet = Annotated[bool, arg(aliases=["-q"])]
 STORES = (Path("results/paper"), Path("runs/paper"))  # where the paper's runs are, if --store is left out
 _METAVARS = {int: "INT", float: "FLOAT"}
-_WORDS = {"yes": True, "no": False}
+_SWITCH = {"yes": True, "no": False}
 
 
 def names_from(names: Callable[[], Iterable[str]]) -> Any:
@@ -61,7 +61,7 @@ def with_spec_flags(
             places[flag] = (part, name)
             text = (info.description or "").strip()
             if show_defaults:
-                text += _default_in_words(info, (start or {}).get(part, {}).get(name))
+                text += _default_text(info, (start or {}).get(part, {}).get(name))
             fields.append((flag, _flag_type(info, text), dataclasses.field(default=None)))
     verb = dataclasses.make_dataclass(base.__name__, fields, bases=(base,), kw_only=True)
     verb.__doc__ = base.__doc__
@@ -81,11 +81,11 @@ class SpecFlags:
         for flag, (owner, name) in self.SPEC_FLAGS.items():
             value = getattr(self, flag)
             if owner == part and value is not None:
-                found[name] = _WORDS.get(value, value) if isinstance(value, str) else value
+                found[name] = _SWITCH.get(value, value) if isinstance(value, str) else value
         return found
 
 
-def _default_in_words(info: FieldInfo, given: Any) -> str:
+def _default_text(info: FieldInfo, given: Any) -> str:
     """What a field is if its flag is left out; empty if it is needed, or follows from other fields."""
     default = info.get_default(call_default_factory=True) if given is None and not info.is_required() else given
     if default is None:

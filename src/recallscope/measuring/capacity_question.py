@@ -73,7 +73,7 @@ class CapacityQuestion:
 
     def _by_law(self, law: Law, value: int) -> float | None:
         try:
-            p = float(law(Problem.from_words(flat_fields(self.run_at(value)))))
+            p = float(law(Problem.from_fields(flat_fields(self.run_at(value)))))
         except ValueError:  # a task, or sizes, that the law does not speak about
             return None
         return p if p == p else None

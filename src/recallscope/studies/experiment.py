@@ -41,7 +41,7 @@ Scale = Literal["quick", "small", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 MANY = 2000  # runs that are counted without making them
 
-Rows = list[dict[str, Any]]  # measurements: words of a run, and test_accuracy
+Rows = list[dict[str, Any]]  # measurements: fields of a run, and test_accuracy
 Misses = dict[str, dict[str, list[tuple[Any, float]]]]  # group, law: every cell, and measured minus predicted
 Function = TypeVar("Function", bound=Callable[..., Any])
 

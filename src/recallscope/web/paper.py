@@ -33,9 +33,9 @@ class FigureQuestion(StoreQuestion):
     name: Annotated[str, Field(max_length=80)]
 
 
-def claims(store_set: StoreSet, words: dict[str, Any]) -> dict[str, Any]:
+def claims(store_set: StoreSet, fields: dict[str, Any]) -> dict[str, Any]:
     """The paper's statements, and which experiments ask about them."""
-    StoreQuestion.of(words)
+    StoreQuestion.of(fields)
     asked = [
         {"name": one.name, "title": one.title, "claims": one.claims}
         | {"figures": {name: drawn.title for name, drawn in one.figures.items()}}
@@ -44,9 +44,9 @@ def claims(store_set: StoreSet, words: dict[str, Any]) -> dict[str, Any]:
     return {"claims": [asdict(row) for row in CLAIMS], "experiments": asked, "scale": SCALE}
 
 
-def findings(store_set: StoreSet, words: dict[str, Any]) -> dict[str, Any]:
+def findings(store_set: StoreSet, fields: dict[str, Any]) -> dict[str, Any]:
     """What the runs of a store say about one experiment, its parts, and every record behind them."""
-    question = ExperimentQuestion.of(words)
+    question = ExperimentQuestion.of(fields)
     store, experiment = store_set.store(question.store), find_experiment(question.experiment)
 
     def make() -> dict[str, Any]:
@@ -60,9 +60,9 @@ def findings(store_set: StoreSet, words: dict[str, Any]) -> dict[str, Any]:
     return store_set.kept(store, ("findings", experiment.name), make)
 
 
-def figure(store_set: StoreSet, words: dict[str, Any]) -> Response:
+def figure(store_set: StoreSet, fields: dict[str, Any]) -> Response:
     """A figure as `recallscope figures` makes it, PNG or SVG, whichever is smaller."""
-    question = FigureQuestion.of(words)
+    question = FigureQuestion.of(fields)
     figures = paper_figures()
     if question.name not in figures:
         raise ValueError(f"{question.name!r} is no figure. There are: {', '.join(figures)}.")

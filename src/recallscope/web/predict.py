@@ -61,7 +61,7 @@ class FitQuestion(create_model("SizesQuery", __base__=Query, **{name: _query_fie
     target: Annotated[float, Field(gt=0, lt=1)] = 0.99
 
     @property
-    def words(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """As the commands take them."""
         if self.model not in recommended():
             raise UnknownNameError(f"model={self.model!r}: there is a law for {', '.join(recommended())}.")
@@ -81,8 +81,8 @@ class FitQuestion(create_model("SizesQuery", __base__=Query, **{name: _query_fie
 def fit_parts(question: FitQuestion, store_set: StoreSet) -> Iterator[dict[str, Any]]:
     """The parts of the answer, most wanted first; empty ones let the caller look whether anybody still listens."""
     ends = time.monotonic() + MOST_SECONDS
-    words = question.words
-    answer = prediction(words | {"embed_dim": (question.embed_dim,), "state_dim": (question.state_dim,)}, others=False)
+    fields = question.fields
+    answer = prediction(fields | {"embed_dim": (question.embed_dim,), "state_dim": (question.state_dim,)}, others=False)
     law = find_law(answer["headline"]["law"])
     yield {"headline": answer["headline"], "task": answer["task"], "summary": law.summary, "reference": law.reference}
     yield {"bounds": bounds(question)}
@@ -106,7 +106,7 @@ def bounds(question: FitQuestion) -> dict[str, Any]:
     known = find_architecture(question.kind).model_fields
     given = {name: value for name, value in more.items() if value is not None and name in known}
     entries = parse_model(fields | given).state_entries
-    problem = Problem.from_words(question.words)
+    problem = Problem.from_fields(question.fields)
     return {
         "state_entries": entries,
         "bits_needed": bits,
@@ -200,7 +200,7 @@ def _map_of(question: FitQuestion, law: Law) -> LawMap:
             unit = question.num_heads if question.head_pattern else 1  # heads split D evenly
             D, N = (np.unique(np.arange(1, SIDE + 1) * top // SIDE) for top in (top_D, top_N))
             D = np.unique(np.maximum(D // unit, 1) * unit)
-            _MAPS[key] = LawMap(law, Problem.from_words(fields), D, N)
+            _MAPS[key] = LawMap(law, Problem.from_fields(fields), D, N)
             while len(_MAPS) > MOST_MAPS:
                 _MAPS.popitem(last=False)
         _MAPS.move_to_end(key)
@@ -216,7 +216,7 @@ def _end(size: int, least: int) -> int:
 
 def _curves(question: FitQuestion, law: Law) -> Iterator[dict[str, Any]]:
     """The law against each variable, all others kept."""
-    problem = Problem.from_words(question.words)
+    problem = Problem.from_fields(question.fields)
     for name, (low, high) in RANGES.items():
         here = getattr(question, name)
         here = int(problem.L) if here is None else here

@@ -42,7 +42,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 Endpoint = Callable[[Request], Awaitable[Response]]
 log = logging.getLogger("recallscope.web")
 
-# address below /api/: module of this package, function (store_set, words) -> plain data or a Response, and its threads
+# address below /api/: module of this package, function (store_set, fields) -> plain data or a Response, and its threads
 ROUTES = {
     "options": ("server:options", QUICK),
     "runs": ("runs:rows", QUICK),
@@ -80,9 +80,9 @@ def plotly_facts() -> dict[str, Any]:
     return {"version": version("plotly"), "styles": sorted({name.decode() for name in names})}
 
 
-def options(store_set: StoreSet, words: dict[str, Any]) -> dict[str, Any]:
+def options(store_set: StoreSet, fields: dict[str, Any]) -> dict[str, Any]:
     """What can be chosen on the page."""
-    Query.of(words)
+    Query.of(fields)
     with_law = recommended()
     return {
         "version": __version__,
@@ -98,10 +98,10 @@ def options(store_set: StoreSet, words: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def answer(store_set: StoreSet, name: str, words: dict[str, Any]) -> Any:
+def answer(store_set: StoreSet, name: str, fields: dict[str, Any]) -> Any:
     """Call the function behind an address; its module is imported now, so that missing extras cost only its view."""
     module, _, function = ROUTES[name][0].partition(":")
-    return getattr(import_module(f"recallscope.web.{module}"), function)(store_set, words)
+    return getattr(import_module(f"recallscope.web.{module}"), function)(store_set, fields)
 
 
 def make_app(store_set: StoreSet, hosts: frozenset[str]) -> Starlette:
@@ -120,10 +120,10 @@ def make_app(store_set: StoreSet, hosts: frozenset[str]) -> Starlette:
 
     def answers(name: str) -> Endpoint:
         async def endpoint(request: Request) -> Response:
-            words = await _body(request) if request.method == "POST" else dict(request.query_params)
+            fields = await _body(request) if request.method == "POST" else dict(request.query_params)
             try:
                 with anyio.fail_after(MOST_SECONDS):
-                    work, limiter = partial(answer, store_set, name, words), threads[ROUTES[name][1]]
+                    work, limiter = partial(answer, store_set, name, fields), threads[ROUTES[name][1]]
                     made = await anyio.to_thread.run_sync(work, limiter=limiter, abandon_on_cancel=True)
             except TimeoutError:
                 raise HTTPException(
@@ -230,14 +230,14 @@ def _safely(endpoint: Endpoint) -> Endpoint:
 
 async def _body(request: Request) -> dict[str, Any]:
     try:
-        words = json.loads(await request.body())
+        fields = json.loads(await request.body())
     except ClientDisconnect:
         raise HTTPException(413, "the question is too long, or was broken off.") from None
     except (ValueError, RecursionError) as error:
         raise HTTPException(400, f"the question is not JSON ({error}).") from None
-    if not isinstance(words, dict):
+    if not isinstance(fields, dict):
         raise HTTPException(400, "a question is a JSON object.")
-    return words
+    return fields
 
 
 def _explain(error: Exception) -> tuple[int, str]:

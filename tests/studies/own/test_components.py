@@ -249,7 +249,7 @@ def test_the_large_cells_are_beyond_what_the_linear_law_was_compared_with() -> N
     from recallscope.theory.problem import Problem
 
     for cell in large.CELLS:
-        problem = Problem.from_words(dict(zip(large.SIZES, cell, strict=True)))
+        problem = Problem.from_fields(dict(zip(large.SIZES, cell, strict=True)))
         assert bool(find_law("trained-sharing").extrapolated(problem)), cell
 
 

@@ -31,8 +31,8 @@ def cells(runs: PaperRuns) -> Chapter:
 
 def _cell(record: RunRecord) -> tuple[int, int]:
     """(D, N)."""
-    words: dict[str, Any] = record.words
-    return words["embed_dim"], words["state_dim"]
+    fields: dict[str, Any] = record.fields
+    return fields["embed_dim"], fields["state_dim"]
 
 
 def _example(runs: PaperRuns) -> Iterator[str]:

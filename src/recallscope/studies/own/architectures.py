@@ -351,8 +351,8 @@ def age_figure(runs: PaperRuns) -> Figure:
     every = ("adds",), ("fades",), ("replaces",), ("solves", "keeps all")
     groups = [rules for rules in every if here.intersection(rules)]
     lines = [{f.label: found[f.label] for f in BARE if f.rule in rules and f.label in found} for rules in groups]
-    words = next(record.words for form in BARE for record in runs.records(label_of("by age", form)))
-    where = ", ".join(f"{letter} = {words[name]}" for letter, name in zip(("V", "N_f", "D", "N"), SIZES, strict=True))
+    fields = next(record.fields for form in BARE for record in runs.records(label_of("by age", form)))
+    where = ", ".join(f"{letter} = {fields[name]}" for letter, name in zip(("V", "N_f", "D", "N"), SIZES, strict=True))
     with sheet(PAGE, 3.3, f"{where}; one model each, {AGE_SEQUENCES} sequences; {text}") as figure:
         panels = figure.subplots(1, len(groups), sharey=True, squeeze=False)[0]
         for ax, rules, shown in zip(panels, groups, lines, strict=True):
@@ -379,8 +379,8 @@ def repeated_figure(runs: PaperRuns) -> Figure:
         for f in sorted(BARE, key=lambda form: RULES.index(form.rule))
         for one in measured(runs, "repeated", f).values()
     }
-    words = next(record.words for form in BARE for record in runs.records(label_of("repeated", form)))
-    where = ", ".join(f"{letter} = {words[name]}" for letter, name in zip(("V", "N_f", "D", "N"), SIZES, strict=True))
+    fields = next(record.fields for form in BARE for record in runs.records(label_of("repeated", form)))
+    where = ", ".join(f"{letter} = {fields[name]}" for letter, name in zip(("V", "N_f", "D", "N"), SIZES, strict=True))
     with sheet(0.75 * PAGE, 0.22 * len(found) + 1.3, f"{where}, every key written twice; all seeds; {text}") as figure:
         seeds = {form.label: one.seeds for form, one in found.items()}
         draw_seeds(seeds, figure.subplots(), looks=_looks(), guess=0.5, name="guess: 1/2")

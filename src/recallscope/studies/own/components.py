@@ -243,7 +243,7 @@ def rates(runs: PaperRuns) -> Iterator[Finding]:
     losses: dict[str, dict[float, float]] = {}
     for record in runs.records(SEARCH):
         loss = record.history[-1].loss if record.history else None
-        losses.setdefault(form_of(record.words).label, {})[record.spec.train.learning_rate] = (
+        losses.setdefault(form_of(record.fields).label, {})[record.spec.train.learning_rate] = (
             inf if loss is None else loss
         )
     done = {

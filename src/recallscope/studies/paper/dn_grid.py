@@ -83,7 +83,7 @@ def example_cell_by_cell(runs: PaperRuns) -> Iterator[Finding]:
     """The authors' small grid against the accuracies published with the code."""
     paper = "14 accuracies (batch 32, 1 seed), .24 at (16, 8) to 1.00"
     check = Check("sec-5.1", "The authors' small linear grid, cell by cell", paper)
-    measured = {(r.words["embed_dim"], r.words["state_dim"]): r for r in runs.records(EXAMPLE)}
+    measured = {(r.fields["embed_dim"], r.fields["state_dim"]): r for r in runs.records(EXAMPLE)}
     if len(measured) < len(PUBLISHED_EXAMPLE):
         yield check.untested(f"{len(measured)} of {len(PUBLISHED_EXAMPLE)} runs done")
         return
@@ -345,7 +345,7 @@ def what_the_grids_show(runs: PaperRuns) -> str:
         (float(circuits[regime][cell].mean()), accuracy)
         for regime, grid in trained.items()
         for place, accuracy in grid.cells()
-        if (cell := tuple(grid.words(place)[name] for name in AXES)) in circuits[regime]
+        if (cell := tuple(grid.fields(place)[name] for name in AXES)) in circuits[regime]
     ]
     constructed = (
         "; hand-constructed weights reach {:.2f} and trained ones {:.2f} on average".format(*np.mean(both, 0))
@@ -410,7 +410,7 @@ def print_grids(runs: PaperRuns, console: Console) -> None:
     }
     columns = []
     for title, grid in grids.items():  # rows D, columns N; only cells that the trained grid has
-        accuracy = {tuple(grid.words(place)[name] for name in trained.axes): value for place, value in grid.cells()}
+        accuracy = {tuple(grid.fields(place)[name] for name in trained.axes): value for place, value in grid.cells()}
         table = Table(title=title, box=None, pad_edge=False, header_style="dim", title_justify="left")
         for heading in ("D \\ N", *trained.axes["state_dim"]):
             table.add_column(str(heading), justify="right")
