@@ -387,4 +387,4 @@ def repeated_figure(runs: PaperRuns) -> Figure:
     return figure
 
 
-zoo.figure("facts-per-entry", "ours: facts per state entry, by the laws and as trained")(facts_per_entry)
+architectures.figure("facts-per-entry", "ours: facts per state entry, by the laws and as trained")(facts_per_entry)
