@@ -1,7 +1,7 @@
-"""Flag a run whose accuracy should not be taken at face value: it diverged, stayed at chance, or was still improving.
+"""Kind a run whose accuracy should not be taken at face value: it diverged, stayed at chance, or was still improving.
 
-The rules are here and nowhere else, and read plain data, so runs that were recorded before there were flags get theirs
-on reading. A run has one flag at most, the first that applies:
+The rules are here and nowhere else, and read plain data, so runs recorded before there were warnings get theirs on
+reading. A run has one warning at most, the first that applies:
 
 diverged         a loss was not a finite number (training stops at the step after which weights are not finite either)
 still-improving  from the last evaluation before the last eighth of its steps to its end, the best validation accuracy
@@ -20,16 +20,16 @@ from typing import Any, Literal, NamedTuple, TypeGuard
 
 from recallscope.specs import Value, flat_fields
 
-Flag = Literal["diverged", "still-improving", "at-chance"]
+Kind = Literal["diverged", "still-improving", "at-chance"]
 RARE = 3.1  # standard errors that luck exceeds 1 time in 1000
 LAST_PART = 1 / 8  # of the steps
 LEAST_GAIN = 0.02  # in that part
 
 
 class RunWarning(NamedTuple):
-    """A flag, and the sentence that explains it; both empty for a run without fault."""
+    """What kind it is, and the sentence that explains it; both empty for a run without fault."""
 
-    flag: Flag | Literal[""] = ""
+    kind: Kind | Literal[""] = ""
     sentence: str = ""
 
 
@@ -53,10 +53,10 @@ def examine(facts: Mapping[str, Any]) -> RunWarning:
     )
 
 
-def flag_of(facts: Mapping[str, Any]) -> str:
-    """The flag that was recorded; of an earlier record, what its numbers say."""
+def warning_of(facts: Mapping[str, Any]) -> str:
+    """The warning that was recorded; of an earlier record, what its numbers say."""
     recorded = facts.get("flag")
-    return recorded if isinstance(recorded, str) else examine(facts).flag
+    return recorded if isinstance(recorded, str) else examine(facts).kind
 
 
 def best_guess(fields: Mapping[str, Value]) -> Guess | None:

@@ -16,7 +16,7 @@ from recallscope.specs import HeadPattern, RunSpec, TaskSpec, flat_fields, parse
 from recallscope.theory.law import DIMENSIONS, LAWS, Law, find_law, laws_for, own_law
 from recallscope.theory.problem import ASKED, Problem, probability
 from recallscope.theory.reduction import one_head
-from recallscope.theory.solve import LARGEST_EMBED, FrontierPoint, Question, Unknown, frontier, solve
+from recallscope.theory.solve import LARGEST_EMBED, FrontierPoint, SizeQuery, Unknown, frontier, solve
 
 Wanted = Unknown | Literal["frontier"]
 
@@ -186,7 +186,7 @@ def basis(headline: Mapping[str, Any]) -> list[str]:
     return [f"compared for {headline['compared']}", headline["support"]]
 
 
-def size_question(fields: Mapping[str, Any]) -> tuple[Question, Wanted]:
+def size_query(fields: Mapping[str, Any]) -> tuple[SizeQuery, Wanted]:
     """What the flags of `size` ask: the known sizes, checked, and which is wanted."""
     probability("target", fields["target"])
     name, pattern = fields["law"], fields["head_pattern"]
@@ -194,7 +194,7 @@ def size_question(fields: Mapping[str, Any]) -> tuple[Question, Wanted]:
     unknown = _unknown(fields)
     _check_known(fields)
     known = {name: fields[name] for name in ASKED} | {"law": law, "target": fields["target"]}
-    return Question(**known | ({} if unknown == "frontier" else {unknown: None})), unknown
+    return SizeQuery(**known | ({} if unknown == "frontier" else {unknown: None})), unknown
 
 
 def _unknown(fields: Mapping[str, Any]) -> Wanted:
@@ -232,7 +232,7 @@ def _check_known(fields: Mapping[str, Any]) -> None:
     check_heads(M, fields["head_pattern"], M if fields["embed_dim"] is None else D)
 
 
-def sizing(asked: Question, unknown: Wanted, *, model: str = "linear_mamba", max_points: int = 256) -> dict[str, Any]:
+def sizing(asked: SizeQuery, unknown: Wanted, *, model: str = "linear_mamba", max_points: int = 256) -> dict[str, Any]:
     """The size that a question leaves out, or all minimal pairs of D and N with what they cost in an architecture.
 
     Pairs are thinned to `max_points`.
@@ -267,7 +267,7 @@ def size_sentences(found: Mapping[str, Any], unknown: Wanted) -> list[str]:
     return [headline, reason, *filter(None, [answer["extrapolated"]])]
 
 
-def _smallest_state(points: list[FrontierPoint], asked: Question) -> tuple[dict[str, Any] | None, str]:
+def _smallest_state(points: list[FrontierPoint], asked: SizeQuery) -> tuple[dict[str, Any] | None, str]:
     """The minimal pair with the smallest state, and what is said of it."""
     if points:
         best = min(points, key=lambda point: (point.extrapolated != "", point.state_entries, point.embed_dim))

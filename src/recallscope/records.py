@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Field, NonNegativeInt, ValidationError, model_validator
 from pydantic_core import from_json
 
-from recallscope.health import flag_of, is_number
+from recallscope.health import is_number, warning_of
 from recallscope.notebook import html_table
 from recallscope.specs import (
     RESULTS,
@@ -195,7 +195,7 @@ def row_of(facts: Mapping[str, Any] | RunRecord) -> dict[str, Value]:
     row: dict[str, Value] = {"run": facts["run"], "status": "done"}
     row |= flat_fields(spec if isinstance(spec, Mapping) else {})
     row |= {name: value if is_number(value := facts.get(name)) else None for name in RESULTS}
-    return row | {"flag": flag_of(facts)}
+    return row | {"warning": warning_of(facts)}
 
 
 def parse_record(text: str | bytes) -> RunRecord:
@@ -212,7 +212,7 @@ def record_from(facts: Mapping[str, Any]) -> RunRecord:
         )
     try:
         spec = _spec_of(facts)
-        return RunRecord.model_validate({**facts, "spec": spec, "flag": flag_of(facts)})
+        return RunRecord.model_validate({**facts, "spec": spec, "flag": warning_of(facts)})
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"]) or "record"

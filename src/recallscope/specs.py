@@ -396,7 +396,7 @@ RESULTS = (
     "seconds",
     "parameters",
     "state_entries",
-    "flag",
+    "warning",
 )
 COLUMNS = frozenset(("run", "status", "schema_version", "needs", "task", "model", "seed", *RESULTS))  # no field's word
 _TRAIN_FIELDS = frozenset(TrainSpec.model_fields)

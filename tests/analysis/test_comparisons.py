@@ -68,8 +68,8 @@ def test_seeds_that_converge_are_counted_per_cell_and_by_the_cells_best():
 
 
 def test_a_seed_at_chance_counts_only_where_no_other_recalls():
-    failed, fine = row(0.1, flag="at-chance"), row(0.9, seed=1, flag="")
-    small = [row(0.1, N=1, seed=seed, flag="at-chance") for seed in range(2)]
+    failed, fine = row(0.1, warning="at-chance"), row(0.9, seed=1, warning="")
+    small = [row(0.1, N=1, seed=seed, warning="at-chance") for seed in range(2)]
     assert learned([failed, fine, *small]) == [fine, *small]
     assert learned([failed]) == [failed]
 

@@ -26,7 +26,7 @@ COMPARED: Reduce = "mean"
 def row_of(run: RunRecord | Row) -> dict[str, Any]:
     """A measurement as fields and accuracy; fields its model does not have are left out."""
     if isinstance(run, RunRecord):
-        results = {"test_accuracy": run.test_accuracy, "test_queries": run.test_queries, "flag": run.flag}
+        results = {"test_accuracy": run.test_accuracy, "test_queries": run.test_queries, "warning": run.flag}
         return {**flat_fields(run.spec), **results}
     return {name: value for name, value in run.items() if value is not None}
 
@@ -96,7 +96,7 @@ def compared_cells(rows: Sequence[Row], reduce: Reduce = COMPARED) -> list[dict[
 
 def recalls(row: Row) -> bool:
     """Whether a run did more than guess; one that was never judged counts as such."""
-    return row.get("flag") != "at-chance"
+    return row.get("warning") != "at-chance"
 
 
 def learned(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

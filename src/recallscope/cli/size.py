@@ -39,9 +39,9 @@ class Size(problem_flags(required=())):  # type: ignore[misc]
 
     def run(self) -> int:
         """Find the unknown, or the frontier, and print it."""
-        from recallscope.predictions import size_question, size_sentences, sizing
+        from recallscope.predictions import size_query, size_sentences, sizing
 
-        asked, unknown = size_question(vars(self))
+        asked, unknown = size_query(vars(self))
         found = sizing(asked, unknown, model=self.model)
         if self.json:
             print_json(found)

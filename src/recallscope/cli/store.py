@@ -252,13 +252,13 @@ def _telling_columns(rows: list[dict[str, Any]]) -> tuple[list[str], dict[str, A
     from recallscope.specs import RESULTS
 
     names = list(rows[0]) if rows else []
-    fields = [name for name in names if name not in ("run", "status", "flag", "needs", *RESULTS)]
+    fields = [name for name in names if name not in ("run", "status", "warning", "needs", *RESULTS)]
     fields.sort(key=lambda name: SHOWN.index(name) if name in SHOWN else len(SHOWN))  # the usual ones first
     varying = [name for name in fields if len({str(row[name]) for row in rows}) > 1][:MOST_VARYING]
     usual = [name for name in fields if name in SHOWN]
     alike = {name: rows[0][name] for name in usual if varying and name not in varying and rows[0][name] is not None}
     status = ["status"] if any(row["status"] != "done" for row in rows) else []
-    said = [name for name in ("flag", "needs") if any(row[name] for row in rows)]
+    said = [name for name in ("warning", "needs") if any(row[name] for row in rows)]
     ends = [name for name in ("test_accuracy", "seconds") if name in names]
     return ["run", *(varying or usual), *status, *ends, *said], alike
 

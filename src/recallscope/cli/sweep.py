@@ -154,5 +154,5 @@ def _diverged(store: RunStore, cells: list[Cell]) -> list[str]:
     from recallscope.runs.table import find_runs, parse_conditions
 
     ours = {cell.run for cell in cells}
-    rows = find_runs(store, parse_conditions(["flag=diverged"]), columns=["run"])
+    rows = find_runs(store, parse_conditions(["warning=diverged"]), columns=["run"])
     return [row["run"] for row in rows if row["run"] in ours]

@@ -33,7 +33,7 @@ class Train(RunFlags):
 
     With --out the run is checkpointed, can be killed at any time, and resumes when the same command is given again; a
     finished run is answered from its record, and a folder with another run is refused. Exit code 1 if the run diverged,
-    130 if it was stopped. A run that stayed at chance or was still improving is told on stderr.
+    130 if it was stopped. A warning goes to stderr if accuracy stayed at chance or was still improving.
     """
 
     device: str = "auto"
@@ -56,11 +56,11 @@ class Train(RunFlags):
 
         done = finished_run(self.out, run, overwrite=self.overwrite) if self.out else None
         record = done or self._train(run)
-        warning = warn_of(record)
+        explanation = warn_of(record)
         if self.json:
-            shown = {"run", "spec", "test_accuracy", "val_accuracy", "steps", "seconds", "flag"}
+            shown = {"run", "spec", "test_accuracy", "val_accuracy", "steps", "seconds"}
             facts = record.model_dump(mode="json", include=shown)
-            print_json(facts | {"warning": warning, "already_done": done is not None})
+            print_json(facts | {"warning": record.flag, "explanation": explanation, "already_done": done is not None})
         else:
             self._print(record, "already done: --overwrite trains it again" if done else "")
         return 1 if record.flag == "diverged" else 0

@@ -15,7 +15,7 @@ from recallscope.specs import ModelSpec, TaskSpec
 from recallscope.theory.bounds import information_bits, most_recall
 from recallscope.theory.law import TRAINED_LAW, find_law
 from recallscope.theory.problem import Array, Problem
-from recallscope.theory.solve import Question, frontier, solve
+from recallscope.theory.solve import SizeQuery, frontier, solve
 
 STATE_BITS = 32  # of a number of the state
 FRONTIER_POINTS = 16  # sizes N at which the least state is looked for
@@ -100,7 +100,7 @@ class LinearEqual:
         try:
             Problem.from_fields(fields)
             known: dict[str, Any] = {name: fields.get(name) for name in ("vocab_size", "num_facts", "length")}
-            question = Question(law, target, task=fields["task"], **known)
+            question = SizeQuery(law, target, task=fields["task"], **known)
             N = None if D is None else solve(replace(question, embed_dim=D), "state_dim").value
             if D is not None and N is not None:
                 return cls(law.name, D, N, 2 * D * N, f"{at_least}the least N at its D={D}")
@@ -132,7 +132,7 @@ class Measurement:
     beside: list[Neighbour]
     runs: tuple[str, ...] = ()
     seconds: float = 0.0
-    warnings: tuple[str, ...] = ()  # about trainings that diverged, stayed at chance or were still improving
+    warnings: tuple[str, ...] = ()  # about training runs that diverged, stayed at chance or were still improving
 
     @property
     def place(self) -> int:

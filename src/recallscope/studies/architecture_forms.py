@@ -17,7 +17,7 @@ from scipy.special import stdtrit
 from recallscope.analysis.compare import law_on_cells
 from recallscope.analysis.seed_noise import Ends, seed_noise
 from recallscope.measuring.measurement import Information, linear_by_state, linear_curve
-from recallscope.measuring.trainings import RATES
+from recallscope.measuring.training_runs import RATES
 from recallscope.presets import Fields, Preset
 from recallscope.records import RunRecord
 from recallscope.runs.store import RunStore

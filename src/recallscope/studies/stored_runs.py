@@ -37,7 +37,7 @@ def runs_for_laws(store: RunStore) -> list[Row]:
         row
         for row in find_runs(store)
         if row["task"] in get_args(LawTask)
-        and not any(flag in row["flag"] for flag in ("diverged", "at-chance"))
+        and not any(flag in row["warning"] for flag in ("diverged", "at-chance"))
         and sum(row[f"{part}_steps"] for part in ("warmup", "flat", "decay")) >= FEWEST_STEPS
     ]
 

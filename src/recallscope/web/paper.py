@@ -15,19 +15,19 @@ from recallscope.studies.experiment import experiments, find_experiment, paper_f
 from recallscope.studies.paper_runs import NoRunsError
 from recallscope.studies.report import Picture, run_facts
 from recallscope.web.architectures import SCALE, paper_runs
-from recallscope.web.runs import StoreQuestion
+from recallscope.web.runs import StoreQuery
 from recallscope.web.store_set import StoreSet
 
 _DRAWING = Lock()  # matplotlib draws one figure at a time
 
 
-class ExperimentQuestion(StoreQuestion):
+class ExperimentQuery(StoreQuery):
     """An experiment of the paper."""
 
     experiment: Annotated[str, Field(max_length=80)]
 
 
-class FigureQuestion(StoreQuestion):
+class FigureQuery(StoreQuery):
     """A figure of `recallscope figures`."""
 
     name: Annotated[str, Field(max_length=80)]
@@ -35,7 +35,7 @@ class FigureQuestion(StoreQuestion):
 
 def claims(store_set: StoreSet, fields: dict[str, Any]) -> dict[str, Any]:
     """The paper's statements, and which experiments ask about them."""
-    StoreQuestion.of(fields)
+    StoreQuery.of(fields)
     asked = [
         {"name": one.name, "title": one.title, "claims": one.claims}
         | {"figures": {name: drawn.title for name, drawn in one.figures.items()}}
@@ -46,7 +46,7 @@ def claims(store_set: StoreSet, fields: dict[str, Any]) -> dict[str, Any]:
 
 def findings(store_set: StoreSet, fields: dict[str, Any]) -> dict[str, Any]:
     """What the runs of a store say about one experiment, its parts, and every record behind them."""
-    question = ExperimentQuestion.of(fields)
+    question = ExperimentQuery.of(fields)
     store, experiment = store_set.store(question.store), find_experiment(question.experiment)
 
     def make() -> dict[str, Any]:
@@ -62,7 +62,7 @@ def findings(store_set: StoreSet, fields: dict[str, Any]) -> dict[str, Any]:
 
 def figure(store_set: StoreSet, fields: dict[str, Any]) -> Response:
     """A figure as `recallscope figures` makes it, PNG or SVG, whichever is smaller."""
-    question = FigureQuestion.of(fields)
+    question = FigureQuery.of(fields)
     figures = paper_figures()
     if question.name not in figures:
         raise ValueError(f"{question.name!r} is no figure. There are: {', '.join(figures)}.")

@@ -30,28 +30,28 @@ MOST_ROWS = 5000  # that a page can sort
 MOST_HEADER = 1 << 20  # bytes of a checkpoint's header
 FRESH = 0.9  # seconds for which a look at a store is good
 SHOWN = ("run", "task", "vocab_size", "num_facts", "length", "model", "embed_dim", "state_dim", "num_layers", "seed")
-LAST = ("status", "test_accuracy", "parameters", "state_entries", "seconds", "flag", "needs")
+LAST = ("status", "test_accuracy", "parameters", "state_entries", "seconds", "warning", "needs")
 
 
-class StoreQuestion(Query):
+class StoreQuery(Query):
     """One of the stores, by its number."""
 
     store: Annotated[int, Field(ge=0)] = 0
 
 
-class RowsQuestion(StoreQuestion):
+class RowsQuery(StoreQuery):
     """Rows that satisfy some conditions, such as state_dim<=16, model=linear_mamba."""
 
     where: Annotated[str, Field(max_length=500)] = ""
 
 
-class RunQuestion(StoreQuestion):
+class RunQuery(StoreQuery):
     """One run; the first digits of its name will do."""
 
     run: Annotated[str, Field(min_length=1, max_length=24, pattern="^[0-9a-f]+$")]
 
 
-class GroupQuestion(StoreQuestion):
+class GroupQuery(StoreQuery):
     """A group of runs by its number, and the law that is drawn over it."""
 
     group: Annotated[int, Field(ge=0)] = 0
@@ -60,7 +60,7 @@ class GroupQuestion(StoreQuestion):
 
 def rows(store_set: StoreSet, flat: dict[str, Any]) -> dict[str, Any]:
     """All rows of a store, as lists by column; columns in which no two rows differ are told once."""
-    question = RowsQuestion.of(flat)
+    question = RowsQuery.of(flat)
     found = find_runs(
         store_set.store(question.store), parse_conditions([question.where]), order_by=None, limit=MOST_ROWS + 1
     )
@@ -77,14 +77,14 @@ def rows(store_set: StoreSet, flat: dict[str, Any]) -> dict[str, Any]:
 
 def rows_csv(store_set: StoreSet, fields: dict[str, Any]) -> Response:
     """The same as `store export`, all columns."""
-    question = RowsQuestion.of(fields)
+    question = RowsQuery.of(fields)
     data = csv_bytes(find_runs(store_set.store(question.store), parse_conditions([question.where])))
     return Response(data, media_type="text/csv", headers={"content-disposition": 'attachment; filename="runs.csv"'})
 
 
 def one_run(store_set: StoreSet, fields: dict[str, Any]) -> dict[str, Any]:
     """All there is about a run, as `store show` tells it."""
-    question = RunQuestion.of(fields)
+    question = RunQuery.of(fields)
     return run_details(store_set.store(question.store), question.run)
 
 
@@ -102,7 +102,7 @@ def _groups(store_set: StoreSet, number: int) -> list[RunGroup]:
 
 def groups(store_set: StoreSet, fields: dict[str, Any]) -> list[dict[str, Any]]:
     """The groups of a store: what each is, in the fields that tell it from others of its task and model."""
-    found = _groups(store_set, StoreQuestion.of(fields).store)
+    found = _groups(store_set, StoreQuery.of(fields).store)
     first = ("task", "vocab_size", "model")
     told = []
     for group in found:
@@ -116,7 +116,7 @@ def groups(store_set: StoreSet, fields: dict[str, Any]) -> list[dict[str, Any]]:
 
 def one_group(store_set: StoreSet, fields: dict[str, Any]) -> dict[str, Any]:
     """The grid of a group as `fit` has it, the collapse onto one variable, and a law on the same cells."""
-    question = GroupQuestion.of(fields)
+    question = GroupQuery.of(fields)
     found, law = _groups(store_set, question.store), find_law(question.law)
     if question.group >= len(found):
         raise ValueError(f"group={question.group}: the store has {len(found)}.")

@@ -30,8 +30,8 @@ from recallscope.faults import explain, finite
 from recallscope.specs import ARCHITECTURES
 from recallscope.theory.law import catalogue, recommended
 from recallscope.web.guard import Guard
-from recallscope.web.predict import RANGES, FitQuestion, fit_parts
-from recallscope.web.runs import StoreQuestion, Watch
+from recallscope.web.predict import RANGES, PredictQuery, fit_parts
+from recallscope.web.runs import StoreQuery, Watch
 from recallscope.web.store_set import Query, StoreSet, has_torch
 
 KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
@@ -93,7 +93,7 @@ def options(store_set: StoreSet, fields: dict[str, Any]) -> dict[str, Any]:
         "no_law": [kind for kind in ARCHITECTURES.names() if kind not in with_law],
         "circuits": list(CIRCUITS.names()),
         "ranges": RANGES,
-        "start": FitQuestion().model_dump(),
+        "start": PredictQuery().model_dump(),
         "laws": {law["name"]: law for law in catalogue()["laws"]},
     }
 
@@ -135,7 +135,7 @@ def make_app(store_set: StoreSet, hosts: frozenset[str]) -> Starlette:
 
     async def fit(request: Request) -> Response:
         """Parts of the answer as they are made, one JSON object per line."""
-        parts = fit_parts(FitQuestion.of(request.query_params), store_set)
+        parts = fit_parts(PredictQuery.of(request.query_params), store_set)
         first = await anyio.to_thread.run_sync(_next, parts, limiter=threads[QUICK])  # may refuse the question
 
         async def lines() -> AsyncIterator[bytes]:
@@ -152,7 +152,7 @@ def make_app(store_set: StoreSet, hosts: frozenset[str]) -> Starlette:
 
     async def live(request: Request) -> Response:
         """A look at a store every second, as server-sent events, until the page is left."""
-        number = StoreQuestion.of(request.query_params).store
+        number = StoreQuery.of(request.query_params).store
         store_set.store(number)  # there is one
 
         async def events() -> AsyncIterator[bytes]:

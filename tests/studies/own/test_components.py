@@ -54,7 +54,7 @@ def record(spec: RunSpec, accuracy: float, loss: float = 1.0) -> RunRecord:
         run=spec.content_hash(), spec=spec, test_accuracy=accuracy, val_accuracy=accuracy, test_queries=1000,
         best_step=1, steps=1, seconds=1.0, history=[Evaluation(step=1, loss=loss, accuracy=accuracy)],
     )  # fmt: skip
-    return made.model_copy(update={"flag": examine(made.model_dump(mode="json")).flag})
+    return made.model_copy(update={"flag": examine(made.model_dump(mode="json")).kind})
 
 
 class Held(PaperRuns):

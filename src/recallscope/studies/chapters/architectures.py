@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import mean
 
-from recallscope.measuring.trainings import RATES
+from recallscope.measuring.training_runs import RATES
 from recallscope.studies.architecture_forms import (
     BARE,
     CELLS,

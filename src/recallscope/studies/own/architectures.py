@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from recallscope.atomic import write_atomically
-from recallscope.measuring.trainings import RATES
+from recallscope.measuring.training_runs import RATES
 from recallscope.studies.architecture_forms import (
     BARE,
     CELLS,

@@ -4,7 +4,7 @@ import { SCALE, bar, chart, draw } from "./charts.js";
 
 const LETTERS = { embed_dim: "D", state_dim: "N", num_facts: "N_f", num_layers: "Λ", num_heads: "M" };
 const letter = (name) => LETTERS[name] ?? name;
-const USUAL = ["run", "task", "vocab_size", "num_facts", "length", "model", "embed_dim", "state_dim", "num_layers", "num_heads", "head_pattern", "batch_size", "seed", "status", "test_accuracy", "parameters", "state_entries", "seconds", "flag", "needs"];
+const USUAL = ["run", "task", "vocab_size", "num_facts", "length", "model", "embed_dim", "state_dim", "num_layers", "num_heads", "head_pattern", "batch_size", "seed", "status", "test_accuracy", "parameters", "state_entries", "seconds", "warning", "needs"];
 const CONDITION = /^\s*([\w.]+)\s*(<=|>=|!=|==|=|<|>)\s*(.*?)\s*$/;
 const TESTS = { "<=": (a, b) => a <= b, ">=": (a, b) => a >= b, "<": (a, b) => a < b, ">": (a, b) => a > b };
 
@@ -184,7 +184,7 @@ export async function openRuns(root, params, options) {
     const history = chart(260);
     const close = h("button", { type: "button", onclick: () => { state.run = ""; save(); one.hidden = true; } }, "Close");
     one.replaceChildren(h("div", { className: "row middle spread" }, h("h2", {}, "Run ", h("code", {}, found.run)), close),
-      ...(found.warning ? [h("p", { className: "warn said" }, found.warning)] : []), ...(found.failure ? [h("p", {}, `Failed ${found.failure.tries} times: its worker ${found.failure.reason}.`)] : []),
+      ...(found.explanation ? [h("p", { className: "warn said" }, found.explanation)] : []), ...(found.failure ? [h("p", {}, `Failed ${found.failure.tries} times: its worker ${found.failure.reason}.`)] : []),
       record ? h("div", { className: "pair" }, history, h("div", { className: "scroll" }, facts({ "test accuracy": `${record.test_accuracy.toFixed(4)} over ${many(record.test_queries)} questions`, steps: many(record.steps), seconds: record.seconds.toFixed(1),
         task: told2(record.spec.task), model: told2(record.spec.model), training: told2(record.spec.train), seed: record.spec.seed, parameters: many(record.parameters), "state entries": many(record.state_entries),
         environment: told2(record.environment), files: found.files.join(", ") }))) : h("p", {}, "It has no record yet."),

@@ -17,7 +17,7 @@ from recallscope.theory.problem import Problem, probability
 
 
 @dataclass
-class CapacityQuestion:
+class CapacityQuery:
     """Which field is looked for, in which runs, and for which target."""
 
     fields: dict[str, Any]  # of a RunSpec, by part, without the unknown
