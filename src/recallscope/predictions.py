@@ -121,9 +121,9 @@ def _rows(laws: list[Law], problem: Problem, *, named: bool) -> list[dict[str, A
     for law in laws:
         outside = np.broadcast_to(law.extrapolated(problem), (len(rows),))
         for row, cell, beyond in zip(rows, cells, outside, strict=True):
-            told = law.limits(cell) if beyond else ""
+            limits = law.limits(cell) if beyond else ""
             nothing = np.isnan(row["laws"][law.name])
-            row["extrapolated"][law.name] = _why_nothing(law, cell) if nothing else told
+            row["extrapolated"][law.name] = _why_nothing(law, cell) if nothing else limits
     first = laws[0]
     for row, cell in zip(rows, cells, strict=True):
         inside = (domain.sentence for domain in first.compared if domain.contains(cell))

@@ -88,8 +88,8 @@ class AccuracyGrid:
             if rows
             else {}
         )
-        said = source or f"{reduce} of {len(rows)} runs" + (f", seed {seed}" if reduce == "seed" else "")
-        return cls(grid.axes, grid.accuracy, grid.counts, said, shared, varying)
+        origin = source or f"{reduce} of {len(rows)} runs" + (f", seed {seed}" if reduce == "seed" else "")
+        return cls(grid.axes, grid.accuracy, grid.counts, origin, shared, varying)
 
     @classmethod
     def from_circuits(cls, results: Iterable[Row], axes: Sequence[str] = ("embed_dim", "state_dim")) -> AccuracyGrid:

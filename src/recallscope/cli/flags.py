@@ -44,10 +44,10 @@ def with_spec_flags(
     show_defaults: bool = True,
     start: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> type:
-    """A verb with one more flag for every field of the specs, all of which may be left out.
+    """A command with one more flag for every field of the specs, all of which may be left out.
 
-    `specs` is a mapping from part to spec class. Names that the verb or an earlier part has are prefixed with the part.
-    The verb's `given(part)` tells what was typed. Help shows the defaults: those of `start`, if it has them.
+    `specs` is a mapping from part to spec class. Names that are taken already are prefixed with the part.
+    The command's `given(part)` tells what was typed. Help shows the defaults: those of `start`, if it has them.
     """
     taken = {field.name for field in dataclasses.fields(base)}
     places: dict[str, tuple[str, str]] = {}
@@ -63,15 +63,15 @@ def with_spec_flags(
             if show_defaults:
                 text += _default_text(info, (start or {}).get(part, {}).get(name))
             fields.append((flag, _flag_type(info, text), dataclasses.field(default=None)))
-    verb = dataclasses.make_dataclass(base.__name__, fields, bases=(base,), kw_only=True)
-    verb.__doc__ = base.__doc__
-    verb.__module__ = base.__module__
-    verb.SPEC_FLAGS = places  # type: ignore[attr-defined]
-    return verb
+    command = dataclasses.make_dataclass(base.__name__, fields, bases=(base,), kw_only=True)
+    command.__doc__ = base.__doc__
+    command.__module__ = base.__module__
+    command.SPEC_FLAGS = places  # type: ignore[attr-defined]
+    return command
 
 
 class SpecFlags:
-    """Base of verbs made by `with_spec_flags`."""
+    """Base of commands made by `with_spec_flags`."""
 
     SPEC_FLAGS: Mapping[str, tuple[str, str]] = {}
 

@@ -112,5 +112,5 @@ class Inspect(RunFlags):
 
 
 def command_for(arguments: Sequence[str]) -> type:
-    """The verb with flags for the task and the model that are to be trained, if any."""
+    """The command with flags for the task and the model that are to be trained, if any."""
     return with_run_flags(Inspect, arguments)

@@ -166,7 +166,7 @@ class Measure(RunFlags):
 
 
 def command_for(arguments: Sequence[str]) -> type:
-    """The verb with flags for the model that comes first, and for the task that is named or that the weights have."""
+    """The command with flags for the model that comes first, and for the task that is named or of the weights."""
     first = arguments[0] if arguments and not arguments[0].startswith("-") else ""
     weights = typed_value(arguments, "--weights") or (first if is_weights(first) else None)
     named = ["--model", first] if first and first != weights else []

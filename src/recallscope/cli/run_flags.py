@@ -1,4 +1,4 @@
-"""Flags that describe a run: a file, a preset, a task, a model and their fields. Shared by the verbs that train."""
+"""Flags that describe a run: a file, a preset, a task, a model and their fields. Shared by the commands that train."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _line_of(path: Path, table: str, name: str) -> str:
 
 
 def with_run_flags(base: type, arguments: Sequence[str]) -> type:
-    """The verb with the fields of the task and the model that the command line names, and those of training."""
+    """The command with the fields of the task and the model that the command line names, and those of training."""
     config = typed_value(arguments, "--config")
     start = start_of(typed_value(arguments, "--preset"), Path(config) if config else None)
     kinds = {part: typed_value(arguments, f"--{part}") or start.get(part, {}).get("kind") for part in ("task", "model")}
@@ -134,14 +134,14 @@ def with_run_flags(base: type, arguments: Sequence[str]) -> type:
         "model": find_architecture(kinds["model"] or "linear_mamba"),
         "train": TrainSpec,
     }
-    verb = with_spec_flags(base, specs, start=start)
-    _refuse_flags_of_others(verb, specs["model"], arguments)
-    return verb
+    command = with_spec_flags(base, specs, start=start)
+    _refuse_flags_of_others(command, specs["model"], arguments)
+    return command
 
 
-def _refuse_flags_of_others(verb: type, model: type[Any], arguments: Sequence[str]) -> None:
+def _refuse_flags_of_others(command: type, model: type[Any], arguments: Sequence[str]) -> None:
     """Say whose field a flag is, if not of the task and the model that were chosen."""
-    known = {field.name for field in dataclasses.fields(verb)}
+    known = {field.name for field in dataclasses.fields(command)}
     for word in arguments:
         flag = word.partition("=")[0]
         name = flag.removeprefix("--").replace("-", "_")

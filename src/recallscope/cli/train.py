@@ -89,5 +89,5 @@ class Train(RunFlags):
 
 
 def command_for(arguments: Sequence[str]) -> type:
-    """The verb with flags for the task and the model that are asked for."""
+    """The command with flags for the task and the model that are asked for."""
     return with_run_flags(Train, arguments)

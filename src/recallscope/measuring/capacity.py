@@ -234,12 +234,12 @@ class _Search:
             "rate": self.rate, "grid_runs": grid[0], "grid_seconds": grid[1],
         }  # fmt: skip
 
-        def said(value: int | None, reason: str, **more: Any) -> Capacity:
+        def result(value: int | None, reason: str, **more: Any) -> Capacity:
             return Capacity(question.unknown, question.target, value, reason, **facts, **more)
 
         if bad <= self.low:
             best = self.tried[bad]
-            return said(
+            return result(
                 None,
                 f"unreachable: even {question.unknown}={best.value} is trained to {best.accuracy:.4f}, below "
                 f"{question.target:g}. {'Use a larger model' if question.sign > 0 else 'Use fewer facts'}, or train "
@@ -248,25 +248,25 @@ class _Search:
         if good >= self.high:
             best = self.tried[good]
             more = "more do not fit the task" if question.sign > 0 else "less there is not"
-            return said(best.value, f"{question.wanted} there is: trained to {best.accuracy:.4f}; {more}")
+            return result(best.value, f"{question.wanted} there is: trained to {best.accuracy:.4f}; {more}")
         x, (x_low, x_high) = self.fit.crossing(question.target)
         crossing, *ends = (self.real(level) for level in (x, x_low, x_high))
         low, high = sorted(ends)
         where = {"crossing": crossing, "interval": (low, high)}
         if bad - good == 1:
             a, b = self.tried[good], self.tried[bad]
-            return said(
+            return result(
                 abs(good),
                 f"{question.wanted} that reaches {question.target:g}: {a.value} is trained to {a.accuracy:.4f}, "
                 f"{b.value} to {b.accuracy:.4f}",
                 **where,
             )
         value = abs(min(max(self.reached(x), good), bad - 1))
-        told = "by the fit" if good >= self.low and bad <= self.high else "by the fit beyond what was trained, a guess"
+        how = "by the fit" if good >= self.low and bad <= self.high else "by the fit beyond what was trained, a guess"
         used = f"{len(self.tried)} training runs were used up before its neighbour was trained"
         if value < 1 or (good < self.low and bad > self.high):
-            return said(None, f"{used}. Allow more.", **where)
-        return said(value, f"{question.wanted} that reaches {question.target:g}, {told}: {used}", **where)
+            return result(None, f"{used}. Allow more.", **where)
+        return result(value, f"{question.wanted} that reaches {question.target:g}, {how}: {used}", **where)
 
     def real(self, level: float) -> float:
         """The value between two whole numbers at which the variable is at a level."""

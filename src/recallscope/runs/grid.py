@@ -175,8 +175,8 @@ class Grid:
             parts = {key[0]: known[key] for key in keys}
             run = run_name({name: part.identity for name, part in parts.items()}, seed)
             if run not in found:
-                told = (paths[name] for name in names)
-                values = tuple(parts[part].fields.get(field) if part else seed for part, field in told)
+                owners = (paths[name] for name in names)
+                values = tuple(parts[part].fields.get(field) if part else seed for part, field in owners)
                 found[run] = Cell(run, tuple(part.spec for part in parts.values()), seed, names, values)
         return list(found.values())
 

@@ -40,7 +40,7 @@ from recallscope.specs import Value
 INDEX = "index.sqlite"
 INDEX_VERSION = 6  # of the tables; a file of another version is made anew
 CREATE = "CREATE {} (run TEXT PRIMARY KEY, row TEXT, size INT, time INT, checksum INT)"
-TOLD = "run || ' ' || row || ' ' || size || ' ' || time"  # what a checksum is of
+CHECKED = "run || ' ' || row || ' ' || size || ' ' || time"  # what a checksum is of
 MOST_WRONG = 100  # finished runs that are read from their records; if more are wrong or missing, it is made anew
 
 
@@ -95,8 +95,8 @@ class Table:
                 values: list[Value] = [None] * len(places)
                 for word, value in entry.row.items():
                     values[places[word]] = value
-                told = (entry.run, to_json(values).decode(), *entry.stamp)
-                yield *told, _checksum(" ".join(map(str, told)))
+                stored = (entry.run, to_json(values).decode(), *entry.stamp)
+                yield *stored, _checksum(" ".join(map(str, stored)))
 
         self.connection.executemany(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?, ?, ?)", encoded())  # noqa: S608
 
@@ -213,10 +213,10 @@ def _compared(store: RunStore, table: Table, there: set[str]) -> tuple[set[str],
     known: set[str] = set()
     wrong: set[str] = set()
     runs, packed = f"{store.runs}{os.sep}", store.packed.lines()
-    query = f"SELECT run, size, time, checksum, {TOLD} FROM runs"  # noqa: S608
-    for run, size, time, checksum, told in table.connection.execute(query):
+    query = f"SELECT run, size, time, checksum, {CHECKED} FROM runs"  # noqa: S608
+    for run, size, time, checksum, stored in table.connection.execute(query):
         known.add(run)
-        if told is None or checksum != _checksum(told):
+        if stored is None or checksum != _checksum(stored):
             wrong.add(run)
         elif run in there:
             try:
@@ -228,8 +228,8 @@ def _compared(store: RunStore, table: Table, there: set[str]) -> tuple[set[str],
     return known, wrong
 
 
-def _checksum(told: str) -> int:
-    return zlib.crc32(told.encode())
+def _checksum(stored: str) -> int:
+    return zlib.crc32(stored.encode())
 
 
 def _fill(table: Table, store: RunStore) -> None:

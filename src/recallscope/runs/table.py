@@ -257,5 +257,5 @@ def damage(store: RunStore) -> str:
     runs = [row["run"] for row in find_runs(store, parse_conditions(["status=damaged"]), columns=["run"])]
     if not runs:
         return ""
-    told = f"left out {len(runs)} damaged record{'s' * (len(runs) > 1)}, {runs[0][:8]} first"
-    return f"{told}; recallscope store verify {shlex.quote(str(store.root))} --dry-run says why."
+    sentence = f"left out {len(runs)} damaged record{'s' * (len(runs) > 1)}, {runs[0][:8]} first"
+    return f"{sentence}; recallscope store verify {shlex.quote(str(store.root))} --dry-run says why."

@@ -44,11 +44,13 @@ def _example(runs: PaperRuns) -> Iterator[str]:
     rows, errors = [], []
     for record in records:
         D, N = _cell(record)
-        said, seen = PUBLISHED_EXAMPLE[D, N], record.test_accuracy
+        published, seen = PUBLISHED_EXAMPLE[D, N], record.test_accuracy
         predicted = [float(find_law(name)(**TASK, embed_dim=D, state_dim=N)) for name in SHOWN_LAWS]
         errors.append([abs(seen - p) for p in predicted])
         laws = (f"{p:.3f}" for p in predicted)
-        rows.append([D, N, f"{said:.2f}", f"{seen:.4f}", f"{seen - said:+.3f}", *laws, f"{record.seconds:.1f}"])
+        rows.append(
+            [D, N, f"{published:.2f}", f"{seen:.4f}", f"{seen - published:+.3f}", *laws, f"{record.seconds:.1f}"]
+        )
     seconds = sum(record.seconds for record in records)
     rows.append(["mean", "error", "", "", "", *(f"{error:.4f}" for error in np.mean(errors, 0)), f"{seconds:.0f}"])
     yield table(["D", "N", "published", "measured", "difference", *SHOWN_LAWS, "seconds"], rows)

@@ -131,14 +131,14 @@ def rates(runs: PaperRuns) -> Iterator[Finding]:
         yield check.untested("no search is complete yet", missing)
         return
     wrong = [form for form in FORMS if best.get(form.label, form.rate) != form.rate]
-    said = "; ".join(
+    text = "; ".join(
         f"{form.label} is trained at {form.rate:g}, and the search says {best[form.label]:g} (losses "
         + ", ".join(f"{loss:.3f} at {rate:g}" for rate, loss in losses(runs, form).items())
         + ")"
         for form in wrong
     )
     yield check.answer(
-        said or f"yes, all {len(best)}",
+        text or f"yes, all {len(best)}",
         "does not hold" if wrong else "holds",
         f"{len(best)} of {len(FORMS)} searches complete, each of {len(RATES)} rates on a seed of its own: 500 steps, "
         "for published layers the whole training",
@@ -246,9 +246,9 @@ def published(runs: PaperRuns) -> Iterator[Finding]:
         return
     guess = 1 / CELLS[0][1]
     failed = [form.label for form, one in found.items() if one.mean <= 2 * guess]
-    said = ", ".join(f"{form.label} {one.mean:.3f} at rate {form.rate:g}" for form, one in found.items())
+    text = ", ".join(f"{form.label} {one.mean:.3f} at rate {form.rate:g}" for form, one in found.items())
     yield check.answer(
-        f"{said}; did not train: {', '.join(failed) or 'none'}",
+        f"{text}; did not train: {', '.join(failed) or 'none'}",
         "holds" if not failed else "holds approximately" if len(failed) < len(found) else "does not hold",
         f"V = 512, N_f = 16, D = 32, N = 8, 3000 steps, mean of seeds; not trained: at most 2/N_f = {2 * guess}",
         runs.missing(*labels),

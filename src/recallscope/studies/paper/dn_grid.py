@@ -199,7 +199,7 @@ def full_against_linear(runs: PaperRuns) -> Iterator[Finding]:
             f"better by {gap.mean:+.3f} {interval(*gap.interval, 3)} on average, {gap.gaps.min():+.3f} to "
             f"{gap.gaps.max():+.3f} by cell" + (f"; worse at {', '.join(worse)}" if worse else ""),
             ("does not hold", "holds approximately", "holds")[(not worse) + (gap.interval[0] > 0)],
-            f"{len(pairs)} cells, mean of seeds against mean of seeds; {both.said}; 95 % interval: {noise}",
+            f"{len(pairs)} cells, mean of seeds against mean of seeds; {both.description}; 95 % interval: {noise}",
             both.missing,
         )
 
@@ -381,8 +381,8 @@ def laws_figure(runs: PaperRuns) -> Figure:
         axes = figure.subplots(1, len(shown), sharey=True)
         for ax, (name, title) in zip(axes, shown.items(), strict=True):
             points = law_points(find_law(name), grids)
-            said = f"{title}\nmean error {points.mean_error:.3f}, {points.cells} cells"
-            draw_law_points(points, ax, title=said, colours=colours, markers=markers)
+            text = f"{title}\nmean error {points.mean_error:.3f}, {points.cells} cells"
+            draw_law_points(points, ax, title=text, colours=colours, markers=markers)
         for ax in axes[1:]:
             ax.set_ylabel("")
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)

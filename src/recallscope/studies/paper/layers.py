@@ -94,9 +94,9 @@ def named_cells(runs: PaperRuns) -> Iterator[Finding]:
         yield check.untested(f"{len(done)} of the four cells done", runs.missing(MQAR))
         return
     values = np.array(list(done.values()))
-    said = ", ".join(f"{accuracy:.3f} at {cell}" for cell, accuracy in done.items())
+    text = ", ".join(f"{accuracy:.3f} at {cell}" for cell, accuracy in done.items())
     yield check.answer(
-        f"{said}; spread {np.ptp(values):.3f}",
+        f"{text}; spread {np.ptp(values):.3f}",
         verdict_of(max(np.ptp(values), abs(values.mean() - PUBLISHED)), 0.03, 0.08),
         f"{len(done)} of 4 cells, mean of seeds, V = {rows[0]['vocab_size']}, N_f = {rows[0]['num_facts']}; "
         f"{runs.parts[MQAR].cut or 'as published'}",
