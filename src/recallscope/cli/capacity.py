@@ -8,9 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recallscope.cli.flags import OptionalInt, OptionalText, Quiet
+from recallscope.cli.flags import OptionalInt, OptionalText, Quiet, RunFlags, with_run_flags
 from recallscope.cli.output import console, number, print_json, show, table
-from recallscope.cli.run_flags import RunFlags, with_run_flags
 
 if TYPE_CHECKING:
     from recallscope.measuring.capacity import Capacity

@@ -12,7 +12,7 @@ import tyro
 
 from recallscope.cli.flags import OptionalInt, OptionalPath, Unset
 from recallscope.cli.output import console, number, print_json, show, table, warn
-from recallscope.health import Flag
+from recallscope.health import Kind
 
 if TYPE_CHECKING:
     from recallscope.analysis.group_fit import GroupFit
@@ -31,7 +31,7 @@ class FitStore:
     """Folder of the runs."""
     where: Annotated[tuple[str, ...], Unset] = ()
     """Only runs that satisfy these, such as model=linear_mamba or batch_size=128."""
-    exclude: Annotated[tuple[Flag, ...], Unset] = ()
+    exclude: Annotated[tuple[Kind, ...], Unset] = ()
     """Leave out runs with these warnings: diverged, still-improving, at-chance."""
     reduce: Literal["mean", "best", "seed"] = "mean"
     """Of the seeds of a cell: their mean, the best, or the one of --seed."""

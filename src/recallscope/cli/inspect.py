@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from recallscope.cli.flags import OptionalPath, Quiet, Unset
+from recallscope.cli.flags import OptionalPath, Quiet, RunFlags, Unset, with_run_flags
 from recallscope.cli.output import print_json
-from recallscope.cli.run_flags import RunFlags, with_run_flags
 from recallscope.train.saved import is_pretrained, load_model, what_is_measured
 
 if TYPE_CHECKING:

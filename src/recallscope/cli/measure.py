@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from recallscope.atomic import write_atomically
-from recallscope.cli.flags import OptionalInt, OptionalPath, Quiet, typed_value
+from recallscope.cli.flags import OptionalInt, OptionalPath, Quiet, RunFlags, typed_value, with_run_flags
 from recallscope.cli.output import console, count, number, print_json, show, table
-from recallscope.cli.run_flags import RunFlags, with_run_flags
 from recallscope.train.saved import is_pretrained, is_weights, load_model, task_of, weights_file, what_is_measured
 
 if TYPE_CHECKING:

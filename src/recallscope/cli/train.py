@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from recallscope.cli.flags import OptionalPath, Quiet
+from recallscope.cli.flags import OptionalPath, Quiet, RunFlags, with_run_flags
 from recallscope.cli.output import print_json, show
-from recallscope.cli.run_flags import RunFlags, with_run_flags
 
 if TYPE_CHECKING:
     from recallscope.records import RunRecord

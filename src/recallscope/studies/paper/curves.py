@@ -122,8 +122,8 @@ def half_of_a(runs: PaperRuns) -> Iterator[Finding]:
             f"both: ratio {ratio.shared_b:.2f} {interval(*ratio.shared_b_interval)}",
             "holds" if apart and together else "holds approximately" if together else "does not hold",
             f"{both.description}, mean of seeds; the ratios are on the {ratio.cells} cells that both have; "
-            f"{spread}95 % intervals by resampling cells, the same for both; full: {noises[0]}; linear: {noises[1]}. Holds: 1/2 "
-            f"inside and 1 outside both intervals of the ratio, approximately: of the one with one b",
+            f"{spread}95 % intervals by resampling cells, the same for both; full: {noises[0]}; linear: {noises[1]}. "
+            f"Holds: 1/2 inside and 1 outside both intervals of the ratio, approximately: of the one with one b",
             both.missing,
         )
 
