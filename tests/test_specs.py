@@ -213,7 +213,7 @@ def test_the_identity_leaves_defaults_out():
     }
 
 
-def test_words_are_flat_and_need_no_class():
+def test_fields_are_flat_and_need_no_class():
     words = flat_fields(run_spec().model_dump(mode="json"))
     assert (words["task"], words["model"], words["embed_dim"], words["batch_size"]) == ("mqar", "linear_mamba", 32, 128)
     odd = {"task": {"kind": "x", "size": 3}, "model": {"kind": "y", "size": 4, "blocks": [1, 2]}, "seed": 1}
