@@ -12,7 +12,7 @@ from recallscope.architectures.mamba2_model import Mamba2
 from recallscope.architectures.model import build_model
 from recallscope.ops.linear_scan import at_positions
 from recallscope.specs import HeadPattern, RunSpec, TrainSpec
-from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.train.loop import train_run
 
 PATTERNS = pytest.mark.parametrize("pattern", ["MHA", "MQA", "MKA", "MVA"])

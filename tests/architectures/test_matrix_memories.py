@@ -15,7 +15,7 @@ from recallscope.architectures.model import build_model
 from recallscope.ops.linear_scan import at_positions
 from recallscope.records import parse_record
 from recallscope.specs import ARCHITECTURES, ModelSpec, RunSpec, TrainSpec
-from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.train.loop import train_run
 
 KINDS = [
