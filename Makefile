@@ -33,10 +33,10 @@ demo: $(VENV)/.ready-demo  ## accuracy over (D, N), side by side: predicted by t
 
 reproduce: $(VENV)/.ready-demo  ## all experiments of the paper at the small scale: an evening of two cores; stops and resumes
 	$(BIN)/recallscope reproduce all --scale small --store runs/paper
-	$(BIN)/recallscope report runs/paper --out runs/paper/report.html
+	$(BIN)/recallscope report runs/paper --output runs/paper/report.html
 
 report: $(VENV)/.ready-demo  ## report, chapters, tables and figures of docs/ from the committed records, no training
-	$(BIN)/recallscope report results/paper --out docs/report.html --markdown docs/REPRODUCTION.md
+	$(BIN)/recallscope report results/paper --output docs/report.html --markdown docs/REPRODUCTION.md
 
 docs: $(VENV)/.ready-docs  ## the documentation site, in build/site; offline, any broken link is an error
 	NO_MKDOCS_2_WARNING=1 OMP_NUM_THREADS=1 $(BIN)/mkdocs build --strict

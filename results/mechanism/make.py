@@ -43,7 +43,7 @@ PICTURED = ("D64-N32", "full", "bank")  # folders that keep their pictures
 FULL = RunSpec.model_validate(
     {
         "task": {"kind": "mqar", "vocab_size": 64, "num_facts": 8},
-        "model": {"kind": "full", "embed_dim": 32, "state_dim": 16},
+        "model": {"kind": "mamba", "embed_dim": 32, "state_dim": 16},
         "train": {
             "batch_size": 32,
             "flat_steps": 2500,
@@ -58,7 +58,7 @@ FULL = RunSpec.model_validate(
 BANK = RunSpec.model_validate(
     {
         "task": {"kind": "mqar", "vocab_size": 256, "num_facts": 8},
-        "model": {"kind": "full", "embed_dim": 24, "state_dim": 4},
+        "model": {"kind": "mamba", "embed_dim": 24, "state_dim": 4},
         "train": {"batch_size": 32, "warmup_steps": 100, "flat_steps": 1900, "decay_steps": 6000, "clip_norm": 0.75}
         | {"eval_every": 1000, "eval_size": 1000},
         "seed": 0,

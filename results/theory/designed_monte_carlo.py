@@ -144,7 +144,7 @@ def main() -> None:
     """Measure every cell, then write both files."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0, help="owner of all draws (default 0)")
-    parser.add_argument("--draws", type=int, default=300, help="draws of the weights per cell (default 300)")
+    parser.add_argument("--num-draws", type=int, default=300, help="draws of the weights per cell (default 300)")
     parser.add_argument("--batch", type=int, default=64, help="sequences per draw at L = 64 (default 64)")
     args = parser.parse_args()
     cells = [(regime, *sizes, D, N) for regime, sizes in REGIMES.items() for D, N in GRID]

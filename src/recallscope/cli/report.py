@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class WriteReport:
-    """recallscope report results/paper --out report.html
+    """recallscope report results/paper --output report.html
 
     Put what the runs of a store say about the paper on one page: every finding with its verdict, the figures, all laws
     against all measured cells, what does not hold, and how to run it again. The page needs no network.
-    Without --out or --markdown, only the findings are printed.
+    Without --output or --markdown, only the findings are printed.
     """
 
     store: Annotated[Path, tyro.conf.Positional]
     """Folder of the runs, of recallscope reproduce."""
-    out: OptionalPath = None
+    output: OptionalPath = None
     """The page, one HTML file."""
     markdown: OptionalPath = None
     """The same as Markdown; chapters with more detail go beside it, pictures to a folder figures beside it, and tables
@@ -41,7 +41,7 @@ class WriteReport:
 
     def run(self) -> int:
         """Read, find, draw, write."""
-        pages = [path for path in (self.out, self.markdown) if path is not None]
+        pages = [path for path in (self.output, self.markdown) if path is not None]
         for path in pages:
             _check_file(path)
         from recallscope.runs.store import RunStore
@@ -67,9 +67,9 @@ class WriteReport:
         from recallscope.atomic import write_atomically
         from recallscope.studies.report import chapter_page, html_page, markdown_page, with_tables
 
-        if self.out:
-            write_atomically(self.out, html_page(report).encode())
-            yield self.out
+        if self.output:
+            write_atomically(self.output, html_page(report).encode())
+            yield self.output
         if self.markdown:
             for picture in report.pictures:
                 if picture.data:

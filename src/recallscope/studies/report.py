@@ -31,6 +31,7 @@ from recallscope.studies.designed import DesignedPart
 from recallscope.studies.drawing import do_jobs, figure_job
 from recallscope.studies.experiment import Part, Scale, counting_order, experiments, find_experiment, paper_figures
 from recallscope.studies.law_table import LawTable, law_table
+from recallscope.studies.other_groups import gla_settings_table, gla_table, routed_table
 from recallscope.studies.paper_runs import PaperRuns
 from recallscope.studies.stored_runs import laws_table
 
@@ -44,7 +45,13 @@ CHAPTERS: Mapping[str, Callable[[PaperRuns], Chapter]] = {
     "TABLES.md": cells,
 }
 # tables in pages that are written by hand, between <!-- NAME --> and <!-- /NAME -->: lines, from the runs and the page
-TABLES: Mapping[str, Callable[[PaperRuns, str], Iterable[str]]] = {"laws": laws_table, "costs": costs_table}
+TABLES: Mapping[str, Callable[[PaperRuns, str], Iterable[str]]] = {
+    "laws": laws_table,
+    "costs": costs_table,
+    "routed-memories": routed_table,
+    "gla": gla_table,
+    "gla-settings": gla_settings_table,
+}
 FURTHER = "further"
 OWN_QUESTIONS = "own-questions"
 _SMALL = ".small"  # the smaller of PNG and SVG
@@ -245,8 +252,8 @@ class Report:
             ),
             (f"recallscope store list {store}", "what the store holds"),
             (f"recallscope fit {store}", "a and b of every grid with intervals, and every law against it"),
-            (f"recallscope draw all --store {store} --out figures{flags}", "the figures alone"),
-            (f"recallscope report {store} --out report.html{flags}", "this page"),
+            (f"recallscope figures {store} all --out figures{flags}", "the figures alone"),
+            (f"recallscope report {store} --output report.html{flags}", "this page"),
             ("recallscope claims", "every statement of the paper, with function and test"),
         ]
 

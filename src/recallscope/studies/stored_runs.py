@@ -19,7 +19,7 @@ from recallscope.runs.store import RunStore
 from recallscope.runs.table import find_runs
 from recallscope.specs import ModelSpec, find_architecture
 from recallscope.studies.paper_runs import PaperRuns, no_runs
-from recallscope.theory.law import LAWS, RECOMMENDED, Law, find_law
+from recallscope.theory.law import LAWS, Law, find_law, recommended
 from recallscope.theory.problem import FIELDS, LawTask, Problem
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def laws_table(runs: PaperRuns, page: str) -> Iterator[str]:
     yield f"| {' | '.join(COLUMNS)} |"
     yield "|---" * len(COLUMNS) + "|"
     for law in LAWS:
-        star = " **recommended**" if law.name in RECOMMENDED.values() else ""
+        star = " **recommended**" if law.name in recommended().values() else ""
         said = words.get(law.name) or (law.function.__doc__ or "").strip().split("\n")[0]
         domain = law.domain.sentence if law.domain else law.holds
         cells = (law.about, said, law.summary, domain, off_by(law, runs.store))
