@@ -10,7 +10,7 @@ from recallscope.records import Evaluation, RunRecord, parse_record, row_of
 from recallscope.runs.store import RunStore
 from recallscope.runs.table import find_runs, parse_conditions
 from recallscope.specs import RunSpec, TrainSpec, flat_fields
-from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.associative_recall import MQARSpec
 
 QUERIES = 80_000
 

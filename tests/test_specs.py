@@ -14,9 +14,7 @@ from recallscope.architectures.mamba import MambaSpec
 from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.records import RecordError, RunRecord, parse_record
 from recallscope.specs import ARCHITECTURES, TASKS, RunSpec, TrainSpec, flat_fields, parse_task
-from recallscope.tasks.ar import ARSpec
-from recallscope.tasks.mqar import MQARSpec
-from recallscope.tasks.repeated import RepeatedSpec
+from recallscope.tasks.associative_recall import ARSpec, MQARSpec, RepeatedSpec
 
 
 def run_spec(**changes):

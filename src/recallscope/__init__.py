@@ -3,12 +3,13 @@
 The public names, loaded when first used: looking at a law does not import torch.
 """
 
-from recallscope.lazy import lazy_names
+from importlib import import_module
+from typing import Any
 
 __version__ = "0.2.0"
 
 _HOMES = {
-    "ARSpec": "recallscope.tasks.ar",
+    "ARSpec": "recallscope.tasks.associative_recall",
     "CapacityQuery": "recallscope.measuring.capacity_query",
     "Mamba2Spec": "recallscope.architectures.mamba2",
     "MambaSpec": "recallscope.architectures.mamba",
@@ -17,7 +18,7 @@ _HOMES = {
     "Law": "recallscope.theory.law",
     "LinearMambaSpec": "recallscope.architectures.linear_mamba",
     "MQARDataset": "recallscope.tasks.dataset",
-    "MQARSpec": "recallscope.tasks.mqar",
+    "MQARSpec": "recallscope.tasks.associative_recall",
     "ModelSpec": "recallscope.specs",
     "MultiHeadSpec": "recallscope.architectures.multihead",
     "Problem": "recallscope.theory.problem",
@@ -25,7 +26,7 @@ _HOMES = {
     "RecallDataset": "recallscope.tasks.dataset",
     "RecallModel": "recallscope.architectures.model",
     "RecallStream": "recallscope.tasks.dataset",
-    "RepeatedSpec": "recallscope.tasks.repeated",
+    "RepeatedSpec": "recallscope.tasks.associative_recall",
     "RunRecord": "recallscope.records",
     "RunSpec": "recallscope.specs",
     "RunStore": "recallscope.runs.store",
@@ -54,4 +55,13 @@ _HOMES = {
     "zoology_batch": "recallscope.tasks.zoology",
 }
 __all__ = [*_HOMES, "__version__"]  # noqa: PLE0604 (the keys are strings)
-__getattr__, __dir__ = lazy_names(__name__, _HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(_HOMES)

@@ -219,9 +219,9 @@ class ModelSpec(_Kind):
 TASKS: Registry[type[TaskSpec]] = Registry(
     "task",
     {
-        "ar": "recallscope.tasks.ar:ARSpec",
-        "mqar": "recallscope.tasks.mqar:MQARSpec",
-        "repeated": "recallscope.tasks.repeated:RepeatedSpec",
+        "ar": "recallscope.tasks.associative_recall:ARSpec",
+        "mqar": "recallscope.tasks.associative_recall:MQARSpec",
+        "repeated": "recallscope.tasks.associative_recall:RepeatedSpec",
     },
 )
 ARCHITECTURES: Registry[type[ModelSpec]] = Registry(

@@ -138,7 +138,7 @@ class Measure(RunFlags):
         """Save the figure; None where there is no matplotlib."""
         if importlib.util.find_spec("matplotlib") is None:
             return None
-        from recallscope.figures.measured import draw_measured
+        from recallscope.figures.forms import draw_measured
         from recallscope.figures.style import PAGE, figure_style, new_figure, save_figure
         from recallscope.measuring.measurement import reference_curves
 

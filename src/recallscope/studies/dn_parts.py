@@ -13,7 +13,7 @@ from recallscope.analysis.seed_noise import SeedNoise
 from recallscope.presets import Fields, Preset
 from recallscope.studies.experiment import Part, Rows, Scale, part
 from recallscope.studies.paper_runs import PaperRuns
-from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.associative_recall import MQARSpec
 
 # Tab. 1's letters, by the row of Fig. 7 (`app-fig:scaling-laws-2d-dims`)
 REGIMES: dict[str, Fields] = {

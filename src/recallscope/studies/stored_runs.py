@@ -144,12 +144,12 @@ V, TARGET = 512, 0.9
 FACTS = np.round(np.geomspace(2, 80, 14)).astype(int)
 SHAPES = [(4 * N, N) for N in (3, 4, 5, 6, 8, 10, 12, 14, 17, 20, 24)]
 PANELS = {  # architecture: its name, and the laws that are drawn
-    "linear": ("linear Mamba", ("trained-sharing",)),
+    "linear_mamba": ("linear Mamba", ("trained-sharing",)),
     "retnet": ("RetNet: fades", ("retention",)),
     "mlstm": ("mLSTM: a write gate", ("gated",)),
     "delta_net": ("DeltaNet: replaces", ("delta",)),
     "mesa_net": ("MesaNet: least squares", ("least-squares",)),
-    "full": ("full Mamba", ("full-mask", "full-bank")),
+    "mamba": ("full Mamba", ("full-mask", "full-bank")),
 }
 
 
@@ -176,7 +176,7 @@ def facts_per_entry(runs: PaperRuns) -> Figure:
 
     rows = runs_for_laws(runs.store)
     if not rows:
-        raise no_runs(runs, "zoo")
+        raise no_runs(runs, "architectures")
     lines = {(kind, law): _per_entry(kind, law) for kind, (_, laws) in PANELS.items() for law in laws}
     with figure_style():
         figure = new_figure(PAGE, 4.6)

@@ -35,7 +35,7 @@ from recallscope.studies.experiment import paper_figures
 from recallscope.studies.own.architectures import CELLS, measure_ages, zoo
 from recallscope.studies.paper_runs import NoRunsError, PaperRuns
 from recallscope.studies.report import chapter_page
-from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.train.weights import write_weights
 
 ROOT = Path(__file__).resolve().parents[3]

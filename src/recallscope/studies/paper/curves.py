@@ -16,7 +16,6 @@ from recallscope.analysis.compare import law_on_cells
 from recallscope.analysis.rows import accuracies, compared_cells, learned
 from recallscope.analysis.seed_noise import interval
 from recallscope.studies.claims import Check, Finding, Verdict, verdict_of, within
-from recallscope.studies.collapse_panels import NOTE, PRINTED_A, curve_of, draw_curve
 from recallscope.studies.dn_parts import (
     BOOTSTRAP,
     EXAMPLE,
@@ -34,7 +33,16 @@ from recallscope.studies.dn_parts import (
 )
 from recallscope.studies.experiment import Part, Scale, experiment
 from recallscope.studies.full_as_linear import coefficient_ratio, effective_dimensions, scaled_errors
-from recallscope.studies.paper_runs import PaperRuns, draw_part, sheet, source_line
+from recallscope.studies.paper_runs import (
+    NOTE,
+    PRINTED_A,
+    PaperRuns,
+    curve_of,
+    draw_curve,
+    draw_part,
+    sheet,
+    source_line,
+)
 from recallscope.theory.law import find_law
 
 if TYPE_CHECKING:

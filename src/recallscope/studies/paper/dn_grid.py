@@ -40,7 +40,7 @@ from recallscope.studies.experiment import Misses, Part, Rows, Scale, experiment
 from recallscope.studies.full_as_linear import LawChoice, law_choices
 from recallscope.studies.law_table import SHOWN_LAWS, where_it_fails
 from recallscope.studies.paper_runs import PaperRuns, draw_part, sheet, source_line
-from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.theory.law import find_law, laws_for
 
 if TYPE_CHECKING:
