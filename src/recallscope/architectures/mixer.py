@@ -1,4 +1,4 @@
-"""A bare mixer of the user's own, (batch, L, D) -> (batch, L, D), wrapped into a model: `mixer:path/to/my_nets.py:MyMixer`.
+"""A bare mixer of the user's own, (batch, L, D) -> (batch, L, D), wrapped into a model: `mixer:my_nets.py:MyMixer`.
 
 This is the interface of the layers of flash-linear-attention, zoology and mad-lab. What is added around it is stated in
 the fields, the same for every mixer: an embedding, and `num_layers` times x + mixer(conv(norm(x))), then norm and head.

@@ -225,7 +225,8 @@ def _digest_of(made: Any) -> str:
     if isinstance(made, nn.Module):
         digest.update(repr(made).encode())
         for name, tensor in made.state_dict().items():
-            digest.update(name.encode() + tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+            numbers = tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
+            digest.update(name.encode() + numbers.tobytes())
     return digest.hexdigest()[:16]
 
 

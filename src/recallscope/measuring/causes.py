@@ -31,7 +31,7 @@ def _initial_scale(model: RecallModel) -> list[str]:
         if isinstance(part, nn.Embedding) and part.num_embeddings >= model.vocab_size:
             std, usual = float(part.weight.detach().std()), part.embedding_dim**-0.5
             small = f"small: width^-1/2 = {usual:.3f} or 1 learns sooner" if std < usual / 2 else "not small"
-            found.append(f"initial scale: standard deviation {std:.3f} of {name} at width {part.embedding_dim}, {small}")
+            found.append(f"initial scale: standard deviation {std:.3f} of {name}, width {part.embedding_dim}, {small}")
     return found or ["initial scale: no torch.nn.Embedding reads the tokens, so it was not looked at"]
 
 
@@ -69,7 +69,7 @@ def _positions(model: RecallModel, task: TaskSpec) -> str:
     moved, changed = (float((model(other)[:, -1] - there).norm()) for other in (swapped, replaced))
     ratio = moved / changed if changed > 0 else 0.0
     if ratio < ORDER_BLIND:
-        return f"positions: none. Swapping two earlier tokens changes the logits {ratio:.1e} times as much as another token"
+        return f"positions: none. Swapping two earlier tokens moves the logits {ratio:.1e} as far as another token does"
     return "positions: the order of earlier tokens changes the logits"
 
 

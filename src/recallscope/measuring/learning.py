@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from recallscope.health import BEGUN, examine, has_begun
-from recallscope.measuring.trainings import RateSearch, Trainer, Training, lengthened, search_rate, with_train
+from recallscope.measuring.training_runs import RateSearch, Trainer, Training, lengthened, search_rate, with_train
 from recallscope.records import RunRecord
 from recallscope.specs import RunSpec
 
@@ -66,7 +66,7 @@ def begun(record: RunRecord) -> bool:
     """Whether a run has left chance; where there is no binding, by its accuracy (`health`)."""
     facts = record.model_dump(mode="json")
     known = has_begun(facts)
-    return examine(facts).flag != "at-chance" if known is None else known
+    return examine(facts).kind != "at-chance" if known is None else known
 
 
 @dataclass

@@ -11,15 +11,15 @@ from torch import nn
 
 from recallscope.architectures.model import RecallModel, build_model
 from recallscope.architectures.user_module_model import as_recall_model, module_in_memory
-from recallscope.health import BEGUN, begun_from, examine
+from recallscope.health import begun_from, examine
 from recallscope.measuring.beside import committed_stores, neighbours
 from recallscope.measuring.capacity import Capacity, find_capacity
-from recallscope.measuring.capacity_question import CapacityQuestion
+from recallscope.measuring.capacity_query import CapacityQuery
 from recallscope.measuring.causes import likely_causes, next_command
 from recallscope.measuring.learning import FACTORS, SEARCHED, Learning, Verdict, learn
 from recallscope.measuring.measurement import Accuracy, Information, LinearEqual, Measurement
 from recallscope.measuring.state import state_size
-from recallscope.measuring.trainings import RATES, RECIPE, Trainer, direct_trainer, store_trainer
+from recallscope.measuring.training_runs import RATES, RECIPE, Trainer, direct_trainer, store_trainer
 from recallscope.records import RunRecord, binding
 from recallscope.runs.store import RunStore
 from recallscope.runs.views import clock
@@ -69,8 +69,8 @@ def measure(
     others = neighbours(task, committed_stores() if compare_with is None else compare_with)
     if isinstance(model, nn.Module) and (isinstance(model, RecallModel) if as_it_is is None else as_it_is):
         return _as_it_is(as_recall_model(model, task.vocab_size), task, num_sequences, seed, device, others)
-    in_memory = not isinstance(model, ModelSpec)
-    spec = module_in_memory(model) if in_memory else model
+    spec = model if isinstance(model, ModelSpec) else module_in_memory(model)
+    in_memory = spec is not model
     subject = build_model(spec, task.vocab_size, torch.Generator().manual_seed(STATE_SEED))  # or say why not
     subject.check_batch(sample_batch(task, 2, STATE_SEED))
     run = RunSpec(task=task, model=spec, train=train or TrainSpec.model_validate(RECIPE), seed=seed)
@@ -111,13 +111,13 @@ def capacity(
     tell: Callable[[str], None] | None = None,
     **arguments: Any,
 ) -> Capacity:
-    """The most facts that a model recalls at a target accuracy, or the smallest value of one of its arguments that does.
+    """The most facts that a model recalls at a target accuracy, or the smallest value of an argument that does.
 
     `task` gives all but what is looked for, whose value in it is not used. `arguments` go to the class or function that
     makes the module. See `measure` for what `model` may be, and `find_capacity` for how the answer is found.
     """
-    in_memory = not isinstance(model, ModelSpec)
-    spec = module_in_memory(model, **arguments) if in_memory else model
+    spec = model if isinstance(model, ModelSpec) else module_in_memory(model, **arguments)
+    in_memory = spec is not model
     fields = {
         "task": {name: value for name, value in task.leaving_out().items() if name not in (solve_for, "length")},
         "model": {name: value for name, value in spec.leaving_out().items() if name != solve_for}
@@ -125,7 +125,7 @@ def capacity(
         "train": (train or TrainSpec.model_validate(RECIPE)).model_dump(),
     }
     do = trainer or (direct_trainer(tell) if in_memory else store_trainer(store))
-    question = CapacityQuestion(fields, solve_for, target)
+    question = CapacityQuery(fields, solve_for, target)
     return find_capacity(question, do, max_runs=most, search_rates=train is None and question.law is None)
 
 
@@ -139,14 +139,14 @@ def _as_it_is(
     N_f = getattr(task, "num_facts", None)
     bound = binding(score.accuracy, score.in_context, N_f)
     verdict = Verdict("as it is", "measured as it is: nothing was trained")
-    if bound is not None and score.in_context is not None:
-        if bound < begun_from(N_f or 2, max(score.in_context * score.queries, 1)):
-            said = f"binding {bound:.3f}, below {BEGUN} or not above 0 by more than chance moves it"
-            verdict = Verdict(
-                "did not learn",
-                f"these weights do not recall on this task ({said}): no more of the values of the context that they name "
-                f"are right than guessing gives. Nothing is derived from the accuracy",
-            )
+    answers = max((score.in_context or 0) * score.queries, 1)
+    if bound is not None and bound < begun_from(N_f or 2, answers):
+        verdict = Verdict(
+            "did not learn",
+            f"these weights do not recall on this task: of the values of the context that they name, no more are right "
+            f"than guessing gives (binding {bound:.3f}; {begun_from(N_f or 2, answers):.3f} or more would count). "
+            f"Nothing is derived from the accuracy",
+        )
     return _measurement(
         subject.to("cpu"), task, [score], verdict, others, sequences=num_sequences,
         recipe="measured as it is, without training",

@@ -1,17 +1,19 @@
 """The effective state size of a model: how many numbers carry the context past a point of the sequence.
 
-It is measured from outside, in the same way for every model, ours included: all that a model says after a cut depends on what stood before it through its state alone. So the
-gradients of later logits with respect to earlier inputs span at most as many dimensions as the state has numbers, and
-their rank counts those. All rows of a batch share the tokens up to the cut, each continues in its own way and asks for
-a random combination of the logits that follow: one backward pass gives one gradient per row, in float64. The context
-is doubled until the rank stays the same. This is the effective state size of Parnichkun et al. (arXiv 2504.19561), with
-a tolerance at the precision of float64, of the whole model instead of one layer.
+It is measured from outside, in the same way for every model, ours included. All that a model says after a cut depends
+on what stood before it through its state alone. So the gradients of later logits with respect to earlier inputs span at
+most as many dimensions as the state has numbers, and their rank counts those. All rows of a batch share the tokens up
+to the cut, each continues in its own way and asks for a random combination of the logits that follow: one backward pass
+gives one gradient per row, in float64. The context is doubled until the rank stays the same.
+
+This is the effective state size of Parnichkun et al. (arXiv 2504.19561), with a tolerance at the precision of float64,
+of the whole model instead of one layer.
 
 Beside it stands what the model *stores*: declared by its architecture, or counted in the state that it shows. Numbers
 that are stored and never read do not count as effective (a linear Mamba stores 2 D N numbers and reads D N of them).
 
-Limits. A rank that grows with every doubling is no state of fixed size, such as attention's, or one that is too large to
-be followed; it is given as entries per token. The tokens right after the cut are shared, too, so that the windows of
+Limits. A rank that grows with every doubling is no state of fixed size, such as attention's, or one that is too large
+to be followed; it is given as entries per token. The tokens right after the cut are shared, too, so that the windows of
 convolutions do not count as memory; where numbers fade so fast that no clear rank is left after that gap, a shorter one
 is taken.
 """

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-
 from recallscope.tasks.batch import Batch
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -166,10 +166,10 @@ def _train(
             "kernels": backend_name(device),
         },
     )
-    return Trained(record.model_copy(update={"flag": examine(record.model_dump(mode="json")).flag}), model)
+    return Trained(record.model_copy(update={"flag": examine(record.model_dump(mode="json")).kind}), model)
 
 
-def _answers(task: TaskSpec, score: Score) -> dict[str, float | None]:
+def _answers(task: TaskSpec, score: Score) -> dict[str, Any]:
     """What a record keeps of a score."""
     bound = binding(score.accuracy, score.in_context, getattr(task, "num_facts", None))
     return {"accuracy": score.accuracy, "in_context": score.in_context, "binding": bound}

@@ -92,10 +92,10 @@ def _same(model: RecallModel) -> RecallModel:
 
 
 def _cell(run: RunSpec) -> Cell:
-    """A run, with the words that tell the trainings of a measurement apart."""
-    words = flat_fields(run)
-    names = tuple(name for name in ("num_facts", "embed_dim", "state_dim", "learning_rate") if name in words)
-    return replace(Cell.of(run), names=names, values=tuple(words[name] for name in names))
+    """A run, with the fields that tell the training runs of a measurement apart."""
+    fields = flat_fields(run)
+    names = tuple(name for name in ("num_facts", "embed_dim", "state_dim", "learning_rate") if name in fields)
+    return replace(Cell.of(run), names=names, values=tuple(fields[name] for name in names))
 
 
 def _record(store: RunStore, cell: Cell) -> RunRecord:
@@ -166,7 +166,8 @@ def search_rate(run: RunSpec, train: Trainer) -> RateSearch:
 
     def worth(rate: float) -> tuple[Any, ...]:
         one = trials[rate]
-        return one.begun, min(one.accuracy, GOAL) if one.begun else 0, -one.steps, -inf if one.loss is None else -one.loss
+        loss = inf if one.loss is None else one.loss
+        return one.begun, min(one.accuracy, GOAL) if one.begun else 0, -one.steps, -loss
 
     return RateSearch(max(RATES, key=worth), short.train.total_steps, trials)
 
