@@ -93,6 +93,12 @@ def has_begun(facts: Mapping[str, Any]) -> bool | None:
     return True if lowest >= begun_from(N_f, queries) else None
 
 
+def left_chance(facts: Mapping[str, Any]) -> bool:
+    """Whether a run answers better than guessing does, by its accuracy and, if it is known, by its binding."""
+    spec = facts.get("spec")
+    return _at_chance(facts, flat_fields(spec) if isinstance(spec, Mapping) else {}) is None
+
+
 def begun_from(num_facts: int, answers: float) -> float:
     """The binding that counts as begun, of so many answers from the context: 0.05, and more than chance gives."""
     return max(BEGUN, noise(1 / num_facts, answers) / (1 - 1 / num_facts))

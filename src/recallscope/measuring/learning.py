@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from recallscope.health import BEGUN, examine, has_begun
+from recallscope.health import BEGUN, left_chance
 from recallscope.measuring.training_runs import RateSearch, Trainer, Training, lengthened, search_rate, with_train
 from recallscope.records import RunRecord
 from recallscope.specs import RunSpec
@@ -59,14 +59,7 @@ class Stage:
     @property
     def begun(self) -> list[bool]:
         """Of each seed, whether it has left chance."""
-        return [begun(record) for record in self.records]
-
-
-def begun(record: RunRecord) -> bool:
-    """Whether a run has left chance; where there is no binding, by its accuracy (`health`)."""
-    facts = record.model_dump(mode="json")
-    known = has_begun(facts)
-    return examine(facts).kind != "at-chance" if known is None else known
+        return [left_chance(record.model_dump(mode="json")) for record in self.records]
 
 
 @dataclass
@@ -98,11 +91,13 @@ class Learning:
         bound = max((record.binding or 0.0 for record in self.last.records), default=0.0)
         if how_many == 0:
             tried = ", ".join(f"{stage.steps:,}" for stage in self.stages)
+            line = f"binding {bound:.3f}; {BEGUN} or more counts as begun"
+            why = f"it names values of the context, but not the key's own ({line})"
+            why = why if bound < BEGUN else f"accuracy {accuracy:.4f} is not above guessing (binding {bound:.3f})"
             return Verdict(
                 "did not learn",
-                f"did not learn under this recipe: after {tried} steps it names values of the context but not the "
-                f"key's own (binding {bound:.3f}; {BEGUN} or more counts as begun). This is not a capacity: a model "
-                f"that cannot recall and one that was not trained well enough look alike.",
+                f"did not learn under this recipe: after {tried} steps {why}. This is not a capacity: a model that "
+                f"cannot recall and one that was not trained well enough look alike.",
             )
         if how_many < seeds:
             return Verdict(

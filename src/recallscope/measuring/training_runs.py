@@ -9,7 +9,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recallscope.health import has_begun
+from recallscope.health import left_chance
 from recallscope.records import RunRecord
 from recallscope.runs.driver import Outcome
 from recallscope.runs.grid import Cell
@@ -119,7 +119,7 @@ class Trial:
 
     accuracy: float
     steps: int  # fewer than planned if it got where it was told to stop
-    begun: bool  # it binds values to keys (`health.has_begun`)
+    begun: bool  # it left chance
     loss: float | None  # at its end; None if it diverged
 
 
@@ -175,7 +175,7 @@ def search_rate(run: RunSpec, train: Trainer) -> RateSearch:
 def _trial(record: RunRecord) -> Trial:
     """What a record says of its rate."""
     loss = record.history[-1].loss if record.history else None
-    return Trial(record.val_accuracy, record.steps, has_begun(record.model_dump(mode="json")) is not False, loss)
+    return Trial(record.val_accuracy, record.steps, left_chance(record.model_dump(mode="json")), loss)
 
 
 def lengthened(run: RunSpec, factor: float) -> RunSpec:
