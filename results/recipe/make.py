@@ -15,7 +15,7 @@ from recallscope.runs.grid import Cell
 from recallscope.runs.store import RunStore
 from recallscope.runs.sweep import run_sweep
 from recallscope.specs import ModelSpec, RunSpec, TrainSpec, find_architecture, parse_model
-from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.associative_recall import MQARSpec
 
 TASKS = {"a": (MQARSpec(vocab_size=64, num_facts=4), 2000), "b": (MQARSpec(vocab_size=512, num_facts=16), 4000)}
 ARMS = ("target", "curriculum", "mixture")
@@ -35,12 +35,12 @@ def models(task: str) -> dict[str, ModelSpec]:
     """Every model of the study by its name, quick ones first."""
     others = "examples/others"
     return {
-        "linear Mamba, minimal": parse_model({"kind": "linear", **SMALL[task]}),
+        "linear Mamba, minimal": parse_model({"kind": "linear_mamba", **SMALL[task]}),
         "DeltaNet, minimal": parse_model({"kind": "delta_net", **SMALL[task]}),
         "attention without positions, two layers": _published("attention"),
         "GLA, two layers as published": _published("gla"),
         "RWKV-7, two layers as published": _published("rwkv7"),
-        "Mamba-2, two layers as published": _published("full2", num_heads=1, conv_width=4),
+        "Mamba-2, two layers as published": _published("mamba2", num_heads=1, conv_width=4),
         "LSTM (torch)": parse_model({"kind": f"{others}/torch_recurrent.py:LSTM"}),
         "GRU (torch)": parse_model({"kind": f"{others}/torch_recurrent.py:GRU"}),
         "Llama (transformers)": parse_model({"kind": f"{others}/llama.py:Model"}),

@@ -5,7 +5,7 @@ import torch
 
 from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.specs import RunSpec, TrainSpec, parse_task
-from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.train.levels import CHECK_EVERY, Levels, LevelState
 from recallscope.train.loop import train_run
 from recallscope.train.optimizer import learning_rate

@@ -118,10 +118,10 @@ def capacity(
     """
     spec = model if isinstance(model, ModelSpec) else module_in_memory(model, **arguments)
     in_memory = spec is not model
+    given = spec.model_dump(mode="json") if in_memory else spec.leaving_out()
     fields = {
         "task": {name: value for name, value in task.leaving_out().items() if name not in (solve_for, "length")},
-        "model": {name: value for name, value in spec.leaving_out().items() if name != solve_for}
-        | {"kind": spec.kind, **({"digest": digest} if (digest := getattr(spec, "digest", None)) else {})},
+        "model": {name: value for name, value in given.items() if name != solve_for} | {"kind": spec.kind},
         "train": (train or TrainSpec.model_validate(RECIPE)).model_dump(),
     }
     do = trainer or (direct_trainer(tell) if in_memory else store_trainer(store))
