@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pandas import DataFrame
 
+from recallscope.analysis.table import fields_of, rows_of
 from recallscope.specs import Value
 from recallscope.theory.law import LAWS, Law
 from recallscope.theory.problem import FIELDS, Problem
@@ -17,48 +19,45 @@ from recallscope.theory.reduction import one_head
 if TYPE_CHECKING:
     from recallscope.analysis.accuracy_grid import AccuracyGrid
 
-Cell = Mapping[str, Any]
 
-
-def dimensions(cells: Sequence[Cell]) -> Problem:
+def dimensions(cells: DataFrame) -> Problem:
     """The sizes of some cells, of any task and length, as one Problem; several heads are brought down to one.
 
     Where heads only bound recall (MHA), the lower bound is taken.
 
     Paper: Thm 4.7 (`thm:multi-head-recall`).
     """
-    singles = [one_head(Problem.from_words({**cell, "task": "mqar", "length": None})) for cell in cells]
+    singles = [one_head(Problem.from_words({**cell, "task": "mqar", "length": None})) for cell in rows_of(cells)]
     letters = {"vocab_size": "V", "num_facts": "N_f", "embed_dim": "D", "state_dim": "N", "num_layers": "Lambda"}
     return Problem.from_words(
         {name: np.array([getattr(one, letter) for one in singles]) for name, letter in letters.items()}
     )
 
 
-def law_on_cells(law: Callable[..., Any], cells: Sequence[Cell]) -> NDArray[np.float64]:
+def law_on_cells(law: Callable[..., Any], cells: DataFrame) -> NDArray[np.float64]:
     """The law's probability for each cell, nan where it does not apply; cells of one kind in one call."""
+    known = cells[[name for name in FIELDS if name in cells]]
+    kinds = known.notna().assign(**{name: known[name] for name in ("task", "head_pattern") if name in known})
+    kind = kinds.groupby(list(kinds), dropna=False).ngroup().to_numpy()
     p = np.full(len(cells), np.nan)
-    groups: dict[tuple[Any, ...], list[int]] = {}
-    for index, cell in enumerate(cells):
-        given = tuple(name for name in FIELDS if cell.get(name) is not None)
-        groups.setdefault((cell.get("task"), cell.get("head_pattern"), given), []).append(index)
-    for (_, _, given), here in groups.items():
-        p[here] = _called(law, [cells[index] for index in here], given)
+    for one in np.unique(kind):
+        p[kind == one] = _called(law, known[kind == one].dropna(axis=1))
     return p
 
 
-def _called(law: Callable[..., Any], cells: Sequence[Cell], given: Sequence[str]) -> NDArray[np.float64]:
+def _called(law: Callable[..., Any], cells: DataFrame) -> NDArray[np.float64]:
     """All at once; if the law refuses that, cell by cell, so that one cell it cannot take does not cost the others."""
-    words = {name: np.array([cell[name] for cell in cells]) for name in given}
-    words |= {name: cells[0][name] for name in ("task", "head_pattern") if name in given}
+    fields = {name: cells[name].to_numpy() for name in cells}
+    fields |= {name: cells[name].iloc[0] for name in ("task", "head_pattern") if name in cells}
     try:
-        problem = Problem.from_words(words)
+        problem = Problem.from_words(fields)
         with np.errstate(all="ignore"):
             p = law(problem) if isinstance(law, Law) else law(**one_head(problem).words)
         return np.asarray(p, float)
     except ValueError:
         if len(cells) == 1:
             return np.array([np.nan])
-        return np.concatenate([_called(law, [cell], given) for cell in cells])
+        return np.concatenate([_called(law, cells.iloc[[place]]) for place in range(len(cells))])
 
 
 @dataclass(frozen=True)
@@ -92,23 +91,23 @@ def compare_laws(grid: AccuracyGrid, laws: Iterable[Law] = LAWS) -> list[Compari
 
     Laws of something the grid's models do not have, such as heads, are left out.
     """
-    has = {*grid.axes, *grid.shared, *grid.varying}
+    has = set(fields_of(grid.cells))
     found = [compare_law(grid, law) for law in laws if has.issuperset(law.needs)]
     return sorted(found, key=lambda c: (not c.cells, -len(c.cells) if not c.cells else 0, c.mean_error))
 
 
 def compare_law(grid: AccuracyGrid, law: Law) -> Comparison:
     """Errors of one law, cell by cell."""
-    places = list(grid.cells())
-    predicted = law_on_cells(law, [grid.words(place) for place, _ in places])
+    measured = grid.measured.sort_values(list(grid.axes))
+    predicted = law_on_cells(law, measured)
     cells = tuple(
-        CellError({name: grid.words(place)[name] for name in grid.axes}, measured, float(p))
-        for (place, measured), p in zip(places, predicted, strict=True)
+        CellError(words, seen, float(p))
+        for words, seen, p in zip(rows_of(measured[list(grid.axes)]), measured["test_accuracy"], predicted, strict=True)
         if not np.isnan(p)
     )
     errors = np.array([cell.error for cell in cells] or [np.nan])
     size = np.abs(errors)
-    left_out = len(places) - len(cells)
+    left_out = len(measured) - len(cells)
     return Comparison(law.name, float(size.mean()), float(size.max()), float(errors.mean()), cells, left_out)
 
 

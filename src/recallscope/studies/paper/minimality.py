@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recallscope.analysis.rows import Row, row_of
 from recallscope.presets import Fields, Preset
 from recallscope.records import RunRecord
 from recallscope.studies.claims import Check, Finding, verdict_of
@@ -93,9 +92,9 @@ class RungResult:
         return pstdev(self.accuracies)
 
 
-def rung_of(run: RunRecord | Row) -> Rung:
+def rung_of(run: RunRecord) -> Rung:
     """Which step of the ladder a run is, from the parts its model has."""
-    row = row_of(run)
+    row = run.words
     for rung in LADDER:
         if all(row[name] == value for name, value in rung.parts.items()):
             return rung
@@ -103,25 +102,25 @@ def rung_of(run: RunRecord | Row) -> Rung:
     raise ValueError(f"{parts} is no rung of the ladder, which ends with conv_width 4, 2 and 1 (Tab. 8).")
 
 
-def ladder(runs: Iterable[RunRecord | Row]) -> list[RungResult]:
+def ladder(runs: Iterable[RunRecord]) -> list[RungResult]:
     """The rungs that have runs, from Base down."""
-    rows = sorted((row_of(run) for run in runs), key=lambda row: row["seed"])
-    results = [RungResult(rung, tuple(row["test_accuracy"] for row in rows if rung_of(row) == rung)) for rung in LADDER]
+    runs = sorted(runs, key=lambda run: run.spec.seed)
+    results = [RungResult(rung, tuple(run.test_accuracy for run in runs if rung_of(run) == rung)) for rung in LADDER]
     return [result for result in results if result.accuracies]
 
 
 @minimality.findings
 def rung_by_rung(runs: PaperRuns) -> Iterator[Finding]:
     """One finding per rung."""
-    rows = runs.rows(RUNGS)
-    results = {result.rung.name: result for result in ladder(rows)}
+    records = runs.records(RUNGS)
+    results = {result.rung.name: result for result in ladder(records)}
     for rung in LADDER:
         check = Check("tab-8", f"Rung {rung.name}: {rung.title}", f"{rung.published:.2f} +- .00", "fig-17")
         if rung.name not in results:
             yield check.untested("no runs")
             continue
         result = results[rung.name]
-        also = f"; 1/N_f = {1 / rows[0]['num_facts']:.4f}" if rung is LADDER[-1] else ""
+        also = f"; 1/N_f = {1 / records[0].spec.task.num_facts:.4f}" if rung is LADDER[-1] else ""
         yield check.answer(
             f"{result.mean:.4f} +- {result.spread:.4f}{also}",
             verdict_of(abs(result.mean - rung.published), 0.01, 0.03),
@@ -136,12 +135,12 @@ def ladder_figure(runs: PaperRuns) -> Figure:
     from recallscope.figures.style import COLUMN
 
     text = source_line(runs, minimality.name, (RUNGS,))
-    rows = runs.rows(RUNGS)
-    results = ladder(rows)
+    records = runs.records(RUNGS)
+    results = ladder(records)
     names = "; ".join(f"{result.rung.name}: {result.rung.title}" for result in results)
     with sheet(1.3 * COLUMN, 2.9, f"{names}. Bars: mean, dots: seeds. {text}") as figure:
         ax = figure.subplots()
-        _draw_ladder(results, rows[0]["num_facts"], ax)
+        _draw_ladder(results, records[0].spec.task.num_facts, ax)
         ax.set_title("What can be taken away")
     return figure
 
