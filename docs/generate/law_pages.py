@@ -15,6 +15,7 @@ from docstrings import in_markdown
 from matplotlib.figure import Figure
 
 from recallscope.analysis.compare import law_on_cells
+from recallscope.analysis.table import as_table
 from recallscope.figures.accuracy_panels import shades
 from recallscope.figures.style import GUESS, PAGE, figure_style, new_figure, small_picture
 from recallscope.runs.store import RunStore
@@ -57,7 +58,7 @@ class Cells(NamedTuple):
 def against_measurements(law: Law) -> Cells:
     """A law and everything that is stored about its models."""
     rows = _measured(law)
-    predicted = law_on_cells(law, rows) if rows else np.array([])
+    predicted = law_on_cells(law, as_table(rows)) if rows else np.array([])
     compared = np.array([not law.extrapolated(_problem(row)).any() for row in rows], bool)
     return Cells(np.array([row["test_accuracy"] for row in rows]), predicted, compared & ~np.isnan(predicted))
 

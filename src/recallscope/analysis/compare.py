@@ -34,30 +34,47 @@ def dimensions(cells: DataFrame) -> Problem:
     )
 
 
+Kind = tuple[list[int], dict[str, Any]]  # places of some cells, and their fields: arrays, and texts that they share
+
+
 def law_on_cells(law: Callable[..., Any], cells: DataFrame) -> NDArray[np.float64]:
     """The law's probability for each cell, nan where it does not apply; cells of one kind in one call."""
-    known = cells[[name for name in FIELDS if name in cells]]
-    kinds = known.notna().assign(**{name: known[name] for name in ("task", "head_pattern") if name in known})
-    kind = kinds.groupby(list(kinds), dropna=False).ngroup().to_numpy()
-    p = np.full(len(cells), np.nan)
-    for one in np.unique(kind):
-        p[kind == one] = _called(law, known[kind == one].dropna(axis=1))
+    return _on_kinds(law, _kinds(cells), len(cells))
+
+
+def _kinds(cells: DataFrame) -> list[Kind]:
+    """Cells of one task and head pattern that have the same fields."""
+    rows = [{name: v for name, v in row.items() if v is not None} for row in rows_of(cells.filter(FIELDS))]
+    places: dict[tuple[Any, ...], list[int]] = {}
+    for place, row in enumerate(rows):
+        places.setdefault((row.get("task"), row.get("head_pattern"), *row), []).append(place)
+    found = []
+    for here in places.values():
+        fields: dict[str, Any] = {name: np.array([rows[place][name] for place in here]) for name in rows[here[0]]}
+        fields |= {name: rows[here[0]][name] for name in ("task", "head_pattern") if name in fields}
+        found.append((here, fields))
+    return found
+
+
+def _on_kinds(law: Callable[..., Any], kinds: Iterable[Kind], cells: int) -> NDArray[np.float64]:
+    p = np.full(cells, np.nan)
+    for here, fields in kinds:
+        p[here] = _called(law, fields, len(here))
     return p
 
 
-def _called(law: Callable[..., Any], cells: DataFrame) -> NDArray[np.float64]:
+def _called(law: Callable[..., Any], fields: Mapping[str, Any], cells: int) -> NDArray[np.float64]:
     """All at once; if the law refuses that, cell by cell, so that one cell it cannot take does not cost the others."""
-    fields = {name: cells[name].to_numpy() for name in cells}
-    fields |= {name: cells[name].iloc[0] for name in ("task", "head_pattern") if name in cells}
     try:
         problem = Problem.from_words(fields)
         with np.errstate(all="ignore"):
             p = law(problem) if isinstance(law, Law) else law(**one_head(problem).words)
         return np.asarray(p, float)
     except ValueError:
-        if len(cells) == 1:
+        if cells == 1:
             return np.array([np.nan])
-        return np.concatenate([_called(law, cells.iloc[[place]]) for place in range(len(cells))])
+        alone = ({n: v if isinstance(v, str) else v[[place]] for n, v in fields.items()} for place in range(cells))
+        return np.concatenate([_called(law, one, 1) for one in alone])
 
 
 @dataclass(frozen=True)
@@ -92,23 +109,30 @@ def compare_laws(grid: AccuracyGrid, laws: Iterable[Law] = LAWS) -> list[Compari
     Laws of something the grid's models do not have, such as heads, are left out.
     """
     has = set(fields_of(grid.cells))
-    found = [compare_law(grid, law) for law in laws if has.issuperset(law.needs)]
+    found = _compared(grid, [law for law in laws if has.issuperset(law.needs)])
     return sorted(found, key=lambda c: (not c.cells, -len(c.cells) if not c.cells else 0, c.mean_error))
 
 
 def compare_law(grid: AccuracyGrid, law: Law) -> Comparison:
     """Errors of one law, cell by cell."""
+    return _compared(grid, [law])[0]
+
+
+def _compared(grid: AccuracyGrid, laws: Iterable[Law]) -> list[Comparison]:
     measured = grid.measured.sort_values(list(grid.axes))
-    predicted = law_on_cells(law, measured)
-    cells = tuple(
-        CellError(words, seen, float(p))
-        for words, seen, p in zip(rows_of(measured[list(grid.axes)]), measured["test_accuracy"], predicted, strict=True)
-        if not np.isnan(p)
-    )
-    errors = np.array([cell.error for cell in cells] or [np.nan])
-    size = np.abs(errors)
-    left_out = len(measured) - len(cells)
-    return Comparison(law.name, float(size.mean()), float(size.max()), float(errors.mean()), cells, left_out)
+    kinds, places, accuracy = _kinds(measured), rows_of(measured[list(grid.axes)]), measured["test_accuracy"].tolist()
+    found = []
+    for law in laws:
+        predicted = _on_kinds(law, kinds, len(measured)).tolist()
+        cells = tuple(
+            CellError(words, seen, p) for words, seen, p in zip(places, accuracy, predicted, strict=True) if p == p
+        )
+        errors = np.array([cell.error for cell in cells] or [np.nan])
+        size, left_out = np.abs(errors), len(measured) - len(cells)
+        found.append(
+            Comparison(law.name, float(size.mean()), float(size.max()), float(errors.mean()), cells, left_out)
+        )
+    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -77,7 +77,7 @@ def rows_of(table: DataFrame) -> list[dict[str, Any]]:
 
 def fields_of(table: DataFrame) -> list[str]:
     """Columns that are fields of the runs: neither names, states and results, nor fields that none of them has."""
-    return [name for name in table if name not in _NO_FIELDS and table[name].notna().any()]
+    return [name for name, known in table.notna().any().items() if known and name not in _NO_FIELDS]
 
 
 def varying_columns(table: DataFrame) -> list[str]:
@@ -211,8 +211,8 @@ def group_runs(table: DataFrame) -> list[RunGroup]:
     varying = tuple(name for name in fixed if name not in _FIRST and key[name].nunique() > 1)
     found = []
     for _, members in key.groupby(fixed):
-        mine = table.loc[members.index]
-        (first,) = rows_of(mine[fixed].head(1))
+        mine = table.loc[members.index].dropna(axis="columns", how="all")
+        (first,) = rows_of(table.loc[members.index[:1], fixed])
         shared = {name: first[name] for name in fixed if members[name].iloc[0] != "None"}
         title = f"{str(shared['task']).upper()} V={shared['vocab_size']} {shared['model']}"
         found.append(RunGroup(title, shared, _axes(mine), mine, varying))
@@ -231,11 +231,10 @@ def _own_sizes(table: DataFrame) -> list[str]:
 def _axes(table: DataFrame) -> tuple[str, ...]:
     """Sizes that vary, D and N where there are such; lengths and residuals only where they do not follow from those."""
     always = DIMENSIONS if _has_dimensions(table).all() else ()
-    varying = varying_columns(table)
-    sizes = SIZES if always else dict.fromkeys((*SIZES, *_own_sizes(table)))
-    axes = [name for name in sizes if name in always or name in varying] or ["num_facts"]
+    sizes = [name for name in (SIZES if always else dict.fromkeys((*SIZES, *_own_sizes(table)))) if name in table]
+    axes = [name for name in sizes if name in always or table[name].nunique(dropna=False) > 1] or ["num_facts"]
     for name in FOLLOWING:
-        if name in varying and (table.groupby(axes, dropna=False)[name].nunique(dropna=False) > 1).any():
+        if name in table and (table.groupby(axes, dropna=False)[name].nunique(dropna=False) > 1).any():
             axes.append(name)
     return tuple(axes)
 

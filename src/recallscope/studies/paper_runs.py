@@ -67,7 +67,7 @@ class PaperRuns:
 
     def missing(self, *labels: str) -> int:
         """Runs that these parts ask for and the store lacks."""
-        return sum(len(self.parts[label].cells) - len(self.records(label)) for label in labels if label in self.parts)
+        return sum(len(self.parts[label].cells) - len(self.rows(label)) for label in labels if label in self.parts)
 
     def noise(self, rows: DataFrame) -> SeedNoise:
         """Seed noise of some runs; if none of them differ in the seed alone, that of all runs of the same model."""

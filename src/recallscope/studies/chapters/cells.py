@@ -107,8 +107,8 @@ def _ladder(runs: PaperRuns) -> Iterator[str]:
         return
     yield "## The ablation ladder: V = 128, L = 64, N_f = 16, D = 64, N = 16, every seed"
     rows = []
-    for result in ladder(records):
-        rung, members = result.rung, [record for record in records if rung_of(record) == result.rung]
+    for result in ladder(runs.rows(RUNGS)):
+        rung, members = result.rung, [record for record in records if rung_of(record.words) == result.rung]
         steps, seconds = (np.mean([getattr(record, name) for record in members]) for name in ("steps", "seconds"))
         seeds = ", ".join(f"{p:.4f}" for p in result.accuracies)
         numbers = (
