@@ -14,7 +14,7 @@ from recallscope.theory.laws.paper import inv_sigma
 from recallscope.theory.problem import Problem
 
 CELLS = [(D, N) for D in (8, 16, 24, 32, 48) for N in (2, 4, 8, 16) if N <= D]
-SHARED = {"task": "mqar", "num_facts": 16, "length": 64, "model": "linear", "num_layers": 1}
+SHARED = {"task": "mqar", "num_facts": 16, "length": 64, "model": "linear_mamba", "num_layers": 1}
 
 
 def cells(a, b, form="phi", seeds=1, noise=None, sizes=CELLS, vocabularies=(512,)):

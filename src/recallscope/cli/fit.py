@@ -30,8 +30,8 @@ class FitStore:
     store: Annotated[Path, tyro.conf.Positional]
     """Folder of the runs."""
     where: Annotated[tuple[str, ...], Unset] = ()
-    """Only runs that satisfy these, such as model=linear or batch_size=128."""
-    leave_out: Annotated[tuple[Flag, ...], Unset] = ()
+    """Only runs that satisfy these, such as model=linear_mamba or batch_size=128."""
+    exclude: Annotated[tuple[Flag, ...], Unset] = ()
     """Leave out runs with these flags: diverged, still-improving, at-chance."""
     reduce: Literal["mean", "best", "seed"] = "mean"
     """Of the seeds of a cell: their mean, the best, or the one of --seed."""
@@ -68,7 +68,7 @@ class FitStore:
         store, of_seed = RunStore(self.store), [f"seed={self.seed}"] if self.reduce == "seed" else []
         found = finished_runs(store, [*self.where, *of_seed])
         warn(damage(store))
-        dropped = found["flag"].isin(self.leave_out)
+        dropped = found["flag"].isin(self.exclude)
         rows = found[~dropped]
         flags, left_out = (Counter(filter(None, found["flag"][here].dropna())) for here in (~dropped, dropped))
         if rows.empty:
@@ -89,7 +89,7 @@ class FitStore:
             if left_out:
                 print(f"left out {left_out.total()} of {len(found)} runs: {_counted(left_out)}")
             if flags:
-                print(f"flagged {flags.total()} of {len(rows)} runs: {_counted(flags)} (--leave-out fits without them)")
+                print(f"flagged {flags.total()} of {len(rows)} runs: {_counted(flags)} (--exclude fits without them)")
             for answer in answers:
                 self._print(answer)
             if self.figure:

@@ -54,7 +54,9 @@ class DesignedPart:
     def read(self, root: Path, scale: str) -> DataFrame:
         """Measured circuits of a store; none if they were not measured."""
         path = self.path(root, scale)
-        kept = json.loads(path.read_text()) if path.exists() else {"cells": [], "columns": _VARIED, "shared": {}}
+        if not path.exists():
+            return DataFrame()
+        kept = json.loads(path.read_text())
         return DataFrame(kept["cells"], columns=kept["columns"]).assign(**kept["shared"])
 
 
@@ -76,7 +78,7 @@ def designed_rows(
     from recallscope.train.evaluate import evaluate
 
     fields = task.model_dump(mode="json")
-    shared = {"task": fields.pop("kind"), **fields, "model": "linear", "num_layers": 1}
+    shared = {"task": fields.pop("kind"), **fields, "model": "linear_mamba", "num_layers": 1}
     embed_dims, state_dims = tuple(embed_dims), tuple(state_dims)
     for seed in seeds:
         for D in embed_dims:
