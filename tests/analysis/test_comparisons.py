@@ -74,13 +74,13 @@ def test_runs_are_split_by_task_model_and_training_and_only_so():
     found = group_runs(as_table(runs))
     assert [e.label for e in found] == [
         "AR V=128 linear_mamba batch_size=32",
-        "MQAR V=128 mamba batch_size=32",
         "MQAR V=128 linear_mamba batch_size=32",
         "MQAR V=128 linear_mamba batch_size=64",
+        "MQAR V=128 mamba batch_size=32",
         "MQAR V=256 linear_mamba batch_size=32",
     ]
-    assert len(found[2].table) == 8
-    assert found[2].axes == ("embed_dim", "state_dim")
+    assert len(found[1].table) == 8
+    assert found[1].axes == ("embed_dim", "state_dim")
 
 
 def test_a_length_is_an_axis_only_where_it_does_not_follow():

@@ -63,7 +63,7 @@ class Plot:
         every = load_runs(self.store, *self.where)
         every = every[every["status"] != "damaged"]
         warn(damage(store))
-        rows = every.dropna(subset=[self.x, self.y])
+        rows = every.dropna(subset=[self.x, self.y]) if len(every) else every
         if rows.empty:
             raise ValueError(
                 f"{self.store} has no run with both {self.x} and {self.y} that satisfies this. "
