@@ -11,8 +11,7 @@ from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.records import RunRecord
 from recallscope.specs import RunSpec, flat_fields
 from recallscope.studies.designed import designed_rows
-from recallscope.tasks.ar import ARSpec
-from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.associative_recall import ARSpec, MQARSpec
 from recallscope.theory.law import find_law
 from recallscope.theory.reduction import head_bounds
 

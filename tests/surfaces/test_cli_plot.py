@@ -34,13 +34,6 @@ def store(tmp_path_factory):
     return folder
 
 
-def refused(result, *words):
-    code, out, err = result
-    assert (code, out) == (2, ""), (code, out, err)
-    for word in words:
-        assert word in err, err
-
-
 @pytest.mark.parametrize(
     ("name", "axes"),
     [

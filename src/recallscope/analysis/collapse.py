@@ -172,7 +172,7 @@ def collapse_curve(
     noise_coeff: float,
     generator: np.random.Generator,
     *,
-    group_word: str = "state_dim",
+    group_field: str = "state_dim",
     bootstrap: int = 200,
     noise: SeedNoise | None = None,
 ) -> CollapseCurve:
@@ -196,7 +196,7 @@ def collapse_curve(
             band = (low, high)
     return CollapseCurve(
         x=x, accuracy=accuracies(cells),
-        group=cells[group_word].fillna(1).to_numpy(float) if group_word in cells else np.ones(len(cells)),
+        group=cells[group_field].fillna(1).to_numpy(float) if group_field in cells else np.ones(len(cells)),
         line=line, printed=np.asarray(ndtr(line - printed_level)), printed_level=printed_level,
         fitted=fitted, band=band, level=level, free=free,
     )  # fmt: skip

@@ -27,9 +27,9 @@ def dimensions(cells: DataFrame) -> Problem:
 
     Paper: Thm 4.7 (`thm:multi-head-recall`).
     """
-    singles = [one_head(Problem.from_words({**cell, "task": "mqar", "length": None})) for cell in rows_of(cells)]
+    singles = [one_head(Problem.from_fields({**cell, "task": "mqar", "length": None})) for cell in rows_of(cells)]
     letters = {"vocab_size": "V", "num_facts": "N_f", "embed_dim": "D", "state_dim": "N", "num_layers": "Lambda"}
-    return Problem.from_words(
+    return Problem.from_fields(
         {name: np.array([getattr(one, letter) for one in singles]) for name, letter in letters.items()}
     )
 
@@ -66,9 +66,9 @@ def _on_kinds(law: Callable[..., Any], kinds: Iterable[Kind], cells: int) -> NDA
 def _called(law: Callable[..., Any], fields: Mapping[str, Any], cells: int) -> NDArray[np.float64]:
     """All at once; if the law refuses that, cell by cell, so that one cell it cannot take does not cost the others."""
     try:
-        problem = Problem.from_words(fields)
+        problem = Problem.from_fields(fields)
         with np.errstate(all="ignore"):
-            p = law(problem) if isinstance(law, Law) else law(**one_head(problem).words)
+            p = law(problem) if isinstance(law, Law) else law(**one_head(problem).fields)
         return np.asarray(p, float)
     except ValueError:
         if cells == 1:
@@ -81,7 +81,7 @@ def _called(law: Callable[..., Any], fields: Mapping[str, Any], cells: int) -> N
 class CellError:
     """One cell: where it is, what was measured, what a law said."""
 
-    words: dict[str, Value]  # of the axes
+    fields: dict[str, Value]  # of the axes
     measured: float
     predicted: float
 

@@ -159,7 +159,7 @@ def accuracies(table: DataFrame) -> NDArray[np.float64]:
 
 def recalls(table: DataFrame) -> Series:
     """Whether each run did more than guess; one that was never judged counts as such."""
-    return table["flag"].ne("at-chance") if "flag" in table else Series(True, table.index)
+    return table["warning"].ne("at-chance") if "warning" in table else Series(True, table.index)
 
 
 def learned(table: DataFrame) -> DataFrame:

@@ -30,8 +30,8 @@ def cells(runs: PaperRuns) -> Chapter:
 
 def _cell(record: RunRecord) -> tuple[int, int]:
     """(D, N)."""
-    words: dict[str, Any] = record.words
-    return words["embed_dim"], words["state_dim"]
+    fields: dict[str, Any] = record.fields
+    return fields["embed_dim"], fields["state_dim"]
 
 
 def _example(runs: PaperRuns) -> Iterator[str]:
@@ -43,11 +43,13 @@ def _example(runs: PaperRuns) -> Iterator[str]:
     rows, errors = [], []
     for record in records:
         D, N = _cell(record)
-        said, seen = PUBLISHED_EXAMPLE[D, N], record.test_accuracy
+        published, seen = PUBLISHED_EXAMPLE[D, N], record.test_accuracy
         predicted = [float(find_law(name)(**TASK, embed_dim=D, state_dim=N)) for name in SHOWN_LAWS]
         errors.append([abs(seen - p) for p in predicted])
         laws = (f"{p:.3f}" for p in predicted)
-        rows.append([D, N, f"{said:.2f}", f"{seen:.4f}", f"{seen - said:+.3f}", *laws, f"{record.seconds:.1f}"])
+        rows.append(
+            [D, N, f"{published:.2f}", f"{seen:.4f}", f"{seen - published:+.3f}", *laws, f"{record.seconds:.1f}"]
+        )
     seconds = sum(record.seconds for record in records)
     rows.append(["mean", "error", "", "", "", *(f"{error:.4f}" for error in np.mean(errors, 0)), f"{seconds:.0f}"])
     yield table(["D", "N", "published", "measured", "difference", *SHOWN_LAWS, "seconds"], rows)
@@ -108,7 +110,7 @@ def _ladder(runs: PaperRuns) -> Iterator[str]:
     yield "## The ablation ladder: V = 128, L = 64, N_f = 16, D = 64, N = 16, every seed"
     rows = []
     for result in ladder(runs.rows(RUNGS)):
-        rung, members = result.rung, [record for record in records if rung_of(record.words) == result.rung]
+        rung, members = result.rung, [record for record in records if rung_of(record.fields) == result.rung]
         steps, seconds = (np.mean([getattr(record, name) for record in members]) for name in ("steps", "seconds"))
         seeds = ", ".join(f"{p:.4f}" for p in result.accuracies)
         numbers = (

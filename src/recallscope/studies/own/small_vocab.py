@@ -105,7 +105,7 @@ def law_in_the_corner(runs: PaperRuns) -> Iterator[Finding]:
         found, beyond = errors(cells), _law_of(cells).extrapolated
         few = cells["state_dim"] == 2
         wide = cells["vocab_size"] <= 2 * cells["embed_dim"]
-        outside = np.array([bool(beyond(Problem.from_words(cell))) for cell in rows_of(cells)])
+        outside = np.array([bool(beyond(Problem.from_fields(cell))) for cell in rows_of(cells)])
         groups = {"N = 2": few, "N >= 3": ~few, "V <= 2 D": wide, "V > 2 D": ~wide, "extrapolated": outside}
         by_group = ", ".join(f"{name} {_size(found[here])}" for name, here in groups.items() if here.any())
         worst = cells.iloc[int(np.argmax(np.abs(found)))]

@@ -158,8 +158,8 @@ def which_single(runs: PaperRuns) -> Iterator[Finding]:
         as_single = {name: [float(getattr(one, name)) for one in singles] for name in ("embed_dim", "state_dim")}
         printed = law_on_cells(find_law("trained-sharing"), cells.drop(columns="head_pattern").assign(**as_single))
         off, off_ours = np.abs(measured - printed), np.abs(measured - ours)
-        said = single + (" at most" if "MHA" in patterns else "")
-        yield Check("thm-4.7", question, said, "fig-6").answer(
+        text = single + (" at most" if "MHA" in patterns else "")
+        yield Check("thm-4.7", question, text, "fig-6").answer(
             f"{single} is off by {off.mean():.3f} on average ({off.max():.2f} at most); with 2 D channels counted "
             f"{off_ours.mean():.3f} ({off_ours.max():.2f})",
             verdict_of(float(off.mean()), 0.02, 0.06),

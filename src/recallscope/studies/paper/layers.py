@@ -96,9 +96,9 @@ def named_cells(runs: PaperRuns) -> Iterator[Finding]:
         yield check.untested(f"{len(done)} of the four cells done", runs.missing(MQAR))
         return
     values = np.array(list(done.values()))
-    said = ", ".join(f"{accuracy:.3f} at {cell}" for cell, accuracy in done.items())
+    text = ", ".join(f"{accuracy:.3f} at {cell}" for cell, accuracy in done.items())
     yield check.answer(
-        f"{said}; spread {np.ptp(values):.3f}",
+        f"{text}; spread {np.ptp(values):.3f}",
         verdict_of(max(np.ptp(values), abs(values.mean() - PUBLISHED)), 0.03, 0.08),
         f"{len(done)} of 4 cells, mean of seeds, V = {rows['vocab_size'].iloc[0]}, N_f = {rows['num_facts'].iloc[0]}; "
         f"{runs.parts[MQAR].cut or 'as published'}",
@@ -162,7 +162,7 @@ def layers_figure(runs: PaperRuns, shown: dict[str, str]) -> Figure:
     shown = {label: task for label, task in shown.items() if label in runs.parts}
     text = source_line(runs, layers.name, list(shown))
     curves = {
-        label: curve_of(runs, label, PRINTED_A["linear", task][0], axes=AXES, group_word="num_layers")
+        label: curve_of(runs, label, PRINTED_A["linear", task][0], axes=AXES, group_field="num_layers")
         for label, task in shown.items()
     }
     depths: Sequence[float] = [float(depth) for curve in curves.values() if curve for depth in curve.group]
