@@ -16,10 +16,9 @@ from recallscope.analysis.seed_noise import Ends, MeanGap, mean_gap, seed_noise
 from recallscope.presets import Fields
 from recallscope.studies.experiment import Rows
 from recallscope.studies.paper_runs import PaperRuns
-from recallscope.theory.law import LAWS, find_law
+from recallscope.theory.law import DIMENSIONS, LAWS, find_law
 
 Cell = tuple[int, int, int, int]  # V, N_f, D, N
-SIZES = ("vocab_size", "num_facts", "embed_dim", "state_dim")
 FULL: Fields = {
     "gate": True, "activation": "silu", "transition": "selective", "norm": "rms", "residual": True, "skip": True,
     "conv_bias": True, "conv_width": 2, "expand": 2,
@@ -158,7 +157,7 @@ def measured(rows: Rows) -> Found:
     """The runs by cell and form."""
     groups: dict[tuple[Cell, str], Rows] = {}
     for row in rows:
-        V, N_f, D, N = (row[name] for name in SIZES)
+        V, N_f, D, N = (row[name] for name in DIMENSIONS)
         groups.setdefault(((V, N_f, D, N), form_of(row).label), []).append(row)
     forms = {form.label: form for form in FORMS}
     return {key: Measured(forms[key[1]], key[0], members) for key, members in groups.items()}
@@ -187,7 +186,7 @@ REFERENCES = {"linear law": "trained-sharing", ND: "full-nd", "bank law": "full-
 @cache
 def references(cell: Cell) -> dict[str, float]:
     """What the laws say of the linear model, of a state read without a gate, and of two banks, at expand 2."""
-    sizes = dict(zip(SIZES, cell, strict=True))
+    sizes = dict(zip(DIMENSIONS, cell, strict=True))
     return {label: float(find_law(name)(**sizes)) for label, name in REFERENCES.items() if name in LAWS}
 
 
