@@ -10,7 +10,7 @@ __version__ = "0.2.0"
 
 _HOMES = {
     "ARSpec": "recallscope.tasks.associative_recall",
-    "CapacityQuestion": "recallscope.measuring.capacity_question",
+    "CapacityQuery": "recallscope.measuring.capacity_query",
     "Mamba2Spec": "recallscope.architectures.mamba2",
     "MambaSpec": "recallscope.architectures.mamba",
     "HashMemory": "recallscope.interp.memory",
@@ -22,7 +22,7 @@ _HOMES = {
     "ModelSpec": "recallscope.specs",
     "MultiHeadSpec": "recallscope.architectures.multihead",
     "Problem": "recallscope.theory.problem",
-    "Question": "recallscope.theory.solve",
+    "SizeQuery": "recallscope.theory.solve",
     "RecallDataset": "recallscope.tasks.dataset",
     "RecallModel": "recallscope.architectures.model",
     "RecallStream": "recallscope.tasks.dataset",
@@ -49,7 +49,7 @@ _HOMES = {
     "read_weights": "recallscope.train.weights",
     "register_law": "recallscope.theory.law",
     "solve": "recallscope.theory.solve",
-    "store_trainer": "recallscope.measuring.trainings",
+    "store_trainer": "recallscope.measuring.training_runs",
     "task": "recallscope.specs",
     "train_run": "recallscope.train.loop",
     "zoology_batch": "recallscope.tasks.zoology",

@@ -19,8 +19,7 @@ def right(task, sequences=400, **options):
 
 @pytest.mark.parametrize("filler", ["zero", "values"])
 @pytest.mark.parametrize(
-    ("kind", "N_f", "L"),
-    [("mqar", 8, 32), ("mqar", 8, 64), ("mqar", 1, 4), ("ar", 8, None), ("mqar", 31, 124)],
+    ("kind", "N_f", "L"), [("mqar", 8, 32), ("mqar", 8, 64), ("mqar", 1, 4), ("ar", 8, None), ("mqar", 31, 124)]
 )
 def test_recall_is_perfect_without_key_filler(kind, N_f, L, filler):
     got, _ = right(parse_task({"kind": kind, "vocab_size": 64, "num_facts": N_f, "length": L, "filler": filler}))

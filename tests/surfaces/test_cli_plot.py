@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from commands import refused
 from recallscope.records import RunRecord
 from recallscope.runs.grid import Grid
 from recallscope.runs.store import RunStore
@@ -33,13 +34,6 @@ def store(tmp_path_factory):
         record = RunRecord(run=cell.run, identity=cell.spec.identity(), spec=cell.spec, test_accuracy=seen, **numbers)
         store.put(record, None)
     return folder
-
-
-def refused(result, *words):
-    code, out, err = result
-    assert (code, out) == (2, ""), (code, out, err)
-    for word in words:
-        assert word in err, err
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ class BothModels:
     missing: int
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         """How the two were trained, and how many runs there are."""
         left_out = f" ({self.at_chance} that stayed at chance left out)" if self.at_chance else ""
         return "; ".join(

@@ -1,6 +1,6 @@
 """What a store holds of the paper's experiments at one scale: records by part, and circuits measured beside them.
 
-STORE/runs/HASH/record.json           the trainings
+STORE/runs/HASH/record.json           the training runs
 STORE/designed/NAME.json              designed circuits, measured (no training, so no record)
 STORE/inside/HASH.npz, HASH.json      arrays and scores of a trained model that was inspected
 

@@ -37,7 +37,7 @@ def runs_for_laws(store: RunStore) -> list[Row]:
         row
         for row in find_runs(store)
         if row["task"] in get_args(LawTask)
-        and not any(flag in row["flag"] for flag in ("diverged", "at-chance"))
+        and not any(flag in row["warning"] for flag in ("diverged", "at-chance"))
         and sum(row[f"{part}_steps"] for part in ("warmup", "flat", "decay")) >= FEWEST_STEPS
     ]
 
@@ -104,7 +104,7 @@ def against_measurements(law: Law, store: RunStore) -> Measured:
 
 
 def _problem(row: Row) -> Problem:
-    return Problem.from_words({name: row[name] for name in FIELDS if row.get(name) is not None})
+    return Problem.from_fields({name: row[name] for name in FIELDS if row.get(name) is not None})
 
 
 # The table of docs/LAWS.md. Its second column is written by hand, in the page.
@@ -114,13 +114,13 @@ WRITTEN = re.compile(r"^\| `([^`]+)`[^|]*\|[^|]*\|([^|]*)\|", re.MULTILINE)  # a
 
 
 def laws_table(runs: PaperRuns, page: str) -> Iterator[str]:
-    """A row per law, with the words that the page has for it, or else the first line of its docstring."""
-    words = {name: said.strip() for name, said in WRITTEN.findall(page)}
+    """A row per law, with the fields that the page has for it, or else the first line of its docstring."""
+    fields = {name: said.strip() for name, said in WRITTEN.findall(page)}
     yield f"| {' | '.join(COLUMNS)} |"
     yield "|---" * len(COLUMNS) + "|"
     for law in LAWS:
         star = " **recommended**" if law.name in recommended().values() else ""
-        said = words.get(law.name) or (law.function.__doc__ or "").strip().split("\n")[0]
+        said = fields.get(law.name) or (law.function.__doc__ or "").strip().split("\n")[0]
         domain = law.domain.sentence if law.domain else law.holds
         cells = (law.about, said, law.summary, domain, off_by(law, runs.store))
         yield f"| `{law.name}`{star} | {' | '.join(map(in_cell, cells))} |"
