@@ -129,9 +129,7 @@ def _compared(grid: AccuracyGrid, laws: Iterable[Law]) -> list[Comparison]:
         )
         errors = np.array([cell.error for cell in cells] or [np.nan])
         size, left_out = np.abs(errors), len(measured) - len(cells)
-        found.append(
-            Comparison(law.name, float(size.mean()), float(size.max()), float(errors.mean()), cells, left_out)
-        )
+        found.append(Comparison(law.name, float(size.mean()), float(size.max()), float(errors.mean()), cells, left_out))
     return found
 
 
