@@ -14,9 +14,7 @@ from recallscope.architectures.mamba import MambaSpec
 from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.records import RecordError, RunRecord, parse_record
 from recallscope.specs import ARCHITECTURES, TASKS, RunSpec, TrainSpec, flat_fields, parse_task
-from recallscope.tasks.ar import ARSpec
-from recallscope.tasks.mqar import MQARSpec
-from recallscope.tasks.repeated import RepeatedSpec
+from recallscope.tasks.associative_recall import ARSpec, MQARSpec, RepeatedSpec
 
 
 def run_spec(**changes):
@@ -213,7 +211,7 @@ def test_the_identity_leaves_defaults_out():
     }
 
 
-def test_words_are_flat_and_need_no_class():
+def test_fields_are_flat_and_need_no_class():
     words = flat_fields(run_spec().model_dump(mode="json"))
     assert (words["task"], words["model"], words["embed_dim"], words["batch_size"]) == ("mqar", "linear_mamba", 32, 128)
     odd = {"task": {"kind": "x", "size": 3}, "model": {"kind": "y", "size": 4, "blocks": [1, 2]}, "seed": 1}

@@ -6,7 +6,7 @@ import pytest
 from recallscope.analysis.accuracy_grid import AccuracyGrid, convergence_by_best, convergence_grid
 from recallscope.analysis.compare import compare_laws
 from recallscope.analysis.rows import group_runs, learned
-from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.theory.law import LAWS, find_law
 
 TASK = MQARSpec(vocab_size=128, num_facts=8)
@@ -44,7 +44,7 @@ def test_a_law_agrees_with_itself_and_comes_first():
 def test_only_measured_cells_are_compared():
     grid = AccuracyGrid.from_runs([row(0.5, D=16, N=4), row(0.9, D=32, N=8)])
     assert all(len(c.cells) + c.left_out == 2 for c in compare_laws(grid))
-    assert compare_laws(grid)[0].cells[0].words == {"embed_dim": 16, "state_dim": 4}
+    assert compare_laws(grid)[0].cells[0].fields == {"embed_dim": 16, "state_dim": 4}
 
 
 def test_laws_that_apply_nowhere_come_last():
@@ -68,8 +68,8 @@ def test_seeds_that_converge_are_counted_per_cell_and_by_the_cells_best():
 
 
 def test_a_seed_at_chance_counts_only_where_no_other_recalls():
-    failed, fine = row(0.1, flag="at-chance"), row(0.9, seed=1, flag="")
-    small = [row(0.1, N=1, seed=seed, flag="at-chance") for seed in range(2)]
+    failed, fine = row(0.1, warning="at-chance"), row(0.9, seed=1, warning="")
+    small = [row(0.1, N=1, seed=seed, warning="at-chance") for seed in range(2)]
     assert learned([failed, fine, *small]) == [fine, *small]
     assert learned([failed]) == [failed]
 

@@ -5,9 +5,8 @@ import torch
 
 from recallscope.circuits.single import ideal_circuit
 from recallscope.specs import parse_task
-from recallscope.tasks.ar import ARSpec
+from recallscope.tasks.associative_recall import ARSpec, MQARSpec
 from recallscope.tasks.drawing import sample_batch
-from recallscope.tasks.mqar import MQARSpec
 from recallscope.tasks.scoring import accuracy, answered
 
 

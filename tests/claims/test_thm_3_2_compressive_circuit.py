@@ -6,8 +6,8 @@ import torch
 from closeness import assert_near
 from recallscope.circuits.codes import distortion, hash_matrix, jl_pair, sphere_code, tight_frame
 from recallscope.circuits.single import compressive_circuit, designed_circuit
+from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.tasks.drawing import sample_batch
-from recallscope.tasks.mqar import MQARSpec
 
 
 @pytest.mark.parametrize(("V", "D", "N"), [(16, 5, 3), (64, 8, 8), (10, 3, 7), (32, 1, 1)])

@@ -1,4 +1,4 @@
-"""Somebody else's architecture, task, law and plain torch module go through every verb, with no edit in the package.
+"""Somebody else's architecture, task, law and plain torch module go through every command, with no edit in the package.
 
 Every step is a command line in a folder of the user's own, as they would type it.
 """

@@ -17,8 +17,8 @@ from recallscope.interp.attention import answer_attribution, attention_map, atte
 from recallscope.interp.states import states_at
 from recallscope.ops.linear_scan import at_positions
 from recallscope.specs import HeadPattern
+from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.tasks.drawing import sample_batch
-from recallscope.tasks.mqar import MQARSpec
 
 V = 20
 

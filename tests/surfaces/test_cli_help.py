@@ -113,10 +113,10 @@ def test_quiet_shows_no_progress(run, monkeypatch):
 @pytest.mark.parametrize(
     ("command", "trains"),
     [
-        (("measure", "linear_mamba", *QUICK, "--out"), "recallscope.measuring.trainings.store_trainer"),
+        (("measure", "linear_mamba", *QUICK, "--out"), "recallscope.measuring.training_runs.store_trainer"),
         (
             ("capacity", *QUICK, "--target", ".9", "--solve-for", "num_facts", "--store"),
-            "recallscope.measuring.trainings.store_trainer",
+            "recallscope.measuring.training_runs.store_trainer",
         ),
         (("reproduce", "layers", "--scale", "quick", "--store"), "recallscope.runs.sweep.run_sweep"),
     ],

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from recallscope.tasks.ar import ARSpec
+from recallscope.tasks.associative_recall import ARSpec, MQARSpec, RepeatedSpec
 from recallscope.tasks.batch import Batch
-from recallscope.tasks.mqar import MQARSpec
-from recallscope.tasks.repeated import RepeatedSpec
 from recallscope.tasks.zoology import zoology_batch
 
 

@@ -18,9 +18,8 @@ from recallscope.architectures.model import build_model
 from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.ops.compiled import library
 from recallscope.specs import parse_task
-from recallscope.tasks.ar import ARSpec
+from recallscope.tasks.associative_recall import ARSpec, MQARSpec
 from recallscope.tasks.drawing import sample_batch
-from recallscope.tasks.mqar import MQARSpec
 
 module = importlib.import_module("recallscope.ops.table_scan")
 PATTERNS = ("MHA", "MQA", "MKA", "MVA")

@@ -17,7 +17,7 @@ from scipy.special import stdtrit
 from recallscope.analysis.compare import law_on_cells
 from recallscope.analysis.seed_noise import Ends, seed_noise
 from recallscope.measuring.measurement import Information, linear_by_state, linear_curve
-from recallscope.measuring.trainings import RATES
+from recallscope.measuring.training_runs import RATES
 from recallscope.presets import Fields, Preset
 from recallscope.records import RunRecord
 from recallscope.runs.store import RunStore
@@ -148,7 +148,7 @@ def measured(runs: PaperRuns, what: str, form: Form) -> dict[Cell, Measured]:
     )
     cells: dict[Cell, list[RunRecord]] = {}
     for record in runs.records(label_of(what, form)):
-        V, N_f, D, N = (record.words[name] for name in SIZES)
+        V, N_f, D, N = (record.fields[name] for name in SIZES)
         cells.setdefault((V, N_f, D, N), []).append(record)  # type: ignore[arg-type]
     found = {}
     for cell, records in cells.items():
@@ -249,8 +249,8 @@ def flagged(runs: PaperRuns, forms: Sequence[Form] = FORMS) -> dict[str, str]:
 
 
 def _flag(form: Form, record: RunRecord) -> str:
-    words = record.words
-    where = f"{words['task']}, (V, N_f, D, N) = ({', '.join(str(words[name]) for name in SIZES)})"
+    fields = record.fields
+    where = f"{fields['task']}, (V, N_f, D, N) = ({', '.join(str(fields[name]) for name in SIZES)})"
     return f"{form.label} at {where}, seed {record.spec.seed}: {record.flag} ({record.test_accuracy:.3f})"
 
 
@@ -297,7 +297,7 @@ def zoo_law_errors(
         own = find_architecture(form.model["kind"]).model_validate(fields).own_law
         cells = measured(runs, what, form)
         if own and cells:
-            words = [dict(zip(SIZES, cell, strict=True)) | {"task": "mqar"} for cell in cells]
+            flat = [dict(zip(SIZES, cell, strict=True)) | {"task": "mqar"} for cell in cells]
             seen = np.array([one.mean for one in cells.values()])
-            found.setdefault(own, {})[form] = seen - law_on_cells(find_law(own), words)
+            found.setdefault(own, {})[form] = seen - law_on_cells(find_law(own), flat)
     return found

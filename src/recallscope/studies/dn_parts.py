@@ -13,7 +13,7 @@ from recallscope.analysis.seed_noise import SeedNoise
 from recallscope.presets import Fields, Preset
 from recallscope.studies.experiment import Part, Rows, Scale, part
 from recallscope.studies.paper_runs import PaperRuns
-from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.associative_recall import MQARSpec
 
 # Tab. 1's letters, by the row of Fig. 7 (`app-fig:scaling-laws-2d-dims`)
 REGIMES: dict[str, Fields] = {
@@ -104,7 +104,7 @@ class BothModels:
     missing: int
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         """How the two were trained, and how many runs there are."""
         left_out = f" ({self.at_chance} that stayed at chance left out)" if self.at_chance else ""
         return "; ".join(

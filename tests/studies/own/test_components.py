@@ -54,7 +54,7 @@ def record(spec: RunSpec, accuracy: float, loss: float = 1.0) -> RunRecord:
         run=spec.content_hash(), spec=spec, test_accuracy=accuracy, val_accuracy=accuracy, test_queries=1000,
         best_step=1, steps=1, seconds=1.0, history=[Evaluation(step=1, loss=loss, accuracy=accuracy)],
     )  # fmt: skip
-    return made.model_copy(update={"flag": examine(made.model_dump(mode="json")).flag})
+    return made.model_copy(update={"flag": examine(made.model_dump(mode="json")).kind})
 
 
 class Held(PaperRuns):
@@ -249,7 +249,7 @@ def test_the_large_cells_are_beyond_what_the_linear_law_was_compared_with() -> N
     from recallscope.theory.problem import Problem
 
     for cell in large.CELLS:
-        problem = Problem.from_words(dict(zip(large.SIZES, cell, strict=True)))
+        problem = Problem.from_fields(dict(zip(large.SIZES, cell, strict=True)))
         assert bool(find_law("trained-sharing").extrapolated(problem)), cell
 
 

@@ -13,8 +13,8 @@ from recallscope.theory.extremes import typical_max
 
 def ladder_rows():
     (part,) = minimality.parts("small")
-    cells = {tuple(cell.words.items()): cell for cell in part.cells}
-    return [{**cell.words, "test_accuracy": 0.9 + 0.02 * cell.words["seed"]} for cell in cells.values()]
+    cells = {tuple(cell.fields.items()): cell for cell in part.cells}
+    return [{**cell.fields, "test_accuracy": 0.9 + 0.02 * cell.fields["seed"]} for cell in cells.values()]
 
 
 def test_every_rung_of_the_paper_is_recognised():

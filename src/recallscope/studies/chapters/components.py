@@ -30,8 +30,8 @@ def components(runs: PaperRuns) -> Chapter:
 
 def _said(one: Finding) -> str:
     verdict = "open" if one.verdict == "not tested" else one.verdict
-    said = one.ours.removeprefix("open: ") if one.tested else one.evidence
-    return f"**{one.question}** {verdict.capitalize()}. {said}."
+    text = one.ours.removeprefix("open: ") if one.tested else one.evidence
+    return f"**{one.question}** {verdict.capitalize()}. {text}."
 
 
 def _parts_table(runs: PaperRuns) -> Iterator[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recallscope.analysis.compare import LawPoints, law_on_cells
-from recallscope.analysis.rows import cell_words, group_cells
+from recallscope.analysis.rows import cell_fields, group_cells
 from recallscope.presets import Preset
 from recallscope.specs import find_architecture
 from recallscope.studies.claims import Finding, own_check, verdict_of
@@ -76,7 +76,7 @@ def law_of(kind: str) -> str | None:
 
 def by_cell(rows: Rows) -> Rows:
     """A row per cell, with the mean of its seeds."""
-    groups = group_cells(rows, cell_words(rows)).values() if rows else ()
+    groups = group_cells(rows, cell_fields(rows)).values() if rows else ()
     return [
         {**members[0], "test_accuracy": float(np.mean([row["test_accuracy"] for row in members]))} for members in groups
     ]

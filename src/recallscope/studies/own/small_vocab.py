@@ -101,7 +101,7 @@ def law_in_the_corner(runs: PaperRuns) -> Iterator[Finding]:
         few = np.array([cell["state_dim"] == 2 for cell in cells])
         wide = np.array([cell["vocab_size"] <= 2 * cell["embed_dim"] for cell in cells])
         beyond = find_law("trained-sharing").for_pattern(cells[0].get("head_pattern")).extrapolated
-        outside = np.array([bool(beyond(Problem.from_words(cell))) for cell in cells])
+        outside = np.array([bool(beyond(Problem.from_fields(cell))) for cell in cells])
         groups = {"N = 2": few, "N >= 3": ~few, "V <= 2 D": wide, "V > 2 D": ~wide, "extrapolated": outside}
         by_group = ", ".join(f"{name} {_size(found[here])}" for name, here in groups.items() if here.any())
         worst = cells[int(np.argmax(np.abs(found)))]

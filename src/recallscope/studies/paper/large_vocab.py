@@ -130,10 +130,10 @@ def as_predicted(rows: Rows, law: str) -> Rows:
 @large_vocab.findings
 def vocabulary_findings(runs: PaperRuns) -> Iterator[Finding]:
     """Slopes per length, beside those of the laws on the same cells; then accuracies themselves."""
-    said = "1.18 to 1.56 measured, 1 by the law"
-    slope_check = Check("fig-12", "Slope of Phi^-1(accuracy) against m_V, per length", said, "fig-12")
-    said = "grid at D = 150, N = 75 (V to 50000, L to 4000)"
-    grid_check = Check("fig-11", "Accuracy over V and L", said, "fig-11")
+    text = "1.18 to 1.56 measured, 1 by the law"
+    slope_check = Check("fig-12", "Slope of Phi^-1(accuracy) against m_V, per length", text, "fig-12")
+    text = "grid at D = 150, N = 75 (V to 50000, L to 4000)"
+    grid_check = Check("fig-11", "Accuracy over V and L", text, "fig-11")
     rows = runs.rows(VOCABULARIES)
     slopes = [line for line in vocabulary_slopes(rows) if line.slope == line.slope]
     if not slopes:
