@@ -79,14 +79,14 @@ def test_runs_are_split_by_task_model_and_training_and_only_so():
     runs += [row(0.5, vocab_size=256), row(0.5, task="ar", length=17), row(0.5, batch_size=64), row(0.5, model="mamba")]
     found = group_runs(runs)
     assert [e.label for e in found] == [
-        "AR V=128 linear batch_size=32",
-        "MQAR V=128 full batch_size=32",
-        "MQAR V=128 linear batch_size=32",
-        "MQAR V=128 linear batch_size=64",
-        "MQAR V=256 linear batch_size=32",
+        "AR V=128 linear_mamba batch_size=32",
+        "MQAR V=128 linear_mamba batch_size=32",
+        "MQAR V=128 linear_mamba batch_size=64",
+        "MQAR V=128 mamba batch_size=32",
+        "MQAR V=256 linear_mamba batch_size=32",
     ]
-    assert len(found[2].rows) == 8
-    assert found[2].axes == ("embed_dim", "state_dim")
+    assert len(found[1].rows) == 8
+    assert found[1].axes == ("embed_dim", "state_dim")
 
 
 def test_a_length_is_an_axis_only_where_it_does_not_follow():
