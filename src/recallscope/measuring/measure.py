@@ -105,7 +105,7 @@ def capacity(
     target: float = 0.9,
     solve_for: str = "num_facts",
     train: TrainSpec | None = None,
-    most: int = 6,
+    max_runs: int = 6,
     store: RunStore | Path | str = "runs/capacity",
     trainer: Trainer | None = None,
     tell: Callable[[str], None] | None = None,
@@ -126,7 +126,7 @@ def capacity(
     }
     do = trainer or (direct_trainer(tell) if in_memory else store_trainer(store))
     question = CapacityQuery(fields, solve_for, target)
-    return find_capacity(question, do, max_runs=most, search_rates=train is None and question.law is None)
+    return find_capacity(question, do, max_runs=max_runs, search_rates=train is None and question.law is None)
 
 
 def _as_it_is(
