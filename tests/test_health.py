@@ -6,7 +6,7 @@ import pytest
 
 from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.health import BEGUN, LEAST_GAIN, begun_from, best_guess, examine, noise
-from recallscope.records import Evaluation, binding, RunRecord, parse_record, row_of
+from recallscope.records import Evaluation, RunRecord, binding, parse_record, row_of
 from recallscope.runs.store import RunStore
 from recallscope.runs.table import find_runs, parse_conditions
 from recallscope.specs import RunSpec, TrainSpec, flat_fields

@@ -1,17 +1,24 @@
-"""The recipe study: python results/recipe/make.py STORE trains what the store lacks, a run at a time, from the root.
+"""The recipe study, from the root of a checkout; README.md has the protocol.
+
+python results/recipe/make.py STORE            trains what the store lacks, a run at a time
+python results/recipe/make.py STORE --tables   packs what it has into runs.jsonl, and writes the tables of README.md
 
 Seed 0 chooses the learning rates and comes first; then seeds 1, 2 and 3, one after another, so that a part of the
-study is a study of fewer seeds. Stop it at any moment; the same command resumes. README.md has the protocol.
+study is a study of fewer seeds. Stop it at any moment; the same command resumes.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import mean
 
+from recallscope.health import left_chance
 from recallscope.records import RunRecord
 from recallscope.runs.grid import Cell
+from recallscope.runs.packing import pack_store
 from recallscope.runs.store import RunStore
 from recallscope.runs.sweep import run_sweep
 from recallscope.specs import ModelSpec, RunSpec, TrainSpec, find_architecture, parse_model
@@ -102,5 +109,64 @@ def train(store: RunStore) -> None:
                 print(f"{where} seed {run.seed}: {shown} {record.levels_ended} {record.seconds:.0f} s", flush=True)
 
 
+def search_table(store: RunStore, task: str) -> Iterator[str]:
+    """Seed 0: accuracy at every rate, of every arm; in italics at chance."""
+    columns = [f"{arm} {rate:g}" for arm in ARMS for rate in RATES]
+    yield f"| model | {' | '.join(columns)} |"
+    yield "|---|" + "---:|" * len(columns)
+    for name, model in models(task).items():
+        records = [found(store, task, model, arm, rate, 0) for arm in ARMS for rate in RATES]
+        if any(records):
+            yield f"| {name} | {' | '.join(map(cell, records))} |"
+
+
+def cell(record: RunRecord | None) -> str:
+    """An accuracy, and the step at which the goal was reached."""
+    if record is None:
+        return ""
+    text = f"{record.test_accuracy:.3f}"
+    text += f" ({record.steps})" if record.val_accuracy >= REACHED else ""
+    return text if left_chance(record.model_dump(mode="json")) else f"*{text}*"
+
+
+def result_table(store: RunStore, task: str) -> Iterator[str]:
+    """Seeds 1 to 3 at the chosen rate: mean accuracy, how many left chance, and the rate."""
+    yield f"| model | {' | '.join(ARMS)} |"
+    yield "|---|" + "---|" * len(ARMS)
+    for name, model in models(task).items():
+        cells = []
+        for arm in ARMS:
+            rate = chosen_rate(store, task, model, arm)
+            seen = [found(store, task, model, arm, rate, seed) for seed in SEEDS] if rate is not None else []
+            records = [record for record in seen if record is not None]
+            begun = sum(left_chance(record.model_dump(mode="json")) for record in records)
+            accuracy = f"{mean(record.test_accuracy for record in records):.3f}" if records else ""
+            cells.append(f"{accuracy} ({begun} of {len(records)} learned; {rate:g})" if records else "")
+        if any(cells):
+            yield f"| {name} | {' | '.join(cells)} |"
+
+
+def page(store: RunStore) -> str:
+    """README.md with its tables made anew."""
+    text = (HERE / "README.md").read_text(encoding="utf-8")
+    everything = [run for run in runs(store) if store.finished(run.content_hash())]
+    seconds = sum(record.seconds for run in everything if (record := store.get(run.content_hash())))
+    lines = [f"{len(everything)} runs so far, {seconds / 3600:.1f} hours of wall time on a busy machine.", ""]
+    for task, (spec, steps) in TASKS.items():
+        what = f"({task}) V = {spec.vocab_size}, N_f = {spec.num_facts}, {steps:,} steps"
+        lines += [f"### {what}: seeds 1 to 3", "", *result_table(store, task), ""]
+        lines += [f"### {what}: the choice of the rate, seed 0", "", *search_table(store, task), ""]
+    new, count = re.subn(r"(<!-- tables -->\n).*", lambda at: at[1] + "\n" + "\n".join(lines), text, flags=re.DOTALL)
+    assert count == 1, "README.md has no place for the tables"
+    return new.rstrip() + "\n"
+
+
+HERE = Path(__file__).parent
+
 if __name__ == "__main__":
-    train(RunStore(Path(sys.argv[1]), create=True))
+    home = RunStore(Path(sys.argv[1]), create=True)
+    if "--tables" in sys.argv:
+        pack_store(home, HERE / "runs.jsonl")
+        (HERE / "README.md").write_text(page(home), encoding="utf-8")
+    else:
+        train(home)

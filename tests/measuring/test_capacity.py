@@ -164,7 +164,9 @@ def test_a_rate_that_stops_early_at_the_goal_wins_over_slower_ones_of_equal_accu
             rate = run.train.learning_rate
             made = record(run, 0.5 if rate == 0.0003 else 0.995)
             history = [Evaluation(step=1, loss=losses[rate], accuracy=0.5)]
-            done.append(Training(made.model_copy(update={"steps": steps[rate], "history": history}), True, lambda: None))
+            done.append(
+                Training(made.model_copy(update={"steps": steps[rate], "history": history}), True, lambda: None)
+            )
         return done
 
     assert search_rate(CapacityQuery(MINE, "num_facts", 0.5).run_at(8), train).chosen == 0.001

@@ -1,4 +1,4 @@
-"""What may be said of an accuracy: a run at chance is extended, one that gains is, and no verdict is without its rule."""
+"""What may be said of an accuracy: a run at chance is extended, and so is one that gains; modules are checked first."""
 
 import math
 
@@ -22,8 +22,11 @@ RUN = RunSpec(task=TASK, model=rs.user_module("examples/gru.py:Model"), train=Tr
 def trainer(curve):
     """Runs whose accuracy is a function of rate, steps and seed; every answer is a value of the context."""
 
+    def of(run):
+        return curve(run.train.learning_rate, run.train.total_steps, run.seed)
+
     def train(runs):
-        return [Training(record(run, curve(run.train.learning_rate, run.train.total_steps, run.seed)), True, lambda: None)
+        return [Training(record(run, of(run)), True, lambda: None)
                 for run in runs]  # fmt: skip
 
     return train

@@ -7,7 +7,7 @@ from torch import nn
 from recallscope.architectures.model import build_model
 from recallscope.architectures.user_module import user_module
 from recallscope.measuring import state
-from recallscope.measuring.state import measured_state, state_size
+from recallscope.measuring.state import state_size
 from recallscope.specs import find_architecture, parse_model
 
 MODULES = '''
@@ -127,7 +127,7 @@ OURS = [
 
 @pytest.mark.parametrize("spec", OURS, ids=lambda spec: f"{spec['kind']}-{spec.get('num_layers', 1)}")
 def test_our_own_models_are_measured_as_any_other_and_their_formula_is_what_is_measured(spec):
-    """Linear Mambas store 2 D N numbers a layer and read D N; two layers with convolutions of width 4 count no window."""
+    """Linear Mambas store 2 D N numbers a layer and read D N; convolutions of width 4 in two layers count no window."""
     model = build_model(parse_model(spec), 32, generator())
     found = state_size(model, generator())
     assert found.how.startswith("measured")
