@@ -35,7 +35,7 @@ def record(curve=(0.5, 0.9, 0.9), accuracy=None, losses=None, stop=1.0, num_fact
 
 
 def flag(**facts):
-    return examine(record(**facts).model_dump(mode="json")).flag
+    return examine(record(**facts).model_dump(mode="json")).kind
 
 
 def test_a_run_that_learned_and_settled_has_no_flag():
@@ -125,7 +125,7 @@ def test_list_show_and_fit_name_warnings_and_fit_excludes_them(run, tmp_path):
     assert "left out 1 of 3 runs: 1 diverged" in run("fit", tmp_path, *quick, "--exclude", "diverged")[1]
     code, _, err = run("fit", tmp_path, *quick, "--where", "warning=diverged", "--exclude", "diverged")
     assert code == 2
-    assert "1 left out by their flags" in err
+    assert "1 left out by warnings" in err
 
 
 def test_a_sweep_counts_a_diverged_run_as_done_and_names_it(run, tmp_path):
