@@ -82,10 +82,10 @@ def test_a_dry_run_says_what_is_missing_and_makes_nothing(run, home):
 
 
 def test_without_a_store_the_grids_name_is_its_folder(run, home):
-    code, out, _ = run("sweep", "examples/tiny_grid.toml", "--plan", "--json")
+    code, out, _ = run("sweep", "examples/tiny_grid.toml", "--dry-run", "--json")
     assert (code, json.loads(out)["missing"]) == (0, 24)
     shutil.copytree(home / "runs" / "tiny", home / "runs" / "tiny_grid")
-    _, out, _ = run("sweep", "examples/tiny_grid.toml", "--plan", "--json")
+    _, out, _ = run("sweep", "examples/tiny_grid.toml", "--dry-run", "--json")
     assert json.loads(out)["missing"] == 0
 
 
