@@ -121,7 +121,7 @@ def test_fit_reports_both_forms_all_laws_and_every_cell(run):
     code, out, err = run("fit", "runs/tiny", "--bootstrap", 20, "--json")
     assert (code, err) == (0, "")
     (experiment,) = json.loads(out)["experiments"]
-    assert experiment["label"] == "MQAR V=64 linear"
+    assert experiment["label"] == "MQAR V=64 linear_mamba"
     assert [fit["form"] for fit in experiment["fits"]] == ["phi", "two-moment"]
     for fit in experiment["fits"]:
         assert fit["a_interval"][0] <= fit["a"] <= fit["a_interval"][1]
