@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pandas import DataFrame
 from scipy.special import stdtrit
 
 from recallscope.analysis.compare import law_on_cells
@@ -142,9 +143,7 @@ class Measured:
 def measured(runs: PaperRuns, what: str, form: Form) -> dict[Cell, Measured]:
     """Every cell of which there are runs. Noise of seeds is pooled over a form's cells, or over all published forms."""
     peers = PUBLISHED if form.published else (form,)
-    noise = seed_noise(
-        row for one in peers for what in ("recall", "repeated") for row in runs.rows(label_of(what, one))
-    )
+    noise = seed_noise(runs.rows(*(label_of(what, one) for one in peers for what in ("recall", "repeated"))))
     cells: dict[Cell, list[RunRecord]] = {}
     for record in runs.records(label_of(what, form)):
         V, N_f, D, N = (record.fields[name] for name in DIMENSIONS)
@@ -296,7 +295,7 @@ def zoo_law_errors(
         own = find_architecture(form.model["kind"]).model_validate(fields).own_law
         cells = measured(runs, what, form)
         if own and cells:
-            flat = [dict(zip(DIMENSIONS, cell, strict=True)) | {"task": "mqar"} for cell in cells]
+            flat = DataFrame(list(cells), columns=DIMENSIONS).assign(task="mqar")
             seen = np.array([one.mean for one in cells.values()])
             found.setdefault(own, {})[form] = seen - law_on_cells(find_law(own), flat)
     return found
