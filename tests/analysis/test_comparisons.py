@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.associative_recall import MQARSpec
 
 from recallscope.analysis.accuracy_grid import AccuracyGrid, convergence_by_best, convergence_grid
 from recallscope.analysis.compare import compare_laws
