@@ -9,7 +9,7 @@ the largest accuracy over the seeds.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -98,11 +98,10 @@ class GridFile:
         else:
             best = np.where(there, self.accuracy, 0.0).sum(axis=0) / np.maximum(counts, 1)
         family = FAMILIES[self.family]
-        axes = {name: tuple(values) for name, values in family.axes.items()}
+        grid = AccuracyGrid.over(family.axes)
         accuracy = np.where(counts > 0, best, np.nan)
-        return AccuracyGrid(
-            axes, accuracy, counts, f"{self.family}, {over} of {len(self.accuracy)} seeds", family.shared
-        )
+        cells = grid.cells.assign(**family.shared, test_accuracy=accuracy.ravel(), seeds=counts.ravel())
+        return replace(grid, cells=cells, source=f"{self.family}, {over} of {len(self.accuracy)} seeds")
 
 
 @dataclass(frozen=True)
