@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from commands import refused
 from recallscope.analysis.table import load_runs
 from recallscope.records import RunRecord
 from recallscope.runs.grid import Grid
