@@ -127,7 +127,7 @@ def sheet(width: float, height: float, source: str) -> Iterator[Figure]:
 
 
 def draw_part(
-    runs: PaperRuns, part: Part | None, ax: Axes, axes: Sequence[str] = DIMENSIONS, title: str = ""
+    runs: PaperRuns, part: Part | None, ax: Axes, axes: Sequence[str] = D_N, title: str = ""
 ) -> Axes:
     """The best of seeds of a part; without runs a panel that says so, and nothing if this scale has no such part."""
     from recallscope.figures.accuracy_panels import draw_grid, draw_missing
