@@ -22,7 +22,17 @@ from pydantic_core import from_json
 
 from recallscope.health import flag_of, is_number
 from recallscope.notebook import html_table
-from recallscope.specs import RESULTS, Fraction, Frozen, RunSpec, Value, canonical_json, flat_fields, identity_hash
+from recallscope.specs import (
+    RESULTS,
+    Fraction,
+    Frozen,
+    RunSpec,
+    Value,
+    canonical_json,
+    check_saved_model,
+    flat_fields,
+    identity_hash,
+)
 
 SCHEMA_VERSION = 2
 MOST = 10**15  # steps or queries of a run; what is beyond is damage
@@ -154,6 +164,11 @@ def _check(facts: Mapping[str, Any]) -> None:
         raise RecordError(f"run={facts['run']!r} is not the name of its spec ({name!r}): the record was edited")
     if not _agrees(identity, spec):
         raise RecordError("spec and identity disagree: the record was edited")
+    if isinstance(spec.get("model"), dict):
+        try:
+            check_saved_model(spec["model"])
+        except ValueError as error:
+            raise RecordError(f"{error}: the record was edited") from error
     for name in ("test_accuracy", "val_accuracy"):
         if not (is_number(facts.get(name)) and 0 <= facts[name] <= 1):
             raise RecordError(f"{name}={facts.get(name)!r} is not a number from 0 to 1")
