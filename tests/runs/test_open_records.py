@@ -1,7 +1,6 @@
 """Records of unknown architectures, newer versions and unknown fields are listed, filtered, exported, and kept."""
 
 import csv
-import json
 import subprocess
 import sys
 
@@ -9,7 +8,7 @@ import pytest
 from synthetic_runs import record, spec
 
 from recallscope.cli.main import main
-from recallscope.records import NewerRecordError
+from recallscope.records import NewerRecordError, record_text
 from recallscope.runs.attempts import Failure
 from recallscope.runs.grid import Cell
 from recallscope.runs.index import rebuild_index
@@ -23,7 +22,7 @@ from recallscope.specs import identity_hash
 def put_facts(store, facts):
     folder = store.runs / facts["run"]
     folder.mkdir()
-    (folder / "record.json").write_text(json.dumps(facts))
+    (folder / "record.json").write_bytes(record_text(facts))
     return folder / "record.json"
 
 
@@ -43,7 +42,7 @@ def from_mars(**model):
 def newer():
     """The next schema, whose facts may stand anywhere."""
     facts = record(seed=2).model_dump(mode="json")
-    return facts | {"schema_version": 3, "test_accuracy": {"mean": 0.5}, "novelty": [1]}
+    return facts | {"schema_version": 4, "test_accuracy": {"mean": 0.5}, "novelty": [1]}
 
 
 def with_extra_field():
@@ -72,7 +71,7 @@ def test_all_are_listed_and_what_they_need_is_named(store):
     assert needs == {
         record(seed=0).run: None,
         from_mars()["run"]: "architecture='from_mars'",
-        newer()["run"]: "a recallscope that reads schema 3",
+        newer()["run"]: "a recallscope that reads schema 4",
         with_extra_field()["run"]: "field dropout",
     }
 
