@@ -101,7 +101,7 @@ class Driver:
                         publish = now + max(PUBLISH, 20 * spent)
                     self.view.tick()
         except OSError as error:
-            if not is_storage_fault(error):
+            if not is_storage_fault(error, self.store.root):
                 raise
             raise _stopped(f"{error.filename or self.store.root}: {error.strerror}") from error
         finally:

@@ -121,7 +121,7 @@ def extend_index(store: RunStore, runs: Iterable[str]) -> None:
     entries = [entry for entry in found if entry is not None and entry.row["status"] == "done"]
     try:
         with _new_file(store) as path:
-            shutil.copyfile(store.root / INDEX, path)
+            shutil.copyfile(_there(store), path)
             with contextlib.closing(_connect(path)) as connection:
                 table = _load(connection)
                 table.add(entries)
@@ -137,7 +137,7 @@ def open_index(store: RunStore, *, anew: bool = False) -> Iterator[Table]:
     A damaged index file is moved aside and made anew, as is any with `anew`.
     """
     try:
-        table = _complete(store, _open(store) if not anew and (store.root / INDEX).exists() else None)
+        table = _complete(store, _open(store) if not anew and os.path.lexists(store.root / INDEX) else None)
     except sqlite3.DatabaseError as error:
         if not isinstance(error, _OtherVersionError):
             set_index_aside(store, error)
@@ -243,8 +243,16 @@ class _OtherVersionError(sqlite3.DatabaseError):
     """A sound index with other tables than ours."""
 
 
+def _there(store: RunStore) -> Path:
+    """The index file; a link or a pipe in its place counts as damage."""
+    path = store.root / INDEX
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise sqlite3.DatabaseError("it is not a file")
+    return path
+
+
 def _open(store: RunStore) -> Table:
-    connection = _connect(store.root / INDEX, "mode=ro&immutable=1")
+    connection = _connect(_there(store), "mode=ro&immutable=1")
     try:
         return _load(connection)
     except BaseException:
