@@ -100,7 +100,7 @@ def test_code_that_the_user_names_is_imported(folder, run):
     assert read_weights("weights.safetensors", trust_code="nets.py:Model")[0].spec == model.spec
     with pytest.raises(ValueError, match="trust-code"):
         read_weights("weights.safetensors", trust_code="package.nets:Model")
-    few = ("--num-examples", 20, "--out", "out", "--quiet")
+    few = ("--num-sequences", 20, "--out", "out", "--quiet")
     for named in (("weights.safetensors", "--trust-code"), ("nets.py:Model", "--weights", "weights.safetensors")):
         code, _, said = run("measure", *named, *few)
         assert code == 0, said
