@@ -1,6 +1,7 @@
 """Records of unknown architectures, newer versions and unknown fields are listed, filtered, exported, and kept."""
 
 import csv
+import json
 import subprocess
 import sys
 
