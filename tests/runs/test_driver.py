@@ -4,6 +4,7 @@ import errno
 import itertools
 import os
 import threading
+import time
 
 import pytest
 from tiny_sweeps import tiny_grid, tiny_run
@@ -83,7 +84,7 @@ def store(tmp_path):
 
 def drive(store, engine, cells=None, **more):
     cells = tiny_grid(seeds=2).cells() if cells is None else cells
-    plan = make_plan(cells, store, retry_failed=more.get("retry_failed", False))
+    plan = make_plan(cells, store, retry_failed=more.pop("retry_failed", False))
     return Driver(store=store, engine=engine, plan=plan, view=View(), **more).run()
 
 
@@ -125,6 +126,23 @@ def test_three_tries_then_failed_and_the_sweep_goes_on(store):
     assert again.started == []
     assert drive(store, PuppetEngine(store), cells, retry_failed=True).done == 1
     assert store.failure(bad) is None
+
+
+@pytest.mark.parametrize("years", [-10, 10])
+def test_failed_runs_are_tried_again_whatever_the_clock_of_the_note(store, years):
+    """Such as one of a host whose clock is ahead; and a run that fails anew while the sweep goes on is left alone."""
+    cells = tiny_grid(seeds=1).cells()
+    bad, other = (
+        Failure(run=cell.run, spec=cell.spec, tries=3, reason="died", stderr="", at=time.time() + years * 3e7)
+        for cell in cells[:2]
+    )
+    store.put_failure(bad)
+    plan = make_plan(cells, store, retry_failed=True)
+    store.put_failure(other)  # by another driver, after our plan was made
+    engine = PuppetEngine(store)
+    outcome = Driver(store, engine, plan, View()).run()
+    assert (outcome.done, outcome.failed) == (4, 1)
+    assert other.run not in engine.started
 
 
 def test_a_run_may_die_twice_and_still_be_done(store):

@@ -51,7 +51,7 @@ class Condition:
             return None
         if not math.isfinite(number):
             return None
-        return int(number) if number.is_integer() else number
+        return int(number) if number.is_integer() and abs(number) < 2**63 else number  # what SQLite takes
 
 
 def parse_conditions(texts: Iterable[str]) -> list[Condition]:
