@@ -45,7 +45,7 @@ browser:  ## Chromium for the browser tests, by apt where there is none; without
 	@command -v chromium chromium-browser google-chrome chrome >/dev/null || \
 	  { apt-get update -qq && apt-get install -y -qq chromium; } || echo "no Chromium: install it to run tests/web/test_browser.py"
 
-FAST := -n 2 --dist loadfile -m "not slow and not surfaces"
+FAST := -n 2 --dist worksteal -m "not slow and not surfaces"
 
 test: $(VENV)/.ready-all  ## the fast suite
 	$(BIN)/python -m pytest $(FAST)

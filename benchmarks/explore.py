@@ -25,7 +25,7 @@ from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.records import RunRecord
 from recallscope.runs.store import RunStore
 from recallscope.specs import RunSpec
-from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.associative_recall import MQARSpec
 
 WARM = 10.0  # seconds
 GROWTH = 1.1  # of the server's memory in the second half

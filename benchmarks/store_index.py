@@ -25,7 +25,7 @@ from recallscope.runs.store import RunStore
 from recallscope.runs.table import find_runs, parse_conditions
 from recallscope.runs.upkeep import verify
 from recallscope.specs import RunSpec
-from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.associative_recall import MQARSpec
 
 FILTER = ("embed_dim=64", "state_dim<=8")
 

@@ -35,7 +35,7 @@ from recallscope.runs.store import RunStore
 from recallscope.runs.sweep import run_sweep
 from recallscope.runs.table import find_runs
 from recallscope.specs import RunSpec
-from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.associative_recall import MQARSpec
 
 HISTORY = [Evaluation(step=250 * k, loss=1 / k, accuracy=k / 9) for k in range(1, 9)]
 

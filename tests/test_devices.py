@@ -68,6 +68,7 @@ def test_a_training_step(name, layers, kernels, device, monkeypatch):
     loss = model.add_gradients(batch, 0.1)
     weights.step(0.01, 1.0)
     assert loss.device.type == device.type
+    assert model.add_gradients(batch, 0.1) < loss
     assert all(weight.device.type == device.type and weight.isfinite().all() for weight in model.parameters())
     assert model(batch.tokens).shape == (*batch.tokens.shape, VOCAB)
 

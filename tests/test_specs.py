@@ -14,9 +14,7 @@ from recallscope.architectures.mamba import MambaSpec
 from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.records import RecordError, RunRecord, parse_record, record_text
 from recallscope.specs import ARCHITECTURES, TASKS, RunSpec, TrainSpec, flat_fields, parse_task
-from recallscope.tasks.ar import ARSpec
-from recallscope.tasks.mqar import MQARSpec
-from recallscope.tasks.repeated import RepeatedSpec
+from recallscope.tasks.associative_recall import ARSpec, MQARSpec, RepeatedSpec
 
 
 def run_spec(**changes):
@@ -115,7 +113,8 @@ def test_the_hash_is_stable_across_processes_and_versions_of_this_file():
     spec = run_spec()
     assert spec.content_hash() == "7dcd81274af31c23ef5fe930"
     code = (
-        "from recallscope import *; print(RunSpec(seed=3, model=LinearMambaSpec(state_dim=16, embed_dim=32), "
+        "from recallscope import LinearMambaSpec, MQARSpec, RunSpec\n"
+        "print(RunSpec(seed=3, model=LinearMambaSpec(state_dim=16, embed_dim=32), "
         "task=MQARSpec(num_facts=16, vocab_size=512)).content_hash())"
     )
     done = subprocess.run(
@@ -212,7 +211,7 @@ def test_the_identity_leaves_defaults_out():
     }
 
 
-def test_words_are_flat_and_need_no_class():
+def test_fields_are_flat_and_need_no_class():
     words = flat_fields(run_spec().model_dump(mode="json"))
     assert (words["task"], words["model"], words["embed_dim"], words["batch_size"]) == ("mqar", "linear_mamba", 32, 128)
     odd = {"task": {"kind": "x", "size": 3}, "model": {"kind": "y", "size": 4, "blocks": [1, 2]}, "seed": 1}

@@ -127,7 +127,7 @@ def _figure(law: Law, cells: Measured) -> Figure:
         for state, colour in zip(STATES, shades(len(STATES)), strict=True):
             words = {**_sizes(law), "embed_dim": WIDTHS, "state_dim": state}
             try:
-                problem = Problem.from_words({**words, "task": EXAMPLE["task"]})
+                problem = Problem.from_fields({**words, "task": EXAMPLE["task"]})
                 with np.errstate(all="ignore"):
                     p, beyond = law(problem), law.extrapolated(problem)
             except ValueError as error:

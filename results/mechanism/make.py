@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from recallscope.circuits.bank import bank_circuit
 from recallscope.cli.pictures import draw_pictures
 from recallscope.cli.run_folder import keep
-from recallscope.figures.banks import banks_figure
+from recallscope.figures.mechanism import banks_figure
 from recallscope.figures.style import BLUE, GUESS, ORANGE, PAGE, figure_style, new_figure, write_figure
 from recallscope.interp.banks import channel_masks, picture_masks, surgery
 from recallscope.interp.inspection import inspect_model

@@ -98,7 +98,7 @@ def measure(regime: str, V: int, N_f: int, L: int, D: int, N: int, *, draws: int
         row["standard_error"] = round(float(accuracy[:, k].std(ddof=1) / np.sqrt(draws)), 6)
         words = {"task": task, "vocab_size": V, "num_facts": N_f, "length": L, "embed_dim": D, "state_dim": N}
         for name in LAWS:
-            row[name] = round(float(find_law(f"designed-{name}")(Problem.from_words(words))), 6)
+            row[name] = round(float(find_law(f"designed-{name}")(Problem.from_fields(words))), 6)
         row["error"] = round(float(row["improved"]) - float(measured), 6)
         rows.append(row)
     return rows

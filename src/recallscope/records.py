@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Field, NonNegativeInt, ValidationError, model_validator
 from pydantic_core import from_json
 
-from recallscope.health import flag_of, is_number
+from recallscope.health import is_number, warning_of
 from recallscope.notebook import html_table
 from recallscope.specs import (
     RESULTS,
@@ -71,14 +71,14 @@ class RunRecord(Frozen):
     environment: dict[str, str] = Field(default_factory=dict, description="versions, device, threads, kernels")
 
     @property
-    def words(self) -> dict[str, Value]:
+    def fields(self) -> dict[str, Value]:
         """The run's fields as one flat table."""
         return flat_fields(self.spec.model_dump(mode="json"))
 
     def _repr_html_(self) -> str:
         """For notebooks: the result, and the run's fields."""
         title = f"run {self.run[:8]}: test accuracy {self.test_accuracy:.4f} over {self.test_queries:,} queries"
-        return html_table(title, self.words, f"{self.steps} steps in {self.seconds:.1f} s")
+        return html_table(title, self.fields, f"{self.steps} steps in {self.seconds:.1f} s")
 
     @model_validator(mode="before")
     @classmethod
@@ -197,14 +197,14 @@ def _current(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def row_of(facts: Mapping[str, Any] | RunRecord) -> dict[str, Value]:
-    """A finished run as one flat row: its name, the words of its spec, its results."""
+    """A finished run as one flat row: its name, the fields of its spec, its results."""
     if isinstance(facts, RunRecord):
         facts = facts.model_dump(mode="json")
     spec = facts.get("spec")
     row: dict[str, Value] = {"run": facts["run"], "status": "done"}
     row |= flat_fields(spec if isinstance(spec, Mapping) else {})
     row |= {name: value if is_number(value := facts.get(name)) else None for name in RESULTS}
-    return row | {"flag": flag_of(facts)}
+    return row | {"warning": warning_of(facts)}
 
 
 def parse_record(text: str | bytes) -> RunRecord:
@@ -221,7 +221,7 @@ def record_from(facts: Mapping[str, Any]) -> RunRecord:
         )
     try:
         spec = _spec_of(facts)
-        return RunRecord.model_validate({**facts, "spec": spec, "flag": flag_of(facts)})
+        return RunRecord.model_validate({**facts, "spec": spec, "flag": warning_of(facts)})
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"]) or "record"

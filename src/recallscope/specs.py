@@ -219,9 +219,9 @@ class ModelSpec(_Kind):
 TASKS: Registry[type[TaskSpec]] = Registry(
     "task",
     {
-        "ar": "recallscope.tasks.ar:ARSpec",
-        "mqar": "recallscope.tasks.mqar:MQARSpec",
-        "repeated": "recallscope.tasks.repeated:RepeatedSpec",
+        "ar": "recallscope.tasks.associative_recall:ARSpec",
+        "mqar": "recallscope.tasks.associative_recall:MQARSpec",
+        "repeated": "recallscope.tasks.associative_recall:RepeatedSpec",
     },
 )
 ARCHITECTURES: Registry[type[ModelSpec]] = Registry(
@@ -412,7 +412,7 @@ RESULTS = (
     "seconds",
     "parameters",
     "state_entries",
-    "flag",
+    "warning",
 )
 COLUMNS = frozenset(("run", "status", "schema_version", "needs", "task", "model", "seed", *RESULTS))  # no field's word
 _TRAIN_FIELDS = frozenset(TrainSpec.model_fields)
@@ -426,17 +426,17 @@ def flat_fields(fields: Mapping[str, Any] | RunSpec) -> dict[str, Value]:
     prefixed with its own part.
     """
     fields = fields.model_dump(mode="json") if isinstance(fields, RunSpec) else fields
-    words: dict[str, Value] = {}
+    flat: dict[str, Value] = {}
     for part in PARTS:
         table, taken = fields.get(part), COLUMNS if part == "train" else COLUMNS | _TRAIN_FIELDS
         for name, value in table.items() if isinstance(table, dict) else ():
             if name != "kind":
-                word = f"{part}.{name}" if name in taken or name in words else name
-                words[word] = value if type(value) in (int, bool) else _plain(value)
+                word = f"{part}.{name}" if name in taken or name in flat else name
+                flat[word] = value if type(value) in (int, bool) else _plain(value)
             elif part != "train":
-                words[part] = current_kind(_plain(value)) if part == "model" else _plain(value)
-    words["seed"] = _plain(fields.get("seed", 0))
-    return words
+                flat[part] = current_kind(_plain(value)) if part == "model" else _plain(value)
+    flat["seed"] = _plain(fields.get("seed", 0))
+    return flat
 
 
 def _plain(value: Any) -> Value:
@@ -449,7 +449,7 @@ def _plain(value: Any) -> Value:
 def path_of(word: str, task: type[TaskSpec], model: type[ModelSpec]) -> tuple[str, str] | None:
     """Where a word belongs in a run of this task and this model: (part, field); None if nowhere.
 
-    A model that takes any field, as an outsider's module does, gets the words that nobody else knows.
+    A model that takes any field, as an outsider's module does, gets the fields that nobody else knows.
     """
     if word in ("task", "model"):
         return word, "kind"

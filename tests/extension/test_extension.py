@@ -1,4 +1,4 @@
-"""Somebody else's architecture, task, law and plain torch module go through every verb, with no edit in the package.
+"""Somebody else's architecture, task, law and plain torch module go through every command, with no edit in the package.
 
 Every step is a command line in a folder of the user's own, as they would type it.
 """
@@ -123,7 +123,7 @@ def is_read_where_the_code_is_not(subject):
 @fast_for("an architecture, a task and a law in files")
 def test_sweep_killed_and_resumed_then_listed_fitted_and_drawn(subject):
     folder = subject["folder"]
-    grid_file(subject, steps=400)
+    grid_file(subject, steps=150)
     sweep = ("sweep", "grid.toml", "--store", "store", "--workers", "2", "--json")
     begun = commands.Command(*sweep, **place(subject))
     deadline = time.monotonic() + 90
@@ -146,19 +146,6 @@ def test_sweep_killed_and_resumed_then_listed_fitted_and_drawn(subject):
     recallscope(subject, "plot", "store", "--x", subject["axis"], "--y", "test_accuracy", "--figure", "drawn.png")
     assert (folder / "drawn.png").stat().st_size > 1000
     is_read_where_the_code_is_not(subject)
-
-
-def test_a_law_of_ones_own_is_predicted_with_and_listed(tmp_path):
-    shutil.copy(HERE / "my_law.py", tmp_path)
-    subject = {"folder": tmp_path, "plugins": ["my_law.py"]}
-    asked = ["--vocab-size", "64", "--num-facts", "4", "--embed-dim", "8", "--state-dim", "4"]
-    row = recallscope(subject, "predict", *asked, "--json")["rows"][0]
-    assert row["laws"]["my-law"] == pytest.approx(1 - 4 / 32)
-    assert "my-law" in {law["name"] for law in recallscope(subject, "laws", "--json")["laws"]}
-    answer = recallscope(
-        subject, "size", "--target", "0.9", *asked[:4], "--embed-dim", "8", "--law", "my-law", "--json"
-    )
-    assert answer["answer"]["state_dim"] == 5
 
 
 BAD = {

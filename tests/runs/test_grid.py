@@ -17,7 +17,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def sizes(grid, *names):
-    return [tuple(cell.words[name] for name in names) for cell in grid.cells()]
+    return [tuple(cell.fields[name] for name in names) for cell in grid.cells()]
 
 
 def test_axes_are_crossed_and_rules_leave_cells_out():
@@ -170,7 +170,7 @@ def test_cells_share_their_parts_and_have_the_names_of_their_runs():
     for cell in cells:
         assert cell.run == cell.spec.content_hash()
         words = flat_fields(cell.spec)
-        assert cell.words == {name: words[name] for name in grid.varied}
+        assert cell.fields == {name: words[name] for name in grid.varied}
     assert len({id(part) for cell in cells for part in cell.parts}) == 2 + 2 + 2  # tasks, models, ways to train
 
 

@@ -57,7 +57,7 @@ def test_an_empty_store_answers_any_condition_with_nothing(store):
     assert find_runs(store, parse_conditions(["width<=16"])) == []
 
 
-def test_rows_carry_words_and_results(store):
+def test_rows_carry_fields_and_results(store):
     found = record(embed_dim=48, accuracy=0.25)
     store.put(found)
     (row,) = find_runs(store)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recallscope.analysis.rows import row_of
+from recallscope.records import row_of
 from recallscope.runs.store import RunStore
 from recallscope.theory.law import find_law
 from recallscope.theory.problem import Problem
@@ -35,11 +35,11 @@ def errors(rows, law, kind):
     """Mean of seeds less the law, by task, of every cell of this kind of model inside what the law was compared to."""
     cells = defaultdict(list)
     for row in rows:
-        if row["model"] == kind and not law.extrapolated(Problem.from_words(row)).any():
+        if row["model"] == kind and not law.extrapolated(Problem.from_fields(row)).any():
             cells[tuple(row.get(name) for name in CELL), row["batch_size"]].append(row["test_accuracy"])
     off = defaultdict(list)
     for (cell, _), accuracies in cells.items():
-        words = Problem.from_words(dict(zip(CELL, cell, strict=True)))
+        words = Problem.from_fields(dict(zip(CELL, cell, strict=True)))
         off[words.task].append(abs(np.mean(accuracies) - float(law(words))))
     return off
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from commands import refused
 from recallscope import __version__
 from recallscope.circuits.circuit import CIRCUITS
 from recallscope.cli.main import COMMANDS
@@ -15,14 +16,6 @@ from recallscope.specs import ARCHITECTURES, TASKS
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = ["--vocab-size", "32", "--num-facts", "3", "--embed-dim", "8", "--state-dim", "4"]
 SHORT = ["--batch-size", "8", "--warmup-steps", "5", "--flat-steps", "5", "--decay-steps", "5", "--eval-size", "20"]
-
-
-def refused(result, *words):
-    code, out, err = result
-    assert (code, out) == (2, ""), (code, out, err)
-    assert "Traceback" not in err
-    for word in words:
-        assert word in err, err
 
 
 @pytest.mark.parametrize("verb", COMMANDS)
@@ -120,10 +113,10 @@ def test_quiet_shows_no_progress(run, monkeypatch):
 @pytest.mark.parametrize(
     ("command", "trains"),
     [
-        (("measure", "linear_mamba", *QUICK, "--out"), "recallscope.measuring.trainings.store_trainer"),
+        (("measure", "linear_mamba", *QUICK, "--out"), "recallscope.measuring.training_runs.store_trainer"),
         (
             ("capacity", *QUICK, "--target", ".9", "--solve-for", "num_facts", "--store"),
-            "recallscope.measuring.trainings.store_trainer",
+            "recallscope.measuring.training_runs.store_trainer",
         ),
         (("reproduce", "layers", "--scale", "quick", "--store"), "recallscope.runs.sweep.run_sweep"),
     ],

@@ -53,7 +53,7 @@ def ideal(tmp_path_factory):
     return path
 
 
-def test_the_ideal_circuit_is_recognised(ideal, run, tmp_path):
+def test_the_ideal_circuit_is_recognised_and_json_has_the_contract_and_nothing_else(ideal, run, tmp_path):
     code, out, _ = run("inspect", ideal, "--out", tmp_path, "--num-sequences", 40)
     assert code == 0
     assert "this is the recall circuit; its state is a hash table" in out
@@ -63,16 +63,15 @@ def test_the_ideal_circuit_is_recognised(ideal, run, tmp_path):
     for name in PICTURES:
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         assert "<svg" in (tmp_path / f"{name}.svg").read_text(encoding="utf-8")[:2000]
-
-
-def test_json_has_the_contract_and_nothing_else_is_printed(ideal, run, tmp_path):
-    code, out, err = run("inspect", ideal, "--json", "--num-sequences", 40, "--out", tmp_path)
+    code, out, err = run("inspect", ideal, "--json", "--num-sequences", 40)
     assert (code, err) == (0, "")
     scores = json.loads(out)
     for name in ("accuracy", "g_vv_block_mass", "g_kq_block_mass", "decoded_hit_rate", "overwrite_success"):
         assert scores[name] == 1, name
     assert scores["auc"] > 0.99
-    assert scores == json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
+    kept = json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
+    assert sorted(kept.pop("pictures")) == sorted(written - {"scores.json"})
+    assert scores == kept | {"pictures": []}
 
 
 def test_the_same_seed_gives_the_same_scores_and_the_same_figure_the_same_file(ideal, run, tmp_path):

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file, save_model
 
 from recallscope.registry import import_from
-from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.train.evaluate import evaluate
 from recallscope.train.weights import read_weights
 

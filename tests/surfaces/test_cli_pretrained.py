@@ -6,6 +6,8 @@ import pytest
 import torch
 from transformers import Mamba2Config, Mamba2ForCausalLM, MambaConfig, MambaForCausalLM
 
+from commands import refused
+
 
 @pytest.fixture(scope="module", params=["mamba", "mamba2"])
 def folder(request, tmp_path_factory):
@@ -23,13 +25,6 @@ def folder(request, tmp_path_factory):
 @pytest.fixture(autouse=True)
 def _in_a_folder_of_its_own(tmp_path_factory, monkeypatch):
     monkeypatch.chdir(tmp_path_factory.mktemp("here"))
-
-
-def refused(result, *words):
-    code, out, err = result
-    assert (code, out) == (2, ""), (code, out, err)
-    for word in words:
-        assert word in err, err
 
 
 def test_measure_says_what_is_measured(folder, run):

@@ -42,7 +42,7 @@ def test_train_json_is_one_object(model, run):
     assert code == 0
     answer = json.loads(out)
     results = {"run", "spec", "test_accuracy", "val_accuracy", "steps", "seconds"}
-    assert answer.keys() == results | {"flag", "warning", "already_done"}
+    assert answer.keys() == results | {"warning", "explanation", "already_done"}
     assert answer["steps"] == 25
     assert answer["spec"]["model"]["kind"] == model[1]
     assert 0 <= answer["test_accuracy"] <= 1
@@ -177,7 +177,7 @@ def test_a_diverged_run_stops_where_it_diverged_says_so_and_exits_with_1(run, tm
     words = [*QUICK, *SHORT, "--learning-rate", 1e6, "--flat-steps", 1000, "--out", tmp_path]
     code, out, err = run("train", *words, "--json")
     answer = json.loads(out)
-    assert (code, answer["flag"]) == (1, "diverged")
+    assert (code, answer["warning"]) == (1, "diverged")
     assert answer["steps"] < 50
     assert f"this run diverged: at step {answer['steps']}" in err
     record = parse_record((tmp_path / "record.json").read_bytes())

@@ -65,13 +65,6 @@ def test_a_stream_resumes_where_it_was_left():
     assert [inputs.tolist() for inputs, _ in rest] == [inputs.tolist() for inputs, _ in whole[3:]]
 
 
-def test_the_global_stream_is_neither_read_nor_moved():
-    before = torch.get_rng_state()
-    rs.MQARDataset(vocab_size=32, num_facts=3, num_sequences=5)
-    next(iter(rs.RecallStream(TASKS[0], batch_size=2)))
-    assert torch.equal(before, torch.get_rng_state())
-
-
 def test_bad_sizes_are_explained():
     with pytest.raises(ValueError, match="at least one sequence"):
         rs.RecallDataset(TASKS[0], 0)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from recallscope import registry
-from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.theory.domain import Domain
 from recallscope.theory.law import DESIGNED_LAW, LAWS, TRAINED_LAW, Law, find_law, laws_for, register_law
 from recallscope.theory.problem import FIELDS, Problem

@@ -14,7 +14,7 @@ from recallscope.architectures.model import build_model
 from recallscope.architectures.ram import NotEnoughMemoryError, machine_bytes, weight_bytes
 from recallscope.faults import explain
 from recallscope.specs import RunSpec, TrainSpec
-from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.train.loop import WEIGHT_COPIES, memory_of_training, train_run
 from recallscope.train.optimizer import FlatWeights
 from recallscope.train.weights import read_weights, write_weights

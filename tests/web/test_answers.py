@@ -40,7 +40,7 @@ def parts(client, **words):
 )
 def test_the_number_is_that_of_predict(words, store_set, run):
     asked = {**SIZES, "model": "mamba", **words}
-    first = finite(next(predict.fit_parts(predict.FitQuestion.of(asked), store_set)))
+    first = finite(next(predict.fit_parts(predict.PredictQuery.of(asked), store_set)))
     if asked["model"] == "designed":
         asked = {**asked, "model": "linear_mamba", "designed": ""}
     flags = [word for name, value in asked.items() for word in (f"--{name.replace('_', '-')}", str(value)) if word]
@@ -64,24 +64,24 @@ def test_the_map_the_curves_and_the_frontier_agree_with_the_number(client):
 
 
 def test_measured_cells_are_those_of_the_store(client, store_set):
-    found = predict.measured(predict.FitQuestion(), store_set)
+    found = predict.measured(predict.PredictQuery(), store_set)
     assert len(found) == 12
     record = store_set.stores[0].get(found[0]["run"])
     assert (record.spec.model.embed_dim, record.spec.model.state_dim) == (found[0]["embed_dim"], found[0]["state_dim"])
     assert found[0]["accuracy"] == record.test_accuracy
-    assert predict.measured(predict.FitQuestion(vocab_size=128), store_set) == []
+    assert predict.measured(predict.PredictQuery(vocab_size=128), store_set) == []
 
 
 def test_a_question_that_takes_too_long_says_so_and_ends(store_set, monkeypatch):
     monkeypatch.setattr(predict, "MOST_SECONDS", 0.0)
-    found = list(predict.fit_parts(predict.FitQuestion(model="mamba", vocab_size=510), store_set))
+    found = list(predict.fit_parts(predict.PredictQuery(model="mamba", vocab_size=510), store_set))
     assert "headline" in found[0]
     assert "stopped" in found[-1]
     assert not any("frontier" in part for part in found)
 
 
 def test_a_map_is_computed_once(monkeypatch):
-    question = predict.FitQuestion(model="mamba", vocab_size=508)
+    question = predict.PredictQuery(model="mamba", vocab_size=508)
     law = predict.find_law("full-unified-mv")
     first = predict._map_of(question, law)
     assert [part for part in first.fill(*predict.STRIDES) if part][-1]["map"]["finest"]

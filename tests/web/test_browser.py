@@ -19,7 +19,7 @@ from playwright.sync_api import expect, sync_playwright
 from recallscope.cli.main import main
 from recallscope.predictions import prediction
 from recallscope.runs.store import RunStore
-from recallscope.web.predict import FitQuestion
+from recallscope.web.predict import PredictQuery
 from recallscope.web.server import listen, make_app
 from recallscope.web.store_set import StoreSet
 
@@ -123,9 +123,9 @@ def until_drawn(page):
 
 
 def expected(**words):
-    asked = FitQuestion.of(words)
+    asked = PredictQuery.of(words)
     sizes = {"embed_dim": (asked.embed_dim,), "state_dim": (asked.state_dim,)}
-    return prediction(asked.words | sizes, others=False)["headline"]["probability"]
+    return prediction(asked.fields | sizes, others=False)["headline"]["probability"]
 
 
 NAMELESS = """() => [...document.querySelectorAll('input, select, button, a, [role=img]')]

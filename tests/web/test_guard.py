@@ -105,7 +105,7 @@ def test_other_methods_are_refused(client):
 
 
 WORDS = [
-    *predict.FitQuestion.model_fields,
+    *predict.PredictQuery.model_fields,
     "store",
     "where",
     "run",

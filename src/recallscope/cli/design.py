@@ -131,5 +131,5 @@ class Design(SpecFlags):
 
 
 def command_for(arguments: Sequence[str]) -> type:
-    """The verb with the fields of the task that is asked for."""
+    """The command with the fields of the task that is asked for."""
     return with_spec_flags(Design, {"task": TASKS.find(typed_value(arguments, "--task") or "mqar")})

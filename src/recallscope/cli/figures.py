@@ -65,7 +65,7 @@ class Figures:
         from recallscope.studies.drawing import draw_figures
 
         asked_for = paper_figures().keys() & set(self.names)
-        runs = self._runs() if any(figure.experiment for figure in chosen.values()) else None
+        runs = self._runs(self.store) if any(figure.experiment for figure in chosen.values()) else None
         answers = draw_figures(runs, list(chosen.values()), self.out, os.cpu_count() or 1)
         skipped: Answers = [{"name": name, "why": why} for name, why in answers.items() if isinstance(why, str)]
         for answer in skipped:
@@ -79,11 +79,11 @@ class Figures:
         self._print(drawn, skipped)
         return 0
 
-    def _runs(self) -> PaperRuns:
+    def _runs(self, store: Path) -> PaperRuns:
         from recallscope.runs.store import RunStore
         from recallscope.studies.paper_runs import PaperRuns
 
-        return PaperRuns(RunStore(self.store), self.scale)
+        return PaperRuns(RunStore(store), self.scale)
 
     def _print(self, drawn: Answers, skipped: Answers) -> None:
         if self.json:

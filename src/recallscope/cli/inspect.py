@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from recallscope.cli.flags import OptionalPath, Quiet, Unset
+from recallscope.cli.flags import OptionalPath, Quiet, RunFlags, Unset, with_run_flags
 from recallscope.cli.output import print_json
-from recallscope.cli.run_flags import RunFlags, with_run_flags
 from recallscope.train.saved import is_pretrained, load_model, what_is_measured
 
 if TYPE_CHECKING:
@@ -114,5 +113,5 @@ class Inspect(RunFlags):
 
 
 def command_for(arguments: Sequence[str]) -> type:
-    """The verb with flags for the task and the model that are to be trained, if any."""
+    """The command with flags for the task and the model that are to be trained, if any."""
     return with_run_flags(Inspect, arguments)

@@ -56,7 +56,7 @@ def overview() -> str:
         "recallscope predict --task mqar --vocab-size 1024 --num-facts 16 --embed-dim 64 --state-dim 16",
     ]
     for title, group in GROUPS.items():
-        lines += ["", title, *(f"  {name:12}{purpose}" for name, (_, purpose) in group.items())]
+        lines += ["", title, *(f"  {name:15}{purpose}" for name, (_, purpose) in group.items())]
     return (
         "\n".join(lines)
         + """

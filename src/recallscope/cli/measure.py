@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from recallscope.atomic import write_atomically
-from recallscope.cli.flags import OptionalInt, OptionalPath, Quiet, typed_value
+from recallscope.cli.flags import OptionalInt, OptionalPath, Quiet, RunFlags, typed_value, with_run_flags
 from recallscope.cli.output import console, count, number, print_json, show, table
-from recallscope.cli.run_flags import RunFlags, with_run_flags
 from recallscope.train.saved import is_pretrained, is_weights, load_model, task_of, weights_file, what_is_measured
 
 if TYPE_CHECKING:
@@ -33,10 +32,10 @@ class Measure(RunFlags):
 
     Measure an architecture, or a torch.nn.Module of your own, on a recall task: accuracy with its interval, the size of
     its state, the bits it holds per state entry, the linear Mamba it equals, and its place among stored runs on the
-    same task. It is trained by one recipe for all; the learning rate is the best of a few in short trainings on another
+    same task. It is trained by one recipe for all; the learning rate is the best of a few in short runs on another
     seed, unless you give one. Any field of task, model and training is a flag:
 
-    recallscope measure linear --vocab-size 32 --num-facts 2 --embed-dim 8 --state-dim 4 --flat-steps 9 --decay-steps 9
+    recallscope measure linear_mamba --vocab-size 32 --num-facts 2 --embed-dim 8 --state-dim 4 --flat-steps 9
 
     Weights are measured as they are, nothing is trained: those that recallscope train or design wrote, on the task they
     were made for or a variant of it (more facts, longer sequences, other filler, another --task); a Hugging Face
@@ -51,7 +50,7 @@ class Measure(RunFlags):
     weights: OptionalPath = None
     """Measure MODEL with these weights: any safetensors of your module."""
     seeds: int = 1
-    """Trainings with different seeds; with several the interval is over seeds."""
+    """Training runs with different seeds; with several the interval is over seeds."""
     compare_with: Annotated[tuple[Path, ...] | None, tyro.conf.arg(metavar="STORE ...", help_behavior_hint="")] = None
     """Stores with runs to compare with; unless given, the records of this repository."""
     num_sequences: int = 2000
@@ -61,7 +60,7 @@ class Measure(RunFlags):
     workers: OptionalInt = None
     """Training runs in parallel (default: one per core); 0 runs them in this process, which a debugger can follow."""
     out: Path = Path("runs/measured")
-    """Folder for the figure, the measurement as JSON, and the store of the trainings, which are used again."""
+    """Folder for the figure, the measurement as JSON, and the store of the training runs, which are used again."""
     figure: OptionalPath = None
     """The figure's file instead, as PNG and SVG."""
     trust_code: bool = False
@@ -76,10 +75,12 @@ class Measure(RunFlags):
         if self.model is not None and self.weights is None and is_weights(self.model):
             self.weights, self.model = Path(self.model), None
         if self.model is None and self.weights is None and not self.starts:
-            raise ValueError("which model? Name it first: recallscope measure linear, my_nets.py:MyModel, or weights.")
+            raise ValueError(
+                "which model? Name it first: recallscope measure linear_mamba, my_nets.py:MyModel, or weights."
+            )
         from recallscope.cli.training import pick_device, use_threads
         from recallscope.measuring.measure import measure
-        from recallscope.measuring.trainings import RECIPE, store_trainer
+        from recallscope.measuring.training_runs import RECIPE, store_trainer
         from recallscope.runs.store import RunStore
         from recallscope.runs.views import PlainView
 
@@ -139,7 +140,7 @@ class Measure(RunFlags):
         """Save the figure; None where there is no matplotlib."""
         if importlib.util.find_spec("matplotlib") is None:
             return None
-        from recallscope.figures.measured import draw_measured
+        from recallscope.figures.forms import draw_measured
         from recallscope.figures.style import PAGE, figure_style, new_figure, save_figure
         from recallscope.measuring.measurement import reference_curves
 
@@ -166,7 +167,7 @@ class Measure(RunFlags):
 
 
 def command_for(arguments: Sequence[str]) -> type:
-    """The verb with flags for the model that comes first, and for the task that is named or that the weights have."""
+    """The command with flags for the model that comes first, and for the task that is named or of the weights."""
     first = arguments[0] if arguments and not arguments[0].startswith("-") else ""
     weights = typed_value(arguments, "--weights") or (first if is_weights(first) else None)
     named = ["--model", first] if first and first != weights else []

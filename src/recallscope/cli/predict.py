@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from recallscope.cli.flags import names_from
+from recallscope.cli.flags import names_from, problem_flags
 from recallscope.cli.output import console, print_json, show, table
-from recallscope.cli.problem_flags import problem_flags
 from recallscope.specs import ARCHITECTURES
 
 SIZES = problem_flags(

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from recallscope.cli.flags import OptionalPath, print_json
+from recallscope.cli.flags import OptionalPath
+from recallscope.cli.output import print_json
 from recallscope.studies.experiment import SCALES, Scale
 
 if TYPE_CHECKING:

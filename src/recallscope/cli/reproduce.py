@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from recallscope.cli.flags import OptionalInt, OptionalPath, Quiet, print_json
+from recallscope.cli.flags import OptionalInt, OptionalPath, Quiet
+from recallscope.cli.output import print_json
 from recallscope.studies.experiment import SCALES, Scale
 
 if TYPE_CHECKING:

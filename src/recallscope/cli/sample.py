@@ -99,5 +99,5 @@ class Sample(SpecFlags):
 
 
 def command_for(arguments: Sequence[str]) -> type:
-    """The verb with the fields of the task that is asked for."""
+    """The command with the fields of the task that is asked for."""
     return with_spec_flags(Sample, {"task": TASKS.find(typed_value(arguments, "--task") or "mqar")})

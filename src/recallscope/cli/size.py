@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from recallscope.cli.flags import OptionalText, names_from
+from recallscope.cli.flags import OptionalText, names_from, problem_flags
 from recallscope.cli.output import console, count, print_json, show, table
-from recallscope.cli.problem_flags import problem_flags
 from recallscope.specs import ARCHITECTURES
 
 
@@ -39,9 +38,9 @@ class Size(problem_flags(required=())):  # type: ignore[misc]
 
     def run(self) -> int:
         """Find the unknown, or the frontier, and print it."""
-        from recallscope.predictions import size_question, size_sentences, sizing
+        from recallscope.predictions import size_query, size_sentences, sizing
 
-        asked, unknown = size_question(vars(self))
+        asked, unknown = size_query(vars(self))
         found = sizing(asked, unknown, model=self.model)
         if self.json:
             print_json(found)

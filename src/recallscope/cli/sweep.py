@@ -101,13 +101,13 @@ class Sweep:
     def _print_plan(self, grid: Grid, plan: Plan) -> int:
         facts = {"runs": plan.total, "missing": len(plan.missing), "done": len(plan.done), "failed": len(plan.failed)}
         if self.json:
-            missing = [{"run": cell.run, **cell.words} for cell in plan.missing]
+            missing = [{"run": cell.run, **cell.fields} for cell in plan.missing]
             print_json({**facts, "left_out": grid.size - plan.total, "cells": missing})
             return 0
         counts = f"{len(plan.done)} done, {len(plan.missing)} missing, {len(plan.failed)} failed before"
         print(f"{grid.name}: {plan.total} runs, {counts}")
         for cell in plan.missing:
-            print(f"  {cell.run[:8]}  " + " ".join(f"{name}={value}" for name, value in cell.words.items()))
+            print(f"  {cell.run[:8]}  " + " ".join(f"{name}={value}" for name, value in cell.fields.items()))
         return 0
 
     def _report(self, outcome: Outcome, store: RunStore, cells: list[Cell]) -> int:
@@ -140,13 +140,13 @@ class Sweep:
 
     def command(self) -> str:
         """The command that resumes this sweep."""
-        words = ["recallscope", "sweep", str(self.grid), "--store", str(self.folder)]
+        arguments = ["recallscope", "sweep", str(self.grid), "--store", str(self.folder)]
         for name in VALUES:
             if getattr(self, name) != getattr(type(self), name):
-                words += [f"--{name.replace('_', '-')}", str(getattr(self, name))]
+                arguments += [f"--{name.replace('_', '-')}", str(getattr(self, name))]
         for name in (*SWITCHES, "quiet", "json"):
-            words += [f"--{name.replace('_', '-')}"] if getattr(self, name) else []
-        return shlex.join(words)
+            arguments += [f"--{name.replace('_', '-')}"] if getattr(self, name) else []
+        return shlex.join(arguments)
 
 
 def _diverged(store: RunStore, cells: list[Cell]) -> list[str]:
@@ -154,5 +154,5 @@ def _diverged(store: RunStore, cells: list[Cell]) -> list[str]:
     from recallscope.runs.table import find_runs, parse_conditions
 
     ours = {cell.run for cell in cells}
-    rows = find_runs(store, parse_conditions(["flag=diverged"]), columns=["run"])
+    rows = find_runs(store, parse_conditions(["warning=diverged"]), columns=["run"])
     return [row["run"] for row in rows if row["run"] in ours]

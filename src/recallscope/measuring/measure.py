@@ -10,7 +10,7 @@ from recallscope.health import examine
 from recallscope.measuring.beside import committed_stores, neighbours
 from recallscope.measuring.measurement import Accuracy, Information, LinearEqual, Measurement
 from recallscope.measuring.state import state_size
-from recallscope.measuring.trainings import RECIPE, RateSearch, Trainer, search_rate, store_trainer, with_train
+from recallscope.measuring.training_runs import RECIPE, RateSearch, Trainer, search_rate, store_trainer, with_train
 from recallscope.records import RunRecord
 from recallscope.runs.store import WEIGHTS, RunStore
 from recallscope.specs import ModelSpec, RunSpec, TaskSpec, TrainSpec
@@ -43,7 +43,7 @@ def measure(
     measured as it is, on `device`.
     """
     if not 1 <= seeds <= 1000:
-        raise ValueError(f"seeds={seeds}: between 1 and 1000 trainings are averaged.")
+        raise ValueError(f"seeds={seeds}: between 1 and 1000 training runs are averaged.")
     others = neighbours(task, committed_stores() if compare_with is None else compare_with)
     if isinstance(model, RecallModel):
         if not 1 <= num_sequences <= 10**8:

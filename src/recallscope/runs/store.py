@@ -5,7 +5,7 @@ STORE/runs.jsonl                      packed records, if there are any: read-onl
 STORE/runs/RUN/record.json            the result, written whole or not at all
 STORE/runs/RUN/weights.safetensors    if asked for
 STORE/runs/RUN/failure.json           instead of a record: three tries died, and how
-STORE/runs/RUN/checkpoint.safetensors, claim.N, attempts.jsonl   while it runs: its state, leases, log of tries
+STORE/runs/RUN/checkpoint.safetensors, lease.N, attempts.jsonl   while it runs: its state, leases, log of tries
 STORE/damaged/                        what could not be trusted, never deleted
 STORE/index.sqlite                    for quick queries; can always be made anew from the files
 
@@ -68,12 +68,6 @@ class RunStore:
         self.marker = _open_marker(self.root, create=create)
         self.read_only = self.root.is_file()
         self.packed = PackedRuns(self.root if self.read_only else self.root / PACKED)
-
-    def to_pandas(self, *conditions: str) -> Any:
-        """A pandas DataFrame: one row per run, one column per field. Conditions are texts, such as "state_dim<=16"."""
-        from recallscope.runs.table import to_pandas
-
-        return to_pandas(self, *conditions)
 
     def folder(self, run: str) -> Path:
         """The folder of a run, whether it is there or not."""

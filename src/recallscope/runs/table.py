@@ -1,6 +1,6 @@
 """Runs as a table: conditions as one types them, rows that satisfy them, and files for other programs.
 
-Columns are whatever words the store's runs have, so runs of any architecture and version can be listed and exported.
+Columns are whatever fields the store's runs have, so runs of any architecture and version can be listed and exported.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def find_runs(
 ) -> list[dict[str, Any]]:
     """Rows that satisfy all conditions, as dictionaries by column; None where a run has no such field.
 
-    Columns are the words of the store's runs, their results, and `needs`: what this installation lacks to make a spec
+    Columns are the fields of the store's runs, their results, and `needs`: what this installation lacks to make a spec
     of the run. Without `columns` all of them are given. A leading - in `order_by` reverses the order; None sorts by
     task, model and sizes.
     """
@@ -117,10 +117,10 @@ def _select(
 ) -> list[dict[str, Any]]:
     if table.connection.execute("SELECT 1 FROM now LIMIT 1").fetchone() is None:
         return []
-    fields = [word for word in table.words if word not in (*FIRST, *LAST, "schema_version")]
+    fields = [word for word in table.fields if word not in (*FIRST, *LAST, "schema_version")]
     every = (*FIRST, *fields, *LAST)
     order_by = [name for name in USUAL_ORDER if name in fields] if order_by is None else order_by
-    places = {word: f"json_extract(row, '$[{place}]')" for place, word in enumerate(table.words)}
+    places = {word: f"json_extract(row, '$[{place}]')" for place, word in enumerate(table.fields)}
     places = {name: places.get(name, "NULL") for name in (*FIRST, *fields, *RESULTS)} | {"run": "run"}
     asked = [condition.column for condition in conditions] + [name.removeprefix("-") for name in order_by]
     for names, known in ((columns or (), every), (asked, tuple(places))):
@@ -184,8 +184,8 @@ def needs_of(row: Mapping[str, Any]) -> str | None:
         owners = TASKS.find(str(row.get("task"))), find_architecture(str(row.get("model")))
     except ValueError as error:  # an unknown name
         return str(error).split(" is not registered")[0]
-    words = set(row) - {*FIRST, *LAST, "schema_version"}
-    unknown = sorted(word for word in words if path_of(word, *owners) is None)
+    fields = set(row) - {*FIRST, *LAST, "schema_version"}
+    unknown = sorted(word for word in fields if path_of(word, *owners) is None)
     return f"field {unknown[0]}" if unknown else None
 
 
@@ -205,19 +205,6 @@ def export_rows(rows: list[dict[str, Any]], path: Path) -> None:
     """Write rows of `find_runs` by the ending of the name; an existing file is replaced whole."""
     check_export(path)
     write_atomically(path, csv_bytes(rows) if path.suffix == ".csv" else _parquet(rows, _columns(rows)))
-
-
-def to_pandas(store: RunStore, *conditions: str) -> Any:
-    """The runs that satisfy all conditions as a pandas DataFrame, which needs pandas."""
-    try:
-        pandas = importlib.import_module("pandas")
-    except ModuleNotFoundError as error:
-        raise ValueError(
-            f"to_pandas needs pandas, which is not installed. Run: pip install pandas, or use "
-            f"recallscope.runs.table.find_runs, which gives a list of dictionaries, or "
-            f"recallscope store export {store.root} runs.csv."
-        ) from error
-    return pandas.DataFrame(find_runs(store, parse_conditions(conditions)))
 
 
 def _columns(rows: list[dict[str, Any]]) -> list[str]:
@@ -257,5 +244,5 @@ def damage(store: RunStore) -> str:
     runs = [row["run"] for row in find_runs(store, parse_conditions(["status=damaged"]), columns=["run"])]
     if not runs:
         return ""
-    told = f"left out {len(runs)} damaged record{'s' * (len(runs) > 1)}, {runs[0][:8]} first"
-    return f"{told}; recallscope store verify {shlex.quote(str(store.root))} --dry-run says why."
+    sentence = f"left out {len(runs)} damaged record{'s' * (len(runs) > 1)}, {runs[0][:8]} first"
+    return f"{sentence}; recallscope store verify {shlex.quote(str(store.root))} --dry-run says why."

@@ -12,12 +12,13 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pandas import DataFrame
 from scipy.special import stdtrit
 
 from recallscope.analysis.compare import law_on_cells
 from recallscope.analysis.seed_noise import Ends, seed_noise
 from recallscope.measuring.measurement import Information, linear_by_state, linear_curve
-from recallscope.measuring.trainings import RATES
+from recallscope.measuring.training_runs import RATES
 from recallscope.presets import Fields, Preset
 from recallscope.records import RunRecord
 from recallscope.runs.store import RunStore
@@ -143,12 +144,10 @@ class Measured:
 def measured(runs: PaperRuns, what: str, form: Form) -> dict[Cell, Measured]:
     """Every cell of which there are runs. Noise of seeds is pooled over a form's cells, or over all published forms."""
     peers = PUBLISHED if form.published else (form,)
-    noise = seed_noise(
-        row for one in peers for what in ("recall", "repeated") for row in runs.rows(label_of(what, one))
-    )
+    noise = seed_noise(runs.rows(*(label_of(what, one) for one in peers for what in ("recall", "repeated"))))
     cells: dict[Cell, list[RunRecord]] = {}
     for record in runs.records(label_of(what, form)):
-        V, N_f, D, N = (record.words[name] for name in SIZES)
+        V, N_f, D, N = (record.fields[name] for name in SIZES)
         cells.setdefault((V, N_f, D, N), []).append(record)  # type: ignore[arg-type]
     found = {}
     for cell, records in cells.items():
@@ -249,8 +248,8 @@ def flagged(runs: PaperRuns, forms: Sequence[Form] = FORMS) -> dict[str, str]:
 
 
 def _flag(form: Form, record: RunRecord) -> str:
-    words = record.words
-    where = f"{words['task']}, (V, N_f, D, N) = ({', '.join(str(words[name]) for name in SIZES)})"
+    fields = record.fields
+    where = f"{fields['task']}, (V, N_f, D, N) = ({', '.join(str(fields[name]) for name in SIZES)})"
     return f"{form.label} at {where}, seed {record.spec.seed}: {record.flag} ({record.test_accuracy:.3f})"
 
 
@@ -297,7 +296,7 @@ def zoo_law_errors(
         own = find_architecture(form.model["kind"]).model_validate(fields).own_law
         cells = measured(runs, what, form)
         if own and cells:
-            words = [dict(zip(SIZES, cell, strict=True)) | {"task": "mqar"} for cell in cells]
+            flat = DataFrame(list(cells), columns=SIZES).assign(task="mqar")
             seen = np.array([one.mean for one in cells.values()])
-            found.setdefault(own, {})[form] = seen - law_on_cells(find_law(own), words)
+            found.setdefault(own, {})[form] = seen - law_on_cells(find_law(own), flat)
     return found

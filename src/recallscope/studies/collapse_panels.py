@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from recallscope.analysis.accuracy_grid import AccuracyGrid
 from recallscope.analysis.collapse import CollapseCurve, collapse_curve
-from recallscope.analysis.rows import learned
+from recallscope.analysis.table import COMPARED, DIMENSIONS, learned
 from recallscope.studies.experiment import Part
 from recallscope.studies.paper_runs import PaperRuns, draw_part
 
@@ -20,10 +21,15 @@ PRINTED_A = {("linear", "ar"): (1.0, "1"), ("linear", "mqar"): (1.25, "5/4"), ("
 NOTE = "dashed: as printed; solid: fitted, its 95\u00a0% band from resampled cells and seed noise"
 
 
-def curve_of(runs: PaperRuns, label: str, a: float, **options: Any) -> CollapseCurve | None:
+def curve_of(
+    runs: PaperRuns, label: str, a: float, axes: Sequence[str] = DIMENSIONS, **options: Any
+) -> CollapseCurve | None:
     """The collapse of a part's runs with this a, without seeds that failed; None without runs."""
     rows = learned(runs.rows(label))
-    return collapse_curve(rows, a, np.random.default_rng(0), noise=runs.noise(rows), **options) if rows else None
+    if rows.empty:
+        return None
+    grid = AccuracyGrid.from_runs(rows, axes, reduce=COMPARED)
+    return collapse_curve(grid, a, np.random.default_rng(0), noise=runs.noise(rows), **options)
 
 
 def draw_curve(

@@ -31,6 +31,7 @@ from recallscope.studies.designed import DesignedPart
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from pandas import DataFrame
 
     from recallscope.studies.paper_runs import PaperRuns
 
@@ -41,14 +42,13 @@ Scale = Literal["quick", "small", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 MANY = 2000  # runs that are counted without making them
 
-Rows = list[dict[str, Any]]  # measurements: words of a run, and test_accuracy
 Misses = dict[str, dict[str, list[tuple[Any, float]]]]  # group, law: every cell, and measured minus predicted
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
 class Part:
-    """One grid of trainings of an experiment; `cut` says what else than axes and seeds is less than the paper's.
+    """One grid of training runs of an experiment; `cut` says what else than axes and seeds is less than the paper's.
 
     Parts of a lower `turn` are run before others; within a turn long runs come first.
     """
@@ -127,7 +127,7 @@ class Experiment:
         return self._made[scale]
 
     def parts(self, scale: Scale) -> tuple[Part, ...]:
-        """The trainings of a scale."""
+        """The training runs of a scale."""
         return tuple(one for one in self.all_parts(scale) if isinstance(one, Part))
 
     def designed(self, scale: Scale) -> tuple[DesignedPart, ...]:
@@ -155,7 +155,7 @@ class Experiment:
     findings = _decorator("findings")  # (runs): questions put to the runs
     law_cells = _decorator("law_cells")  # (runs): groups of runs, by name, that every law is held against
     law_notes = _decorator("law_notes")  # (runs, misses): sentences under the law table, from the errors of every law
-    after_runs = _decorator("after_runs")  # (runs): work that `reproduce` does once the trainings are there
+    after_runs = _decorator("after_runs")  # (runs): work that `reproduce` does once the training runs are there
     tables = _decorator("tables")  # (runs, console): tables that `reproduce` prints above the findings
     summary = _decorator("summary")  # (runs): what the figures show, one sentence that `reproduce` prints at the end
 
@@ -180,7 +180,7 @@ class Experiment:
         """Sentences that say what the figures show, with measured numbers; none without runs."""
         return [sentence for sentence in self.call("summary", runs) if sentence]
 
-    def cells_for_laws(self, runs: PaperRuns) -> dict[str, Rows]:
+    def cells_for_laws(self, runs: PaperRuns) -> dict[str, DataFrame]:
         """Rows of the law table, by group."""
         return {group: rows for groups in self.call("law_cells", runs) for group, rows in groups.items()}
 

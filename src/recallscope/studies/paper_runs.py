@@ -1,6 +1,6 @@
 """What a store holds of the paper's experiments at one scale: records by part, and circuits measured beside them.
 
-STORE/runs/HASH/record.json           the trainings
+STORE/runs/HASH/record.json           the training runs
 STORE/designed/NAME.json              designed circuits, measured (no training, so no record)
 STORE/inside/HASH.npz, HASH.json      arrays and scores of a trained model that was inspected
 
@@ -14,15 +14,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from textwrap import fill
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pandas import DataFrame
 
 from recallscope.analysis.accuracy_grid import planned_grid
-from recallscope.analysis.rows import row_of
 from recallscope.analysis.seed_noise import SeedNoise, seed_noise
+from recallscope.analysis.table import as_table
 from recallscope.records import RunRecord
 from recallscope.runs.store import RunStore
 from recallscope.studies.designed import DesignedPart
-from recallscope.studies.experiment import Part, Rows, Scale, experiments
+from recallscope.studies.experiment import Part, Scale, experiments
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,6 +39,7 @@ class PaperRuns:
         self.store = store
         self.scale = scale
         self._noises: dict[str, SeedNoise] = {}
+        self._tables: dict[tuple[str, ...], DataFrame] = {}
 
     @cached_property
     def parts(self) -> dict[str, Part]:
@@ -56,29 +60,31 @@ class PaperRuns:
         cells = self.parts[label].cells if label in self.parts else ()
         return [self._records[cell.run] for cell in cells if cell.run in self._records]
 
-    def rows(self, label: str) -> Rows:
-        """The same as measurements, for grids and fits."""
-        return [row_of(record) for record in self.records(label)]
+    def rows(self, *labels: str) -> DataFrame:
+        """The finished runs of some parts as a table, for grids and fits."""
+        if labels not in self._tables:
+            self._tables[labels] = as_table(record for label in labels for record in self.records(label))
+        return self._tables[labels]
 
     def missing(self, *labels: str) -> int:
         """Runs that these parts ask for and the store lacks."""
         return sum(len(self.parts[label].cells) - len(self.rows(label)) for label in labels if label in self.parts)
 
-    def noise(self, rows: Rows) -> SeedNoise:
+    def noise(self, rows: DataFrame) -> SeedNoise:
         """Seed noise of some runs; if none of them differ in the seed alone, that of all runs of the same model."""
         own = seed_noise(rows)
-        return own if own.degrees or not rows else self._noise_of(rows[0]["model"])
+        return own if own.degrees or rows.empty else self._noise_of(rows["model"].iloc[0])
 
     def _noise_of(self, model: str) -> SeedNoise:
         if model not in self._noises:
-            every = (row for label in self.parts for row in self.rows(label) if row["model"] == model)
-            self._noises[model] = seed_noise({str(row): row for row in every}.values())  # parts may share runs
+            every = self.rows(*self.parts).drop_duplicates("run")  # parts may share runs
+            self._noises[model] = seed_noise(every[every["model"] == model])
         return self._noises[model]
 
-    def designed(self, label: str) -> Rows:
+    def designed(self, label: str) -> DataFrame:
         """Measured circuits of a part; none if they were not measured."""
         part = self.designed_parts.get(label)
-        return part.read(self.store.root, self.scale) if part else []
+        return part.read(self.store.root, self.scale) if part else DataFrame()
 
 
 class NoRunsError(ValueError):
@@ -129,6 +135,29 @@ def draw_part(
         ax.set_axis_off()
         return ax
     rows = runs.rows(part.label)
-    if not rows:
+    if rows.empty:
         return draw_missing(ax, title=title)
     return draw_grid(planned_grid(part.grid, rows, axes), ax, title=title)
+
+
+# the a of Rem 4.3 and its name; for the full model half of it, the paper's heuristic
+PRINTED_A = {("linear", "ar"): (1.0, "1"), ("linear", "mqar"): (1.25, "5/4"), ("full", "mqar"): (0.625, "5/8")}
+NOTE = "dashed: as printed; solid: fitted, its 95\u00a0% band from resampled cells and seed noise"
+
+
+def curve_of(runs: PaperRuns, label: str, a: float, **options: Any) -> CollapseCurve | None:
+    """The collapse of a part's runs with this a, without seeds that failed; None without runs."""
+    rows = learned(runs.rows(label))
+    return collapse_curve(rows, a, np.random.default_rng(0), noise=runs.noise(rows), **options) if rows else None
+
+
+def draw_curve(
+    runs: PaperRuns, part: Part | None, curve: CollapseCurve | None, ax: Axes, name_a: str, sizes: Sequence[float]
+) -> None:
+    """A collapse with colours for the sizes of all panels; without runs as `draw_part` does."""
+    from recallscope.figures.accuracy_panels import draw_collapse
+
+    if curve:
+        draw_collapse(curve, ax, name_a=name_a, group_range=(min(sizes), max(sizes)))
+    else:
+        draw_part(runs, part, ax).set_box_aspect(None)

@@ -15,11 +15,12 @@ import numpy as np
 from scipy.special import ndtri
 
 from recallscope.analysis.compare import law_on_cells
+from recallscope.analysis.table import as_table
 from recallscope.runs.store import RunStore
 from recallscope.runs.table import find_runs
 from recallscope.specs import ModelSpec, find_architecture
 from recallscope.studies.paper_runs import PaperRuns, no_runs
-from recallscope.theory.law import LAWS, RECOMMENDED, Law, find_law
+from recallscope.theory.law import LAWS, Law, find_law, recommended
 from recallscope.theory.problem import FIELDS, LawTask, Problem
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def runs_for_laws(store: RunStore) -> list[Row]:
         row
         for row in find_runs(store)
         if row["task"] in get_args(LawTask)
-        and not any(flag in row["flag"] for flag in ("diverged", "at-chance"))
+        and not any(flag in row["warning"] for flag in ("diverged", "at-chance"))
         and sum(row[f"{part}_steps"] for part in ("warmup", "flat", "decay")) >= FEWEST_STEPS
     ]
 
@@ -98,13 +99,13 @@ class Measured(NamedTuple):
 def against_measurements(law: Law, store: RunStore) -> Measured:
     """A law and everything that is stored about its models."""
     rows = measured_for(law, store)
-    predicted = law_on_cells(law, rows) if rows else np.array([])
+    predicted = law_on_cells(law, as_table(rows)) if rows else np.array([])
     compared = np.array([not law.extrapolated(_problem(row)).any() for row in rows], bool)
     return Measured(np.array([row["test_accuracy"] for row in rows]), predicted, compared & ~np.isnan(predicted))
 
 
 def _problem(row: Row) -> Problem:
-    return Problem.from_words({name: row[name] for name in FIELDS if row.get(name) is not None})
+    return Problem.from_fields({name: row[name] for name in FIELDS if row.get(name) is not None})
 
 
 # The table of docs/LAWS.md. Its second column is written by hand, in the page.
@@ -114,13 +115,13 @@ WRITTEN = re.compile(r"^\| `([^`]+)`[^|]*\|[^|]*\|([^|]*)\|", re.MULTILINE)  # a
 
 
 def laws_table(runs: PaperRuns, page: str) -> Iterator[str]:
-    """A row per law, with the words that the page has for it, or else the first line of its docstring."""
-    words = {name: said.strip() for name, said in WRITTEN.findall(page)}
+    """A row per law, with the fields that the page has for it, or else the first line of its docstring."""
+    fields = {name: said.strip() for name, said in WRITTEN.findall(page)}
     yield f"| {' | '.join(COLUMNS)} |"
     yield "|---" * len(COLUMNS) + "|"
     for law in LAWS:
-        star = " **recommended**" if law.name in RECOMMENDED.values() else ""
-        said = words.get(law.name) or (law.function.__doc__ or "").strip().split("\n")[0]
+        star = " **recommended**" if law.name in recommended().values() else ""
+        said = fields.get(law.name) or (law.function.__doc__ or "").strip().split("\n")[0]
         domain = law.domain.sentence if law.domain else law.holds
         cells = (law.about, said, law.summary, domain, off_by(law, runs.store))
         yield f"| `{law.name}`{star} | {' | '.join(map(in_cell, cells))} |"
@@ -144,12 +145,12 @@ V, TARGET = 512, 0.9
 FACTS = np.round(np.geomspace(2, 80, 14)).astype(int)
 SHAPES = [(4 * N, N) for N in (3, 4, 5, 6, 8, 10, 12, 14, 17, 20, 24)]
 PANELS = {  # architecture: its name, and the laws that are drawn
-    "linear": ("linear Mamba", ("trained-sharing",)),
+    "linear_mamba": ("linear Mamba", ("trained-sharing",)),
     "retnet": ("RetNet: fades", ("retention",)),
     "mlstm": ("mLSTM: a write gate", ("gated",)),
     "delta_net": ("DeltaNet: replaces", ("delta",)),
     "mesa_net": ("MesaNet: least squares", ("least-squares",)),
-    "full": ("full Mamba", ("full-mask", "full-bank")),
+    "mamba": ("full Mamba", ("full-mask", "full-bank")),
 }
 
 
@@ -176,7 +177,7 @@ def facts_per_entry(runs: PaperRuns) -> Figure:
 
     rows = runs_for_laws(runs.store)
     if not rows:
-        raise no_runs(runs, "zoo")
+        raise no_runs(runs, "architectures")
     lines = {(kind, law): _per_entry(kind, law) for kind, (_, laws) in PANELS.items() for law in laws}
     with figure_style():
         figure = new_figure(PAGE, 4.6)

@@ -27,10 +27,9 @@ from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from recallscope.specs import TaskSpec
-from recallscope.tasks.associative_recall import AssociativeRecall
+from recallscope.tasks.associative_recall import AssociativeRecall, MQARSpec
 from recallscope.tasks.batch import Batch
 from recallscope.tasks.drawing import sample_batch
-from recallscope.tasks.mqar import MQARSpec
 from recallscope.tasks.zoology import zoology_batch
 
 Pair = tuple[Int[Tensor, "*batch L"], Int[Tensor, "*batch L"]]

@@ -109,12 +109,12 @@ class Law:
         """Fields the law needs and the problem does not give."""
         return [name for name in self.needs if getattr(problem, name) is None]
 
-    def __call__(self, problem: Problem | None = None, /, **words: Any) -> Array:
+    def __call__(self, problem: Problem | None = None, /, **fields: Any) -> Array:
         """Recall probability for a Problem, or for the fields of one as keywords.
 
         Lambda layers count as one with the effective state of Thm 4.6, heads as the single head of Thm 4.7.
         """
-        problem, options = problem_and_options(problem, words)
+        problem, options = problem_and_options(problem, fields)
         return np.asarray(self.function(self._reduced(problem), **{**self.options, **options}))
 
     def _reduced(self, problem: Problem) -> Problem:
@@ -129,23 +129,23 @@ class Law:
             raise ValueError(f"law {self.name!r} speaks about one layer only. Use num_layers=1, or another law.")
         return problem
 
-    def in_domain(self, problem: Problem | None = None, /, **words: Any) -> NDArray[np.bool_]:
+    def in_domain(self, problem: Problem | None = None, /, **fields: Any) -> NDArray[np.bool_]:
         """Where the law's number has a meaning, per entry of a Problem."""
-        problem, _ = problem_and_options(problem, words)
+        problem, _ = problem_and_options(problem, fields)
         reduced = self._reduced(problem)
         return np.ones(reduced.shape, bool) if self.domain is None else self.domain.contains(reduced)
 
-    def extrapolated(self, problem: Problem | None = None, /, **words: Any) -> NDArray[np.bool_]:
+    def extrapolated(self, problem: Problem | None = None, /, **fields: Any) -> NDArray[np.bool_]:
         """Where the law was not compared with anything, per entry of a Problem."""
-        problem, _ = problem_and_options(problem, words)
+        problem, _ = problem_and_options(problem, fields)
         outside = np.ones(problem.shape, bool)
         for domain in self.compared:
             outside &= ~domain.contains(problem)
         return outside
 
-    def limits(self, problem: Problem | None = None, /, **words: Any) -> str:
+    def limits(self, problem: Problem | None = None, /, **fields: Any) -> str:
         """Why an answer is extrapolated, with the conditions that the problem breaks; "" where it is not."""
-        problem, _ = problem_and_options(problem, words)
+        problem, _ = problem_and_options(problem, fields)
         if not self.compared:
             return "extrapolated: compared with no measurement"
         same_task = [domain for domain in self.compared if domain.task in (None, problem.task)] or self.compared

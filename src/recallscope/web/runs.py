@@ -17,12 +17,11 @@ from starlette.responses import Response
 
 from recallscope.analysis.collapse import collapse_curve
 from recallscope.analysis.group_fit import fit_group
-from recallscope.analysis.rows import RunGroup, group_runs
+from recallscope.analysis.table import RunGroup, as_table, fields_of, finished_runs, group_runs, varying_columns
 from recallscope.runs.details import run_details
 from recallscope.runs.leases import is_leased
 from recallscope.runs.store import CHECKPOINT, FAILURE, RECORD, RunStore
 from recallscope.runs.table import csv_bytes, find_runs, parse_conditions
-from recallscope.specs import RESULTS
 from recallscope.theory.law import TRAINED_LAW, find_law
 from recallscope.web.store_set import Query, StoreSet
 
@@ -30,61 +29,61 @@ MOST_ROWS = 5000  # that a page can sort
 MOST_HEADER = 1 << 20  # bytes of a checkpoint's header
 FRESH = 0.9  # seconds for which a look at a store is good
 SHOWN = ("run", "task", "vocab_size", "num_facts", "length", "model", "embed_dim", "state_dim", "num_layers", "seed")
-LAST = ("status", "test_accuracy", "parameters", "state_entries", "seconds", "flag", "needs")
+LAST = ("status", "test_accuracy", "parameters", "state_entries", "seconds", "warning", "needs")
 
 
-class StoreQuestion(Query):
+class StoreQuery(Query):
     """One of the stores, by its number."""
 
     store: Annotated[int, Field(ge=0)] = 0
 
 
-class RowsQuestion(StoreQuestion):
+class RowsQuery(StoreQuery):
     """Rows that satisfy some conditions, such as state_dim<=16, model=linear_mamba."""
 
     where: Annotated[str, Field(max_length=500)] = ""
 
 
-class RunQuestion(StoreQuestion):
+class RunQuery(StoreQuery):
     """One run; the first digits of its name will do."""
 
     run: Annotated[str, Field(min_length=1, max_length=24, pattern="^[0-9a-f]+$")]
 
 
-class GroupQuestion(StoreQuestion):
+class GroupQuery(StoreQuery):
     """A group of runs by its number, and the law that is drawn over it."""
 
     group: Annotated[int, Field(ge=0)] = 0
     law: Annotated[str, Field(max_length=80)] = TRAINED_LAW
 
 
-def rows(store_set: StoreSet, words: dict[str, Any]) -> dict[str, Any]:
+def rows(store_set: StoreSet, flat: dict[str, Any]) -> dict[str, Any]:
     """All rows of a store, as lists by column; columns in which no two rows differ are told once."""
-    question = RowsQuestion.of(words)
+    question = RowsQuery.of(flat)
     found = find_runs(
         store_set.store(question.store), parse_conditions([question.where]), order_by=None, limit=MOST_ROWS + 1
     )
     more, found = len(found) > MOST_ROWS, found[:MOST_ROWS]
-    names = list(found[0]) if found else []
-    fields = [name for name in names if name not in (*RESULTS, "run", "status", "needs")]
-    fields.sort(key=lambda name: SHOWN.index(name) if name in SHOWN else len(SHOWN))
-    telling = [name for name in fields if len({str(row[name]) for row in found}) > 1 or len(found) == 1]
-    columns = ["run", *telling, *(name for name in LAST if any(row.get(name) not in (None, "") for row in found))]
-    alike = {name: found[0][name] for name in fields if name not in telling and found[0][name] is not None}
+    table = as_table(found)
+    fields = sorted(fields_of(table), key=lambda name: SHOWN.index(name) if name in SHOWN else len(SHOWN))
+    differing = fields if len(found) == 1 else set(varying_columns(table))
+    results = (name for name in LAST if any(row.get(name) not in (None, "") for row in found))
+    columns = ["run", *(name for name in fields if name in differing), *results]
+    alike = {name: found[0][name] for name in fields if name not in differing}
     return {"columns": columns, "alike": alike, "rows": [[row[name] for name in columns] for row in found],
             "more": more}  # fmt: skip
 
 
-def rows_csv(store_set: StoreSet, words: dict[str, Any]) -> Response:
+def rows_csv(store_set: StoreSet, fields: dict[str, Any]) -> Response:
     """The same as `store export`, all columns."""
-    question = RowsQuestion.of(words)
+    question = RowsQuery.of(fields)
     data = csv_bytes(find_runs(store_set.store(question.store), parse_conditions([question.where])))
     return Response(data, media_type="text/csv", headers={"content-disposition": 'attachment; filename="runs.csv"'})
 
 
-def one_run(store_set: StoreSet, words: dict[str, Any]) -> dict[str, Any]:
+def one_run(store_set: StoreSet, fields: dict[str, Any]) -> dict[str, Any]:
     """All there is about a run, as `store show` tells it."""
-    question = RunQuestion.of(words)
+    question = RunQuery.of(fields)
     return run_details(store_set.store(question.store), question.run)
 
 
@@ -93,9 +92,7 @@ def _groups(store_set: StoreSet, number: int) -> list[RunGroup]:
     store = store_set.store(number)
 
     def make() -> list[RunGroup]:
-        done = find_runs(store, parse_conditions(["status=done"]))
-        found = group_runs(row for row in done if row["test_accuracy"] is not None)
-        return sorted(found, key=lambda group: -len(group.rows))
+        return sorted(group_runs(finished_runs(store)), key=lambda group: -len(group.table))
 
     return store_set.kept(store, ("groups",), make)
 
@@ -103,20 +100,18 @@ def _groups(store_set: StoreSet, number: int) -> list[RunGroup]:
 def groups(store_set: StoreSet, words: dict[str, Any]) -> list[dict[str, Any]]:
     """The groups of a store: what each is, in the words that tell it from others of its task and model."""
     found = _groups(store_set, StoreQuestion.of(words).store)
-    first = ("task", "vocab_size", "model")
     told = []
     for group in found:
-        kin = [other.words for other in found if all(other.words[name] == group.words[name] for name in first)]
-        telling = [name for name in group.words if len({str(other.get(name)) for other in kin}) > 1]
-        title = f"{str(group.words['task']).upper()} V={group.words['vocab_size']} {group.words['model']}"
-        more = ", ".join(f"{name}={group.words[name]}" for name in telling)
-        told.append({"title": title, "more": more, "runs": len(group.rows), "axes": group.axes})
+        kin = [other.fields for other in found if other.title == group.title]
+        telling = [name for name in group.fields if len({str(other.get(name)) for other in kin}) > 1]
+        more = ", ".join(f"{name}={group.fields[name]}" for name in telling)
+        told.append({"title": group.title, "more": more, "runs": len(group.table), "axes": group.axes})
     return told
 
 
-def one_group(store_set: StoreSet, words: dict[str, Any]) -> dict[str, Any]:
+def one_group(store_set: StoreSet, fields: dict[str, Any]) -> dict[str, Any]:
     """The grid of a group as `fit` has it, the collapse onto one variable, and a law on the same cells."""
-    question = GroupQuestion.of(words)
+    question = GroupQuery.of(fields)
     found, law = _groups(store_set, question.store), find_law(question.law)
     if question.group >= len(found):
         raise ValueError(f"group={question.group}: the store has {len(found)}.")
@@ -124,10 +119,10 @@ def one_group(store_set: StoreSet, words: dict[str, Any]) -> dict[str, Any]:
 
     def make() -> dict[str, Any]:
         fitted = fit_group(group, [law], bootstrap=0)
-        data = fitted.data | {"runs": len(group.rows), "collapse": None}
-        if fitted.fits and all(name in group.rows[0] for name in ("embed_dim", "state_dim")):
+        data = fitted.data | {"runs": len(group.table), "collapse": None}
+        if fitted.fits and {"embed_dim", "state_dim"} <= {*group.axes}:
             a = fitted.fits[0].a
-            curve = collapse_curve(group.rows, a, np.random.default_rng(0), axes=group.axes, bootstrap=0)
+            curve = collapse_curve(fitted.grid, a, np.random.default_rng(0), bootstrap=0)
             lines = {"line": curve.line, "printed": curve.printed, "fitted": curve.fitted, "state_dim": curve.group}
             points = {"x": curve.x, "accuracy": curve.accuracy} | lines
             rounded = {name: np.round(values, 5).tolist() for name, values in points.items() if values is not None}
@@ -180,8 +175,8 @@ def _progress(checkpoint: Path) -> dict[str, Any]:
             header = json.loads(file.read(min(size, MOST_HEADER)))["__metadata__"]
         facts, identity = json.loads(header["facts"]), json.loads(header["identity"])
         history = facts["history"]
-        words = {**identity.get("task", {}), **identity.get("model", {}), "seed": identity.get("seed", 0)}
-        shown = {name: words[name] for name in SHOWN if name in words}
-        return {"step": facts["step"], "accuracy": history[-1]["accuracy"] if history else None, "words": shown}
+        fields = {**identity.get("task", {}), **identity.get("model", {}), "seed": identity.get("seed", 0)}
+        shown = {name: fields[name] for name in SHOWN if name in fields}
+        return {"step": facts["step"], "accuracy": history[-1]["accuracy"] if history else None, "fields": shown}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error, RecursionError):
         return {}

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pandas import DataFrame
 from rich.console import Console
 
 from closeness import assert_same_text
@@ -54,7 +55,7 @@ def record(spec: RunSpec, accuracy: float, loss: float = 1.0) -> RunRecord:
         run=spec.content_hash(), spec=spec, test_accuracy=accuracy, val_accuracy=accuracy, test_queries=1000,
         best_step=1, steps=1, seconds=1.0, history=[Evaluation(step=1, loss=loss, accuracy=accuracy)],
     )  # fmt: skip
-    return made.model_copy(update={"flag": examine(made.model_dump(mode="json")).flag})
+    return made.model_copy(update={"flag": examine(made.model_dump(mode="json")).kind})
 
 
 class Held(PaperRuns):
@@ -209,7 +210,7 @@ def test_what_is_missing_is_counted(tmp_path: Path) -> None:
     runs = Held(tmp_path)
     assert {one.verdict for one in components.find(runs)} == {"not tested"}
     assert components.find(runs)[0].missing == sum(len(runs.parts[label].cells) for label in measuring(runs)) > 150
-    assert measured([]) == {}
+    assert measured(DataFrame()) == {}
     assert MARGIN < 0.05
 
 
@@ -249,7 +250,7 @@ def test_the_large_cells_are_beyond_what_the_linear_law_was_compared_with() -> N
     from recallscope.theory.problem import Problem
 
     for cell in large.CELLS:
-        problem = Problem.from_words(dict(zip(large.SIZES, cell, strict=True)))
+        problem = Problem.from_fields(dict(zip(large.SIZES, cell, strict=True)))
         assert bool(find_law("trained-sharing").extrapolated(problem)), cell
 
 

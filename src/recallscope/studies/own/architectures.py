@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from recallscope.atomic import write_atomically
-from recallscope.measuring.trainings import RATES
+from recallscope.measuring.training_runs import RATES
 from recallscope.studies.architecture_forms import (
     BARE,
     CELLS,
@@ -131,14 +131,14 @@ def rates(runs: PaperRuns) -> Iterator[Finding]:
         yield check.untested("no search is complete yet", missing)
         return
     wrong = [form for form in FORMS if best.get(form.label, form.rate) != form.rate]
-    said = "; ".join(
+    text = "; ".join(
         f"{form.label} is trained at {form.rate:g}, and the search says {best[form.label]:g} (losses "
         + ", ".join(f"{loss:.3f} at {rate:g}" for rate, loss in losses(runs, form).items())
         + ")"
         for form in wrong
     )
     yield check.answer(
-        said or f"yes, all {len(best)}",
+        text or f"yes, all {len(best)}",
         "does not hold" if wrong else "holds",
         f"{len(best)} of {len(FORMS)} searches complete, each of {len(RATES)} rates on a seed of its own: 500 steps, "
         "for published layers the whole training",
@@ -246,9 +246,9 @@ def published(runs: PaperRuns) -> Iterator[Finding]:
         return
     guess = 1 / CELLS[0][1]
     failed = [form.label for form, one in found.items() if one.mean <= 2 * guess]
-    said = ", ".join(f"{form.label} {one.mean:.3f} at rate {form.rate:g}" for form, one in found.items())
+    text = ", ".join(f"{form.label} {one.mean:.3f} at rate {form.rate:g}" for form, one in found.items())
     yield check.answer(
-        f"{said}; did not train: {', '.join(failed) or 'none'}",
+        f"{text}; did not train: {', '.join(failed) or 'none'}",
         "holds" if not failed else "holds approximately" if len(failed) < len(found) else "does not hold",
         f"V = 512, N_f = 16, D = 32, N = 8, 3000 steps, mean of seeds; not trained: at most 2/N_f = {2 * guess}",
         runs.missing(*labels),
@@ -351,8 +351,8 @@ def age_figure(runs: PaperRuns) -> Figure:
     every = ("adds",), ("fades",), ("replaces",), ("solves", "keeps all")
     groups = [rules for rules in every if here.intersection(rules)]
     lines = [{f.label: found[f.label] for f in BARE if f.rule in rules and f.label in found} for rules in groups]
-    words = next(record.words for form in BARE for record in runs.records(label_of("by age", form)))
-    where = ", ".join(f"{letter} = {words[name]}" for letter, name in zip(("V", "N_f", "D", "N"), SIZES, strict=True))
+    fields = next(record.fields for form in BARE for record in runs.records(label_of("by age", form)))
+    where = ", ".join(f"{letter} = {fields[name]}" for letter, name in zip(("V", "N_f", "D", "N"), SIZES, strict=True))
     with sheet(PAGE, 3.3, f"{where}; one model each, {AGE_SEQUENCES} sequences; {text}") as figure:
         panels = figure.subplots(1, len(groups), sharey=True, squeeze=False)[0]
         for ax, rules, shown in zip(panels, groups, lines, strict=True):
@@ -379,12 +379,12 @@ def repeated_figure(runs: PaperRuns) -> Figure:
         for f in sorted(BARE, key=lambda form: RULES.index(form.rule))
         for one in measured(runs, "repeated", f).values()
     }
-    words = next(record.words for form in BARE for record in runs.records(label_of("repeated", form)))
-    where = ", ".join(f"{letter} = {words[name]}" for letter, name in zip(("V", "N_f", "D", "N"), SIZES, strict=True))
+    fields = next(record.fields for form in BARE for record in runs.records(label_of("repeated", form)))
+    where = ", ".join(f"{letter} = {fields[name]}" for letter, name in zip(("V", "N_f", "D", "N"), SIZES, strict=True))
     with sheet(0.75 * PAGE, 0.22 * len(found) + 1.3, f"{where}, every key written twice; all seeds; {text}") as figure:
         seeds = {form.label: one.seeds for form, one in found.items()}
         draw_seeds(seeds, figure.subplots(), looks=_looks(), guess=0.5, name="guess: 1/2")
     return figure
 
 
-zoo.figure("facts-per-entry", "ours: facts per state entry, by the laws and as trained")(facts_per_entry)
+architectures.figure("facts-per-entry", "ours: facts per state entry, by the laws and as trained")(facts_per_entry)

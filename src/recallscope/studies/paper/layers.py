@@ -10,14 +10,16 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from pandas import DataFrame
 
+from recallscope.analysis.accuracy_grid import AccuracyGrid
 from recallscope.analysis.collapse import fit_collapse
-from recallscope.analysis.rows import cell_words, seeds_by
 from recallscope.analysis.seed_noise import interval, mean_gap
+from recallscope.analysis.table import COMPARED, cell_fields, seeds_by
 from recallscope.presets import Preset
 from recallscope.studies.claims import Check, Finding, verdict_of
 from recallscope.studies.collapse_panels import NOTE, PRINTED_A, curve_of, draw_curve
-from recallscope.studies.experiment import Part, Rows, Scale, experiment, part
+from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.paper_runs import PaperRuns, draw_part, sheet, source_line
 
 if TYPE_CHECKING:
@@ -94,11 +96,11 @@ def named_cells(runs: PaperRuns) -> Iterator[Finding]:
         yield check.untested(f"{len(done)} of the four cells done", runs.missing(MQAR))
         return
     values = np.array(list(done.values()))
-    said = ", ".join(f"{accuracy:.3f} at {cell}" for cell, accuracy in done.items())
+    text = ", ".join(f"{accuracy:.3f} at {cell}" for cell, accuracy in done.items())
     yield check.answer(
-        f"{said}; spread {np.ptp(values):.3f}",
+        f"{text}; spread {np.ptp(values):.3f}",
         verdict_of(max(np.ptp(values), abs(values.mean() - PUBLISHED)), 0.03, 0.08),
-        f"{len(done)} of 4 cells, mean of seeds, V = {rows[0]['vocab_size']}, N_f = {rows[0]['num_facts']}; "
+        f"{len(done)} of 4 cells, mean of seeds, V = {rows['vocab_size'].iloc[0]}, N_f = {rows['num_facts'].iloc[0]}; "
         f"{runs.parts[MQAR].cut or 'as published'}",
     )
 
@@ -124,7 +126,8 @@ def product_alone(runs: PaperRuns) -> Iterator[Finding]:
         gap = mean_gap(pairs, cells, noise)
         fitted = ""
         if len(cells) >= 4:
-            fit = fit_collapse(rows, np.random.default_rng(0), axes=cell_words(rows), noise=noise)
+            grid = AccuracyGrid.from_runs(rows, cell_fields(rows), reduce=COMPARED)
+            fit = fit_collapse(grid, np.random.default_rng(0), noise=noise)
             fitted = (
                 f"; one curve in N_eff = Lambda N with a = {fit.a:.2f} {interval(*fit.a_interval)}, b = {fit.b:.2f}, "
                 f"spread {fit.mean_error:.3f}"
@@ -141,9 +144,9 @@ def product_alone(runs: PaperRuns) -> Iterator[Finding]:
 
 
 @layers.law_cells
-def deep_cells(runs: PaperRuns) -> dict[str, Rows]:
+def deep_cells(runs: PaperRuns) -> dict[str, DataFrame]:
     """Runs with more than one layer."""
-    return {label: [row for row in runs.rows(label) if row["num_layers"] > 1] for label in (MQAR, AR)}
+    return {label: rows[rows["num_layers"] > 1] for label in (MQAR, AR) if len(rows := runs.rows(label))}
 
 
 @layers.figure("fig-5", "layers: N-Lambda grid and its collapse, MQAR", shown={MQAR: "mqar"})
@@ -159,7 +162,7 @@ def layers_figure(runs: PaperRuns, shown: dict[str, str]) -> Figure:
     shown = {label: task for label, task in shown.items() if label in runs.parts}
     text = source_line(runs, layers.name, list(shown))
     curves = {
-        label: curve_of(runs, label, PRINTED_A["linear", task][0], axes=AXES, group_word="num_layers")
+        label: curve_of(runs, label, PRINTED_A["linear", task][0], axes=AXES, group_field="num_layers")
         for label, task in shown.items()
     }
     depths: Sequence[float] = [float(depth) for curve in curves.values() if curve for depth in curve.group]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recallscope.analysis.accuracy_grid import AccuracyGrid, planned_grid
-from recallscope.analysis.rows import seeds_by
+from recallscope.analysis.table import seeds_by
 from recallscope.presets import Preset
 from recallscope.studies.claims import Check, Finding, verdict_of
 from recallscope.studies.experiment import Part, Scale, experiment, part
@@ -74,9 +74,9 @@ def one_layer(runs: PaperRuns) -> Iterator[Finding]:
     if not excess:
         yield check.untested("no one-layer run with repeated keys yet")
         return
-    said = ", ".join(f"{accuracy:.3f} at N_k = {N_k}" for N_k, accuracy in sorted(single.items()))
+    text = ", ".join(f"{accuracy:.3f} at N_k = {N_k}" for N_k, accuracy in sorted(single.items()))
     yield check.answer(
-        f"{said}; above 1/N_k by {np.mean(excess):+.3f} on average",
+        f"{text}; above 1/N_k by {np.mean(excess):+.3f} on average",
         verdict_of(max(map(abs, excess)), 0.03, 0.1),
         f"{len(single)} cells, mean of seeds",
         runs.missing(REPEATS),

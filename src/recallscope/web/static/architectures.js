@@ -1,5 +1,5 @@
 // Architectures: recall against state, by age, with keys written twice; two of them side by side.
-import { ask, choice, h, latest, many, note, probability, table, words } from "./core.js";
+import { ask, choice, h, latest, many, note, probability, table, query } from "./core.js";
 import { RULES, chart, draw, powers } from "./charts.js";
 
 const DASHES = ["solid", "dash", "dot", "dashdot", "longdash"];
@@ -107,7 +107,7 @@ export async function openZoo(root, params, options) {
   }
   function everything() {
     const columns = [{ name: "label", title: "architecture" }, { name: "rule" }, ...zoo.cells.map((cell) => ({ name: cell, number: true, show: (p, row) => h("span", { title: within(row.form.recall[cell]) }, probability(p)) })),
-      { name: "repeated", title: "keys twice", number: true, show: (p, row) => h("span", { title: within(row.form.repeated) }, probability(p)) }, { name: "records", show: (runs) => h("a", { href: `#runs?${words({ store: state.store, run: runs[0] })}` }, `${runs.length} records`) }];
+      { name: "repeated", title: "keys twice", number: true, show: (p, row) => h("span", { title: within(row.form.repeated) }, probability(p)) }, { name: "records", show: (runs) => h("a", { href: `#runs?${query({ store: state.store, run: runs[0] })}` }, `${runs.length} records`) }];
     const rows = zoo.forms.map((form) => ({ form, label: form.label, rule: form.rule, repeated: form.repeated?.mean ?? null, records: form.runs, ...Object.fromEntries(zoo.cells.map((cell) => [cell, form.recall[cell]?.mean ?? null])) }));
     return table(columns, rows, { caption: "All architectures" });
   }
