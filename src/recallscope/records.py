@@ -54,7 +54,7 @@ class RunRecord(Frozen):
 
     model_config = ConfigDict(extra="ignore")
 
-    schema_version: Literal[2, 3] = SCHEMA_VERSION
+    schema_version: Literal[2, 3] = 3
     run: str = Field(description="the run's name, a hash of its identity")
     identity: dict[str, Any] = Field(description="kinds of the spec's parts, and the fields that differ from defaults")
     spec: RunSpec

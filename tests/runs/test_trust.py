@@ -174,7 +174,7 @@ def test_a_row_changed_by_hand_is_not_believed(store):
     assert verify(store).index_was_wrong
     assert not verify(store).index_was_wrong
     with sqlite3.connect(store.root / INDEX) as connection:
-        connection.execute("UPDATE words SET words = replace(words, 'embed_dim', 'state_dim')")
+        connection.execute("UPDATE fields SET fields = replace(fields, 'embed_dim', 'state_dim')")
     connection.close()
     assert {row["embed_dim"] for row in find_runs(store)} == {16, 32, 48, 64}
 

@@ -7,7 +7,7 @@ from recallscope.predictions import law_or_nan, prediction
 from recallscope.theory.law import LAWS, Law, find_law
 from recallscope.theory.laws import paper
 from recallscope.theory.problem import Problem
-from recallscope.theory.solve import Question, solve
+from recallscope.theory.solve import SizeQuery, solve
 
 HEADS = {"num_heads": 4, "head_pattern": "MVA"}
 # one step towards more recall
@@ -50,7 +50,7 @@ def check(rng: np.random.Generator, law: Law) -> bool:
     assert np.isnan(p) or 0 <= p <= (1.5 if law.name in PRINTED else 1), (law.name, setting, p)
     target = float(rng.uniform(0.02, 0.995))
     try:
-        found = solve(Question(**setting | {unknown: None}, law=law, target=target), unknown)
+        found = solve(SizeQuery(**setting | {unknown: None}, law=law, target=target), unknown)
     except ValueError:  # sizes that the law refuses
         return False
     if found.value is None:

@@ -16,7 +16,7 @@ from recallscope.records import RecordError, RunRecord, read_facts, record_text
 from recallscope.runs.store import RunStore
 from recallscope.runs.upkeep import verify
 from recallscope.specs import RunSpec, identity_hash
-from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.train.weights import read_weights, write_weights
 from recallscope.web.server import make_app
 from recallscope.web.store_set import StoreSet
