@@ -10,7 +10,15 @@ import numpy as np
 
 import recallscope as rs
 
-wanted = ["model=linear_mamba", "task=mqar", "vocab_size=512", "num_facts=16", "batch_size=32", "eval_size=1000", "length=64"]
+wanted = [
+    "model=linear_mamba",
+    "task=mqar",
+    "vocab_size=512",
+    "num_facts=16",
+    "batch_size=32",
+    "eval_size=1000",
+    "length=64",
+]
 runs = rs.load_runs("results/paper", *wanted)  # a pandas DataFrame: a row per run, a column per field and result
 print(len(runs), "runs")
 

@@ -20,7 +20,7 @@ from recallscope.analysis.seed_noise import UNKNOWN_NOISE, SeedNoise, seed_noise
 from recallscope.analysis.table import (
     COMPARED,
     CONVERGED,
-    DIMENSIONS,
+    D_N,
     Reduce,
     as_table,
     cells_of,
@@ -62,7 +62,7 @@ class AccuracyGrid:
     def from_runs(
         cls,
         table: DataFrame,
-        axes: Sequence[str] = DIMENSIONS,
+        axes: Sequence[str] = D_N,
         *,
         reduce: Reduce = "best",
         seed: int | None = None,
@@ -80,7 +80,7 @@ class AccuracyGrid:
         return cls(values, cells, told, reduce, seed_noise(table))
 
     @classmethod
-    def from_circuits(cls, circuits: DataFrame, axes: Sequence[str] = DIMENSIONS) -> AccuracyGrid:
+    def from_circuits(cls, circuits: DataFrame, axes: Sequence[str] = D_N) -> AccuracyGrid:
         """Mean accuracy of designed circuits over their random draws; rows as `designed_rows` measures them."""
         return cls.from_runs(circuits, axes, reduce="mean", source="designed circuits")
 
@@ -141,7 +141,7 @@ def planned_cells(plan: Grid) -> DataFrame:
 def planned_grid(
     plan: Grid,
     table: DataFrame,
-    axes: Sequence[str] = DIMENSIONS,
+    axes: Sequence[str] = D_N,
     *,
     reduce: Reduce = "best",
     seed: int | None = None,
@@ -154,7 +154,7 @@ def planned_grid(
     return replace(measured, axes={name: tuple(sorted_values(values_of(asked[name]))) for name in axes}, cells=cells)
 
 
-def law_grid(law: Law, plan: Grid, axes: Sequence[str] = DIMENSIONS) -> AccuracyGrid:
+def law_grid(law: Law, plan: Grid, axes: Sequence[str] = D_N) -> AccuracyGrid:
     """What a law predicts for the cells of a grid; a D-N grid leaves N > D empty, as the trained one does."""
     cells = planned_cells(plan)
     table = cells.assign(test_accuracy=law_on_cells(law, cells), seed=0)
@@ -178,14 +178,14 @@ class SeedBin:
 
 
 def convergence_grid(
-    table: DataFrame, axes: Sequence[str] = DIMENSIONS, *, threshold: float = CONVERGED
+    table: DataFrame, axes: Sequence[str] = D_N, *, threshold: float = CONVERGED
 ) -> AccuracyGrid:
     """Share of seeds per cell that reach the threshold; `counts` says out of how many."""
     return AccuracyGrid.from_runs(table, axes, reduce="convergence", threshold=threshold)
 
 
 def convergence_by_best(
-    table: DataFrame, axes: Sequence[str] = DIMENSIONS, *, threshold: float = CONVERGED, bins: int = 10
+    table: DataFrame, axes: Sequence[str] = D_N, *, threshold: float = CONVERGED, bins: int = 10
 ) -> list[SeedBin]:
     """Seeds of all cells by the best accuracy of their cell: failures of optimisation, told from lack of capacity."""
     if bins < 1:

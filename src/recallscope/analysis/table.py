@@ -173,8 +173,8 @@ def learned(table: DataFrame) -> DataFrame:
 
 # Groups of runs that one fit may take together, where no grid file and no study says which they are
 
-DIMENSIONS = ("embed_dim", "state_dim")
-SIZES = ("num_facts", *DIMENSIONS, "num_layers", "num_heads")
+D_N = ("embed_dim", "state_dim")
+SIZES = ("num_facts", *D_N, "num_layers", "num_heads")
 FOLLOWING = ("length", "residual")  # follow from the sizes as a rule
 _NO_SIZES = {"vocab_size", "key_repeats", "seed", *FOLLOWING, *TrainSpec.model_fields}
 _FIRST = ("task", "vocab_size", "model")
@@ -220,7 +220,7 @@ def group_runs(table: DataFrame) -> list[RunGroup]:
 
 
 def _has_dimensions(table: DataFrame) -> Series:
-    return table.reindex(columns=DIMENSIONS).notna().all(axis=1)
+    return table.reindex(columns=D_N).notna().all(axis=1)
 
 
 def _own_sizes(table: DataFrame) -> list[str]:
@@ -230,7 +230,7 @@ def _own_sizes(table: DataFrame) -> list[str]:
 
 def _axes(table: DataFrame) -> tuple[str, ...]:
     """Sizes that vary, D and N where there are such; lengths and residuals only where they do not follow from those."""
-    always = DIMENSIONS if _has_dimensions(table).all() else ()
+    always = D_N if _has_dimensions(table).all() else ()
     sizes = [name for name in (SIZES if always else dict.fromkeys((*SIZES, *_own_sizes(table)))) if name in table]
     axes = [name for name in sizes if name in always or table[name].nunique(dropna=False) > 1] or ["num_facts"]
     for name in FOLLOWING:

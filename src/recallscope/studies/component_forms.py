@@ -16,10 +16,9 @@ from recallscope.analysis.seed_noise import Ends, MeanGap, mean_gap, seed_noise
 from recallscope.analysis.table import recalls
 from recallscope.presets import Fields
 from recallscope.studies.paper_runs import PaperRuns
-from recallscope.theory.law import LAWS, find_law
+from recallscope.theory.law import DIMENSIONS, LAWS, find_law
 
 Cell = tuple[int, int, int, int]  # V, N_f, D, N
-SIZES = ("vocab_size", "num_facts", "embed_dim", "state_dim")
 FULL: Fields = {
     "gate": True, "activation": "silu", "transition": "selective", "norm": "rms", "residual": True, "skip": True,
     "conv_bias": True, "conv_width": 2, "expand": 2,
@@ -157,8 +156,8 @@ Found = dict[tuple[Cell, str], Measured]  # by cell and label of the form
 def measured(rows: DataFrame) -> Found:
     """The runs by cell and form."""
     found = {}
-    for _, members in rows.groupby([*SIZES, *FULL], sort=False) if len(rows) else ():
-        V, N_f, D, N = (int(members[name].iloc[0]) for name in SIZES)
+    for _, members in rows.groupby([*DIMENSIONS, *FULL], sort=False) if len(rows) else ():
+        V, N_f, D, N = (int(members[name].iloc[0]) for name in DIMENSIONS)
         form = form_of(members.iloc[0])
         found[(V, N_f, D, N), form.label] = Measured(form, (V, N_f, D, N), members)
     return found
@@ -187,7 +186,7 @@ REFERENCES = {"linear law": "trained-sharing", ND: "full-nd", "bank law": "full-
 @cache
 def references(cell: Cell) -> dict[str, float]:
     """What the laws say of the linear model, of a state read without a gate, and of two banks, at expand 2."""
-    sizes = dict(zip(SIZES, cell, strict=True))
+    sizes = dict(zip(DIMENSIONS, cell, strict=True))
     return {label: float(find_law(name)(**sizes)) for label, name in REFERENCES.items() if name in LAWS}
 
 

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pandas import DataFrame
 
-from recallscope.analysis.accuracy_grid import planned_grid
+from recallscope.analysis.accuracy_grid import AccuracyGrid, planned_grid
+from recallscope.analysis.collapse import CollapseCurve, collapse_curve
 from recallscope.analysis.seed_noise import SeedNoise, seed_noise
-from recallscope.analysis.table import as_table
+from recallscope.analysis.table import COMPARED, D_N, as_table, learned
 from recallscope.records import RunRecord
 from recallscope.runs.store import RunStore
 from recallscope.studies.designed import DesignedPart
@@ -145,10 +146,15 @@ PRINTED_A = {("linear", "ar"): (1.0, "1"), ("linear", "mqar"): (1.25, "5/4"), ("
 NOTE = "dashed: as printed; solid: fitted, its 95\u00a0% band from resampled cells and seed noise"
 
 
-def curve_of(runs: PaperRuns, label: str, a: float, **options: Any) -> CollapseCurve | None:
+def curve_of(
+    runs: PaperRuns, label: str, a: float, axes: Sequence[str] = D_N, **options: Any
+) -> CollapseCurve | None:
     """The collapse of a part's runs with this a, without seeds that failed; None without runs."""
     rows = learned(runs.rows(label))
-    return collapse_curve(rows, a, np.random.default_rng(0), noise=runs.noise(rows), **options) if rows else None
+    if rows.empty:
+        return None
+    grid = AccuracyGrid.from_runs(rows, axes, reduce=COMPARED)
+    return collapse_curve(grid, a, np.random.default_rng(0), noise=runs.noise(rows), **options)
 
 
 def draw_curve(

@@ -97,9 +97,9 @@ def _groups(store_set: StoreSet, number: int) -> list[RunGroup]:
     return store_set.kept(store, ("groups",), make)
 
 
-def groups(store_set: StoreSet, words: dict[str, Any]) -> list[dict[str, Any]]:
+def groups(store_set: StoreSet, fields: dict[str, Any]) -> list[dict[str, Any]]:
     """The groups of a store: what each is, in the words that tell it from others of its task and model."""
-    found = _groups(store_set, StoreQuestion.of(words).store)
+    found = _groups(store_set, StoreQuery.of(fields).store)
     told = []
     for group in found:
         kin = [other.fields for other in found if other.title == group.title]

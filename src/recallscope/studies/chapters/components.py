@@ -11,9 +11,9 @@ from recallscope.studies.claims import Finding
 from recallscope.studies.component_forms import SEARCH, found_in, references
 from recallscope.studies.own.components import TRIED, in_order, number, shown_cells
 from recallscope.studies.own.components import components as study
-from recallscope.studies.own.large_sizes import KINDS, PRINTED, SIZES, label_of, large_sizes, law_of
+from recallscope.studies.own.large_sizes import KINDS, PRINTED, label_of, large_sizes, law_of
 from recallscope.studies.paper_runs import PaperRuns
-from recallscope.theory.law import find_law
+from recallscope.theory.law import DIMENSIONS, find_law
 
 
 def components(runs: PaperRuns) -> Chapter:
@@ -69,7 +69,7 @@ def _large(runs: PaperRuns) -> Iterator[str]:
         own = law_on_cells(find_law(law), rows) if law else [float("nan")] * len(rows)
         printed = law_on_cells(find_law(PRINTED), rows)
         for row, p, q in zip(rows_of(rows), own, printed, strict=True):
-            sizes = ", ".join(str(row[name]) for name in SIZES)
+            sizes = ", ".join(str(row[name]) for name in DIMENSIONS)
             last = f"{q:.3f}" if kind == "linear_mamba" else ""
             lines.append([sizes, KINDS[kind], f"{row['test_accuracy']:.4f}", f"{p:.3f}", last])
     yield table(["V, N_f, D, N", "memory", "trained", "its law", "printed law"], lines)

@@ -19,7 +19,7 @@ from recallscope.specs import find_architecture
 from recallscope.studies.claims import Finding, own_check, verdict_of
 from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.paper_runs import PaperRuns, no_runs, sheet, source_line
-from recallscope.theory.law import find_law
+from recallscope.theory.law import DIMENSIONS, find_law
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,7 +32,6 @@ LARGE = Preset(
     seeds=3,
 )
 KINDS = {"linear_mamba": "linear Mamba", "mlstm": "write gate (mLSTM)", "mesa_net": "least squares (MesaNet)"}
-SIZES = ("vocab_size", "num_facts", "embed_dim", "state_dim")
 CELLS = ((4096, 64, 96, 12), (2048, 48, 64, 16), (4096, 32, 48, 12))
 PRINTED = "unified"  # Rem 4.3, for the linear Mamba
 LESS = {"batch_size": 32, "eval_size": 1000}
@@ -58,7 +57,7 @@ def large_sizes(scale: Scale) -> Iterator[Part]:
     """The same cells for every memory; one seed at the small scale."""
     cells, steps = ((TINY,), ({"flat_steps": 100, "decay_steps": 300},)) if scale == "quick" else (CELLS, STEPS)
     for kind in KINDS:
-        zipped = dict(zip(SIZES, zip(*cells, strict=True), strict=True))
+        zipped = dict(zip(DIMENSIONS, zip(*cells, strict=True), strict=True))
         if scale == "paper":
             yield part(label_of(kind), LARGE, model={"kind": kind}, axes={"seed": range(LARGE.seeds)}, zipped=zipped)
         else:
@@ -88,7 +87,7 @@ def carried_over(runs: PaperRuns) -> Iterator[Finding]:
         flags = ", ".join(record.flag for record in runs.records(label_of(kind)) if record.flag) or "none"
         each = "; ".join(
             f"{p:.3f} (law {q:.3f}) at ({', '.join(map(str, cell))})"
-            for cell, p, q in zip(cells[[*SIZES]].itertuples(index=False), measured, predicted, strict=True)
+            for cell, p, q in zip(cells[[*DIMENSIONS]].itertuples(index=False), measured, predicted, strict=True)
         )
         off = np.abs(measured - predicted)
         yield check.answer(

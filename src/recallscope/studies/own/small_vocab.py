@@ -19,7 +19,7 @@ from recallscope.studies.claims import Finding, own_check, verdict_of
 from recallscope.studies.dn_parts import LINEAR
 from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.paper_runs import PaperRuns, sheet, source_line
-from recallscope.theory.law import Law, find_law
+from recallscope.theory.law import DIMENSIONS, Law, find_law
 from recallscope.theory.problem import Problem
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ SIZED_INSIDE_CELLS = (  # the same for drawn sizes and targets, all inside the d
     (256, 10, 39, 9), (128, 14, 124, 5), (512, 34, 126, 6), (256, 24, 62, 12), (256, 25, 171, 5), (512, 29, 126, 6),
     (64, 7, 18, 3), (64, 5, 56, 5), (128, 15, 59, 5), (64, 5, 39, 2), (512, 28, 68, 13), (128, 4, 23, 3),
 )  # fmt: skip
-SIZES = ("vocab_size", "num_facts", "embed_dim", "state_dim")
 HEAD_SIZES = ("vocab_size", "embed_dim", "state_dim", "num_heads", "head_pattern")
 
 
@@ -63,10 +62,10 @@ def small_vocab(scale: Scale) -> Iterator[Part]:
     several = {"kind": "multihead", "num_heads": 2, "head_pattern": "MHA"}
     once = range(1) if scale == "small" else seeds
     for label, task, model, names, cells, repeats in (
-        (CORNER, {}, {}, SIZES, chosen, seeds),
+        (CORNER, {}, {}, DIMENSIONS, chosen, seeds),
         (CORNER_HEADS, {"num_facts": 8}, several, HEAD_SIZES, with_heads, seeds),
-        (SIZED, {}, {}, SIZES, sized, once),
-        (SIZED_INSIDE, {}, {}, SIZES, inside, seeds),
+        (SIZED, {}, {}, DIMENSIONS, sized, once),
+        (SIZED_INSIDE, {}, {}, DIMENSIONS, inside, seeds),
     ):
         zipped = dict(zip(names, zip(*cells, strict=True), strict=True))
         yield part(label, LINEAR, task=task, model=model, train=train, axes={"seed": repeats}, zipped=zipped, cut=cut)
@@ -109,7 +108,7 @@ def law_in_the_corner(runs: PaperRuns) -> Iterator[Finding]:
         groups = {"N = 2": few, "N >= 3": ~few, "V <= 2 D": wide, "V > 2 D": ~wide, "extrapolated": outside}
         by_group = ", ".join(f"{name} {_size(found[here])}" for name, here in groups.items() if here.any())
         worst = cells.iloc[int(np.argmax(np.abs(found)))]
-        place = ", ".join(str(worst[name]) for name in SIZES)
+        place = ", ".join(str(worst[name]) for name in DIMENSIONS)
         yield check.answer(
             f"law off by {_size(found)}, bias {found.mean():+.3f}; by group: {by_group}",
             verdict_of(float(np.abs(found).max()), 0.05, 0.1),

@@ -18,9 +18,17 @@ from recallscope.analysis.seed_noise import interval, mean_gap
 from recallscope.analysis.table import COMPARED, cell_fields, seeds_by
 from recallscope.presets import Preset
 from recallscope.studies.claims import Check, Finding, verdict_of
-from recallscope.studies.collapse_panels import NOTE, PRINTED_A, curve_of, draw_curve
 from recallscope.studies.experiment import Part, Scale, experiment, part
-from recallscope.studies.paper_runs import PaperRuns, draw_part, sheet, source_line
+from recallscope.studies.paper_runs import (
+    NOTE,
+    PRINTED_A,
+    PaperRuns,
+    curve_of,
+    draw_curve,
+    draw_part,
+    sheet,
+    source_line,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
