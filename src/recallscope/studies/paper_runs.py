@@ -146,9 +146,7 @@ PRINTED_A = {("linear", "ar"): (1.0, "1"), ("linear", "mqar"): (1.25, "5/4"), ("
 NOTE = "dashed: as printed; solid: fitted, its 95\u00a0% band from resampled cells and seed noise"
 
 
-def curve_of(
-    runs: PaperRuns, label: str, a: float, axes: Sequence[str] = D_N, **options: Any
-) -> CollapseCurve | None:
+def curve_of(runs: PaperRuns, label: str, a: float, axes: Sequence[str] = D_N, **options: Any) -> CollapseCurve | None:
     """The collapse of a part's runs with this a, without seeds that failed; None without runs."""
     rows = learned(runs.rows(label))
     if rows.empty:
