@@ -38,7 +38,7 @@ def flag(**facts):
     return examine(record(**facts).model_dump(mode="json")).kind
 
 
-def test_a_run_that_learned_and_settled_has_no_flag():
+def test_a_run_that_learned_and_settled_has_no_warning():
     assert flag() == ""
 
 
@@ -117,7 +117,7 @@ def test_a_record_without_the_field_gets_its_flag_on_reading():
         assert examine({"history": odd, "spec": odd, "steps": None}).kind == ""
 
 
-def test_flags_are_a_column_to_filter_by(tmp_path):
+def test_warnings_are_a_column_to_filter_by(tmp_path):
     store = RunStore(tmp_path, create=True)
     runs = {"diverged": record(curve=(0.1, 0.0), losses=[1.0, None], seed=1), "": record(seed=2)}
     for flag, found in runs.items():

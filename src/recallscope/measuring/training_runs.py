@@ -55,17 +55,17 @@ def store_trainer(
         if outcome.interrupted:
             raise KeyboardInterrupt
         return [
-            Training(_record(home, cell), cell.run not in found, partial(_weights_of, home, cell.run)) for cell in cells
+            Training(_record(home, cell), cell.run not in found, partial(_weights_of, home, cell)) for cell in cells
         ]
 
     return train
 
 
-def _weights_of(store: RunStore, run: str) -> RecallModel:
-    """The weights that the store keeps of a run."""
+def _weights_of(store: RunStore, cell: Cell) -> RecallModel:
+    """The weights that the store keeps of a run, whose code has just been trained."""
     from recallscope.train.weights import read_weights
 
-    return read_weights(store.folder(run) / WEIGHTS)[0]
+    return read_weights(store.folder(cell.run) / WEIGHTS, trust_code=cell.spec.model.kind)[0]
 
 
 def direct_trainer(tell: Callable[[str], None] | None = None) -> Trainer:
