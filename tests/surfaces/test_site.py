@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.surfaces
+pytestmark = [pytest.mark.surfaces, pytest.mark.xdist_group("site")]  # one process builds it
 
 ROOT = Path(__file__).resolve().parents[2]
 GENERATE = ROOT / "docs" / "generate"
@@ -88,7 +88,8 @@ def test_every_law_verb_and_notebook_has_its_page(site):
     assert len(notebooks) == 6
     assert [name for name in notebooks if not (site / "notebooks" / f"{name}.html").exists()] == []
     assert max(path.stat().st_size for path in site.rglob("pictures/*")) < 300_000
-    assert 'id="recallscope.interp.memory.HashMemory"' in (site / "api" / "recallscope.html").read_text(encoding="utf-8")
+    names = (site / "api" / "recallscope.html").read_text(encoding="utf-8")
+    assert 'id="recallscope.interp.memory.HashMemory"' in names
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
