@@ -78,9 +78,17 @@ class StatePrecision(Spec):
             )
         number = FORMATS[self.format]
         if self.scale == "none" and not number.is_float:
-            raise ValueError(f"scale='none' with {self.format}: integer codes need a scale. Use scale='row' or 'fixed'.")
+            raise ValueError(
+                f"scale='none' with {self.format}: integer codes need a scale. Use scale='row' or 'fixed'."
+            )
         if (self.step is not None) != (self.scale == "fixed"):
-            raise ValueError("a fixed scale needs its step, and no other scale takes one. Use scale='fixed', step=0.01.")
+            raise ValueError(
+                "a fixed scale needs its step, and no other scale takes one. Use scale='fixed', step=0.01."
+            )
+        if self.rounding == "error-feedback" and self.every == "once":
+            raise ValueError(
+                "error-feedback with every='once': nothing is carried on to a second rounding. Use rounding='nearest'."
+            )
         if self.residual_bits is None:
             return self
         if self.rounding != "error-feedback":
@@ -96,11 +104,11 @@ class StatePrecision(Spec):
         return self
 
     @classmethod
-    def of(cls, format: str, scale: str | None = None, **fields: object) -> StatePrecision:
+    def of(cls, name: str, /, scale: str | None = None, **fields: object) -> StatePrecision:
         """With the usual scale of the format where none is given: a row for integers, 16 neighbours for fp4."""
         if scale is None:
-            scale = "row" if format.startswith("int") else "block16" if format.startswith("fp4") else "none"
-        return cls.model_validate({"format": format, "scale": scale, **fields})
+            scale = "row" if name.startswith("int") else "block16" if name.startswith("fp4") else "none"
+        return cls.model_validate({"format": name, "scale": scale, **fields})
 
     @property
     def number(self) -> Format:

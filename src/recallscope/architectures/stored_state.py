@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from recallscope.architectures.capabilities import Step, Stored, StepsState
+from recallscope.architectures.capabilities import Step, StepsState, Stored
 from recallscope.architectures.model import RecallModel
 from recallscope.ops.state_rounding import kept_residual, round_state
 from recallscope.state_precision import StatePrecision

@@ -1,16 +1,19 @@
 """Rounding a recurrent state to few bits: integers with an absmax or a fixed scale, and small floats.
 
 `round_state` is the door. A number x becomes d Q(x / d): d is the scale of its group, and Q rounds to a whole number,
-or to a float of few bits. Nearest rounding takes ties to even and agrees bit for bit with torch's own bfloat16, float16,
-float8_e4m3fn and float8_e5m2 up to their largest number; beyond, where torch has infinity or not-a-number, it stays
-at the largest, as kernels do. Stochastic rounding goes up with a chance equal to the distance from below.
+or to a float of few bits. Nearest rounding takes ties to even and agrees bit for bit with torch's own bfloat16,
+float16, float8_e4m3fn and float8_e5m2 up to their largest number; beyond, where torch has infinity or not-a-number,
+it stays at the largest, as kernels do. Stochastic rounding goes up with a chance equal to the distance from below.
 """
+
+import ctypes
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import pad
 
+from recallscope.ops.compiled import address, call, fields, fits, library
 from recallscope.state_precision import Format, StatePrecision
 
 TORCH_DTYPES = {
@@ -45,7 +48,7 @@ def spacing(x: Float[Tensor, "*shape"], number: Format) -> Float[Tensor, "*#shap
     if not number.is_float:
         return x.new_ones(())
     exponent = torch.frexp(x).exponent - 1
-    return torch.ldexp(x.new_ones(()), exponent.clamp(min=number.least_exponent) - number.mantissa)
+    return torch.ldexp(torch.ones_like(x), exponent.clamp(min=number.least_exponent) - number.mantissa)
 
 
 def round_nearest(x: Float[Tensor, "*shape"], precision: StatePrecision) -> Float[Tensor, "*shape"]:
@@ -65,13 +68,12 @@ def round_nearest_plain(x: Float[Tensor, "*shape"], number: Format) -> Float[Ten
 
 
 def round_stochastic(
-    x: Float[Tensor, "*shape"], number: Format, generator: torch.Generator
+    x: Float[Tensor, "*shape"], number: Format, chance: Float[Tensor, "*shape"]
 ) -> Float[Tensor, "*shape"]:
-    """Q to one of the two neighbours, right on average."""
+    """Q to one of the two neighbours: up where a uniform number is below the distance from the lower one."""
     unit = spacing(x, number)
     counted = x / unit
     below = counted.floor()
-    chance = torch.rand(x.shape, generator=generator, dtype=x.dtype, device=x.device)
     up: Bool[Tensor, "*shape"] = chance < counted - below
     return ((below + up) * unit).clamp_(-number.full_scale, number.full_scale)
 
@@ -79,20 +81,41 @@ def round_stochastic(
 def round_state(
     state: Float[Tensor, "*heads P N"], precision: StatePrecision, generator: torch.Generator
 ) -> Float[Tensor, "*heads P N"]:
-    """The numbers that are stored, as floats again; the generator decides where rounding is stochastic."""
-    if precision.scale == "none":
-        if precision.rounding == "stochastic":
-            return round_stochastic(state, precision.number, generator)
-        return round_nearest(state, precision)
-    d = step_of(state, precision)
+    """The numbers that are stored, as floats again; the generator decides where rounding is stochastic.
+
+    Integers with a scale per head or row are rounded by our C kernel where it can be built.
+    """
+    chance = None
     if precision.rounding == "stochastic":
-        return round_stochastic(state / d, precision.number, generator).mul_(d)
-    if precision.number.is_float:
-        return round_nearest(state / d, precision).mul_(d)
-    codes = (state / d).round_()
-    if precision.scale == "fixed":  # the largest of a group is its largest code by itself
-        codes.clamp_(-precision.number.levels, precision.number.levels)
-    return codes.mul_(d)
+        chance = torch.rand(state.shape, generator=generator, dtype=state.dtype, device=state.device)
+    if not precision.number.is_float and precision.scale in ("tensor", "row") and fits(state) and library() is not None:
+        return _round_compiled(state.contiguous(), precision, chance)
+    return round_state_torch(state, precision, chance)
+
+
+def round_state_torch(
+    state: Float[Tensor, "*heads P N"], precision: StatePrecision, chance: Float[Tensor, "*heads P N"] | None
+) -> Float[Tensor, "*heads P N"]:
+    """The plain twin, for every format; `chance` are uniform numbers where rounding is stochastic."""
+    d = None if precision.scale == "none" else step_of(state, precision)
+    x = state if d is None else state / d
+    rounded = round_nearest(x, precision) if chance is None else round_stochastic(x, precision.number, chance)
+    return rounded if d is None else rounded.mul_(d)
+
+
+class RoundArguments(ctypes.Structure):
+    """`round_arguments` of csrc/arguments.h."""
+
+    _fields_ = fields("groups size levels", "x chance out")
+
+
+def _round_compiled(state: Tensor, precision: StatePrecision, chance: Tensor | None) -> Tensor:
+    out = torch.empty_like(state)
+    size = state.shape[-1] * (state.shape[-2] if precision.scale == "tensor" else 1)
+    if state.numel():
+        groups, levels = state.numel() // size, precision.number.levels
+        call("round_groups", RoundArguments(groups, size, levels, *map(address, (state, chance, out))), state.dtype)
+    return out
 
 
 def kept_residual(
