@@ -18,10 +18,10 @@ so that 2 / (1 - rho) takes the place of n. Solved for the bits, with a loss del
 Rounding every m tokens counts T / m roundings, once or with exact error feedback one, and error feedback with r bits
 leaves a noise smaller by (2^r - 2)².
 
-**Large steps.** Stochastic rounding stays right on average; a token's noise is d² E {ru}(1 - {ru}) with r = sqrt(p) / d and
-u the product of two normals. (Derived.) Nearest rounding becomes a dead zone: small writes and slow fading are lost, old
-facts grow with the scale. There `entries` plays independent entries with drawn writes through the format and takes power
-and gains from them. (Approximate: entries of one matrix share keys and values.)
+**Large steps.** Stochastic rounding stays right on average; a token's noise is d² E {ru}(1 - {ru}) with r = sqrt(p) / d
+and u the product of two normals. (Derived.) Nearest rounding becomes a dead zone: small writes and slow fading are lost,
+old facts grow with the scale. Where steps are that large, `entries` plays independent entries with drawn writes through
+the format and takes power and gains from them. (Approximate: entries of one matrix share keys and values.)
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from scipy.special import log_ndtr, stdtr
 
 from recallscope.state_precision import Format, StatePrecision
 from recallscope.theory.extremes import success_integral
+from recallscope.theory.laws.ageing import delta_moments
 from recallscope.theory.problem import Array
 from recallscope.theory.quadrature import beta_rule, normal_rule
 
@@ -167,7 +168,7 @@ def _noise(precision: StatePrecision, A2: float, power: float, write: float, *, 
     if precision.scale == "fixed":
         d2 = float(precision.step or 0) ** 2
     elif number.is_float:
-        return noise_per_rounding(precision, A2) * power
+        d2 = FLOAT_SPACING * 4.0**-number.mantissa * power
     else:
         d2 = A2 * power / number.levels**2
     if precision.rounding == "stochastic" and not once:
@@ -187,14 +188,16 @@ def entries(memory: Memory, precision: StatePrecision) -> Stored:
     shape = (matrices, rows, columns)
     size = 1 / sqrt(memory.key_dim)
     state, kept_writes = np.zeros(shape, np.float32), []
-    for strength in memory.strengths:
+    every = 1 if precision.every == "once" else precision.every
+    for t, strength in enumerate(memory.strengths):
         write = (rng.standard_normal(shape, np.float32) * rng.standard_normal(shape, np.float32)) * np.float32(
             strength * size
         )
         if len(kept_writes) < memory.num_facts:
             kept_writes.append(write)
         state = np.float32(memory.decay) * state + write
-        state = quantised(state, precision, rng)
+        if (t + 1) % every == 0:
+            state = quantised(state, precision, rng)
     gains = [float((state * write).mean() / (write * write).mean()) for write in kept_writes]
     return Stored(float((state.astype(float) ** 2).mean()), smooth(np.array(gains)))
 
@@ -247,18 +250,23 @@ def _spacing(x: NDArray[np.float32], number: Format) -> NDArray[np.float32]:
 
 
 def stored_state(memory: Memory, precision: StatePrecision) -> Stored:
-    """Power and gains by the cheapest form that holds: noise, or played entries for nearest rounding in large steps."""
-    if precision.rounding != "nearest" or precision.every == "once" or memory.rate:
+    """Power and gains by the cheapest form that holds: noise where a write is a few steps, else played entries.
+
+    Noise, too, where one rounding is all there is (once, error feedback), and for a delta rule, whose entries mix.
+    """
+    one = precision.rounding == "error-feedback" or precision.every == "once"
+    if one or memory.rate:
         return noisy_state(memory, precision)
-    least = float(memory.strengths.min()) / sqrt(memory.key_dim)
-    steps = _step_by_step(memory, precision)
-    if memory.decay == 1 and least / steps >= SMALL_STEP:
-        return noisy_state(memory, precision)
-    return entries(memory, precision) if precision.every == 1 else noisy_state(memory, precision)
+    written = float(memory.strengths.min()) * sqrt(precision.every) / sqrt(memory.key_dim)  # between two roundings
+    scaled_float = precision.number.is_float and precision.scale != "none"
+    fades_to_nearest = memory.decay < 1 and precision.rounding == "nearest"
+    if scaled_float or fades_to_nearest or written < SMALL_STEP * _last_step(memory, precision):
+        return entries(memory, precision)
+    return noisy_state(memory, precision)
 
 
-def _step_by_step(memory: Memory, precision: StatePrecision) -> float:
-    """The largest step: that of the state at its end."""
+def _last_step(memory: Memory, precision: StatePrecision) -> float:
+    """The step at the end, the largest: what integers, or floats on average, are rounded to."""
     if precision.scale == "fixed":
         return float(precision.step or 1)
     power = noisy_state(memory, precision).power
@@ -272,12 +280,13 @@ def recall(memory: Memory, precision: StatePrecision | None = None) -> float:
     """Chance that a query is answered correctly, mean over the facts: random words, random keys."""
     stored = exact_state(memory) if precision is None else stored_state(memory, precision)
     N, D = memory.key_dim, memory.value_dim
-    if memory.rate:
-        own = memory.rate**2 * np.ones(memory.num_facts)  # what a fact's own write is of the power, before it fades
-        own = own * (stored.gains / memory.rate) ** 2
+    if memory.rate:  # what the own write erased is no noise to it
+        moments = delta_moments(N, memory.rate, memory.tokens)
+        faded = memory.decay ** (2 * np.arange(memory.tokens))
+        own = ((moments.interference + moments.mean_square - moments.amplitude**2) * faded)[::-1][: memory.num_facts]
+        left = own + stored.power - exact_state(memory).power
     else:
-        own = stored.gains**2
-    left = np.maximum(stored.power - own / N, 1e-12)
+        left = np.maximum(stored.power - stored.gains**2 / N, 1e-12)
     snr = np.sqrt(D) * stored.gains / np.sqrt(left)
     rivals = np.sqrt(D) * np.sqrt(np.mean(stored.gains**2)) / np.sqrt(left)
     return float(np.mean(chance_right(snr, rivals, memory)))
