@@ -11,8 +11,8 @@ import torch
 from shared.turns import medians
 
 from recallscope.specs import TaskSpec
+from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.tasks.drawing import sample_batch
-from recallscope.tasks.mqar import MQARSpec
 from recallscope.tasks.zoology import zoology_batch
 
 BATCH_SIZE = 128

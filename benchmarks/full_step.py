@@ -20,9 +20,9 @@ from torch.nn.functional import cross_entropy
 from recallscope.architectures.mamba import MambaSpec
 from recallscope.architectures.model import RecallModel, build_model
 from recallscope.specs import TrainSpec
+from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.tasks.batch import Batch
 from recallscope.tasks.drawing import sample_batch
-from recallscope.tasks.mqar import MQARSpec
 from recallscope.train.optimizer import FlatWeights
 
 TASK, BATCH, SMOOTHING, CLIP = MQARSpec(vocab_size=512, num_facts=16), 32, 0.1, 0.75

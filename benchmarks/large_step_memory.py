@@ -17,8 +17,8 @@ import torch
 from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.architectures.model import build_model
 from recallscope.specs import TrainSpec
+from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.tasks.drawing import sample_batch
-from recallscope.tasks.mqar import MQARSpec
 from recallscope.train.optimizer import FlatWeights
 
 LIMIT = 3e9

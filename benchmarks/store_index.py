@@ -20,7 +20,7 @@ from recallscope.runs.index import rebuild_index
 from recallscope.runs.store import RunStore
 from recallscope.runs.table import find_runs, parse_conditions
 from recallscope.specs import RunSpec
-from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.associative_recall import MQARSpec
 
 FILTER = ("embed_dim=64", "state_dim<=8")
 

@@ -25,7 +25,7 @@ from recallscope.runs.grid import Grid
 from recallscope.runs.store import RunStore
 from recallscope.runs.sweep import run_sweep
 from recallscope.specs import RunSpec, TrainSpec
-from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.associative_recall import MQARSpec
 
 
 def grid_of(runs: int, steps: int) -> Grid:

@@ -68,3 +68,12 @@ def recallscope(*arguments, code=0, **where):
     assert done.wait() == code, done.stderr
     assert "Traceback" not in done.stderr
     return json.loads(done.stdout) if "--json" in done.args else done.stdout
+
+
+def refused(result, *words):
+    """A command called in this process has answered a mistake: exit code 2, and one paragraph with these words."""
+    code, out, err = result
+    assert (code, out) == (2, ""), (code, out, err)
+    assert "Traceback" not in err
+    for word in words:
+        assert word in err, err

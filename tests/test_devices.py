@@ -68,6 +68,7 @@ def test_a_training_step(name, layers, kernels, device, monkeypatch):
     loss = model.add_gradients(batch, 0.1)
     weights.step(0.01, 1.0)
     assert loss.device.type == device.type
+    assert model.add_gradients(batch, 0.1) < loss
     assert all(weight.device.type == device.type and weight.isfinite().all() for weight in model.parameters())
     assert model(batch.tokens).shape == (*batch.tokens.shape, VOCAB)
 
@@ -84,7 +85,7 @@ def test_an_evaluation_and_an_inspection(name, device):
 def test_a_run_of_every_task_with_its_checkpoint(task, device, tmp_path):
     """Three steps and an evaluation of each; then resumed from its checkpoint, which has nothing left to do."""
     train = TrainSpec(batch_size=4, warmup_steps=1, flat_steps=1, decay_steps=1, eval_every=2, eval_size=10)
-    run = RunSpec(task=small_task(task), model=smallest(ARCHITECTURES.find("linear")), train=train, seed=0)
+    run = RunSpec(task=small_task(task), model=smallest(ARCHITECTURES.find("linear_mamba")), train=train, seed=0)
     first, second = (train_run(run, device=device, checkpoint=tmp_path / "checkpoint") for _ in range(2))
     assert first.record.test_accuracy == second.record.test_accuracy
     assert first.record.environment["device"] == str(device)

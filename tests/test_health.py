@@ -10,7 +10,7 @@ from recallscope.records import Evaluation, RunRecord, parse_record, row_of
 from recallscope.runs.store import RunStore
 from recallscope.runs.table import find_runs, parse_conditions
 from recallscope.specs import RunSpec, TrainSpec, flat_fields
-from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.associative_recall import MQARSpec
 
 QUERIES = 80_000
 
@@ -58,7 +58,7 @@ def test_still_improving_is_a_gain_in_the_last_eighth_beyond_two_points_and_beyo
     assert flag(curve=(*[0.5] * 3, 0.5 + 2 * LEAST_GAIN + 0.001)) == "still-improving"
     assert flag(curve=(*flat, 0.6), stop=0.55) == ""  # it got where it was told to stop
     few = record(curve=(*flat, 0.6)).model_copy(update={"test_queries": 50})
-    assert examine(few.model_dump(mode="json")).flag == ""  # so few queries say nothing
+    assert examine(few.model_dump(mode="json")).kind == ""  # so few queries say nothing
 
 
 @pytest.mark.parametrize("num_facts", [2, 8])
@@ -88,10 +88,10 @@ def test_luck_passes_chance_once_in_a_thousand():
 def test_a_record_without_the_field_gets_its_flag_on_reading():
     facts = record(curve=(0.1, 0.0), losses=[1.0, None]).model_dump(mode="json")
     del facts["flag"]
-    assert parse_record(json.dumps(facts)).flag == row_of(facts)["flag"] == "diverged"
-    assert row_of(facts | {"flag": "at-chance"})["flag"] == "at-chance"  # what was recorded stays
+    assert parse_record(json.dumps(facts)).flag == row_of(facts)["warning"] == "diverged"
+    assert row_of(facts | {"flag": "at-chance"})["warning"] == "at-chance"  # what was recorded stays
     for odd in (None, [], [None], [{"step": "x"}], [{"step": 1, "accuracy": True}]):
-        assert examine({"history": odd, "spec": odd, "steps": None}).flag == ""
+        assert examine({"history": odd, "spec": odd, "steps": None}).kind == ""
 
 
 def test_flags_are_a_column_to_filter_by(tmp_path):
@@ -104,7 +104,7 @@ def test_flags_are_a_column_to_filter_by(tmp_path):
         assert row["run"] == wanted.run
 
 
-def test_list_show_and_fit_tell_of_flagged_runs_and_fit_leaves_them_out(run, tmp_path):
+def test_list_show_and_fit_name_warnings_and_fit_excludes_them(run, tmp_path):
     store = RunStore(tmp_path, create=True)
     bad = record(curve=(0.1, 0.0), losses=[1.0, None], seed=1).model_copy(update={"flag": "diverged"})
     for found in (bad, record(seed=2), record(seed=3, accuracy=0.1).model_copy(update={"flag": "at-chance"})):
@@ -114,16 +114,16 @@ def test_list_show_and_fit_tell_of_flagged_runs_and_fit_leaves_them_out(run, tmp
     assert code == 0
     assert "diverged: at step 800" in out
     shown = json.loads(run("store", "show", tmp_path, bad.run, "--json")[1])
-    assert (shown["flag"], shown["warning"][:9]) == ("diverged", "diverged:")
+    assert (shown["warning"], shown["explanation"][:9]) == ("diverged", "diverged:")
     quick = ["--bootstrap", 0, "--law", "unified", "--reduce", "mean"]
     code, out, _ = run("fit", tmp_path, *quick, "--json")
-    assert json.loads(out)["flags"] == {"diverged": 1, "at-chance": 1}
-    code, out, _ = run("fit", tmp_path, *quick, "--leave-out", "diverged", "at-chance", "--json")
+    assert json.loads(out)["warnings"] == {"diverged": 1, "at-chance": 1}
+    code, out, _ = run("fit", tmp_path, *quick, "--exclude", "diverged", "at-chance", "--json")
     answer = json.loads(out)
-    assert (answer["flags"], answer["left_out"]) == ({}, {"diverged": 1, "at-chance": 1})
+    assert (answer["warnings"], answer["left_out"]) == ({}, {"diverged": 1, "at-chance": 1})
     assert answer["experiments"][0]["accuracy"] == [[0.9]]
-    assert "left out 1 of 3 runs: 1 diverged" in run("fit", tmp_path, *quick, "--leave-out", "diverged")[1]
-    code, _, err = run("fit", tmp_path, *quick, "--where", "flag=diverged", "--leave-out", "diverged")
+    assert "left out 1 of 3 runs: 1 diverged" in run("fit", tmp_path, *quick, "--exclude", "diverged")[1]
+    code, _, err = run("fit", tmp_path, *quick, "--where", "warning=diverged", "--exclude", "diverged")
     assert code == 2
     assert "1 left out by their flags" in err
 
@@ -134,7 +134,7 @@ def test_a_sweep_counts_a_diverged_run_as_done_and_names_it(run, tmp_path):
     grid = tmp_path / "grid.toml"
     grid.write_text(
         '[task]\nkind = "mqar"\nvocab_size = 64\nnum_facts = 8\n'
-        '[model]\nkind = "linear"\nembed_dim = 8\nstate_dim = 4\n[axes]\nseed = [1]\n',
+        '[model]\nkind = "linear_mamba"\nembed_dim = 8\nstate_dim = 4\n[axes]\nseed = [1]\n',
         encoding="utf-8",
     )
     code, out, err = run("sweep", grid, "--store", tmp_path / "store", "--json")

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from recallscope.architectures.delta_net_model import DeltaNet
 from recallscope.architectures.matrix_memory import DeltaNetSpec
 from recallscope.specs import RunSpec, TrainSpec
-from recallscope.tasks.repeated import RepeatedSpec
+from recallscope.tasks.associative_recall import RepeatedSpec
 from recallscope.theory.codes import least_kurtosis, repelled_frame, tight_frame
 from recallscope.train.loop import train_run
 

@@ -3,13 +3,14 @@
 The public names, loaded when first used: looking at a law does not import torch.
 """
 
-from recallscope.lazy import lazy_names
+from importlib import import_module
+from typing import Any
 
 __version__ = "0.2.0"
 
 _HOMES = {
-    "ARSpec": "recallscope.tasks.ar",
-    "CapacityQuestion": "recallscope.measuring.capacity_question",
+    "ARSpec": "recallscope.tasks.associative_recall",
+    "CapacityQuery": "recallscope.measuring.capacity_query",
     "Mamba2Spec": "recallscope.architectures.mamba2",
     "MambaSpec": "recallscope.architectures.mamba",
     "HashMemory": "recallscope.interp.memory",
@@ -17,15 +18,15 @@ _HOMES = {
     "Law": "recallscope.theory.law",
     "LinearMambaSpec": "recallscope.architectures.linear_mamba",
     "MQARDataset": "recallscope.tasks.dataset",
-    "MQARSpec": "recallscope.tasks.mqar",
+    "MQARSpec": "recallscope.tasks.associative_recall",
     "ModelSpec": "recallscope.specs",
     "MultiHeadSpec": "recallscope.architectures.multihead",
     "Problem": "recallscope.theory.problem",
-    "Question": "recallscope.theory.solve",
+    "SizeQuery": "recallscope.theory.solve",
     "RecallDataset": "recallscope.tasks.dataset",
     "RecallModel": "recallscope.architectures.model",
     "RecallStream": "recallscope.tasks.dataset",
-    "RepeatedSpec": "recallscope.tasks.repeated",
+    "RepeatedSpec": "recallscope.tasks.associative_recall",
     "RunRecord": "recallscope.records",
     "RunSpec": "recallscope.specs",
     "RunStore": "recallscope.runs.store",
@@ -48,10 +49,19 @@ _HOMES = {
     "read_weights": "recallscope.train.weights",
     "register_law": "recallscope.theory.law",
     "solve": "recallscope.theory.solve",
-    "store_trainer": "recallscope.measuring.trainings",
+    "store_trainer": "recallscope.measuring.training_runs",
     "task": "recallscope.specs",
     "train_run": "recallscope.train.loop",
     "zoology_batch": "recallscope.tasks.zoology",
 }
 __all__ = [*_HOMES, "__version__"]  # noqa: PLE0604 (the keys are strings)
-__getattr__, __dir__ = lazy_names(__name__, _HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(_HOMES)

@@ -1,7 +1,7 @@
-"""Flag a run whose accuracy should not be taken at face value: it diverged, stayed at chance, or was still improving.
+"""Kind a run whose accuracy should not be taken at face value: it diverged, stayed at chance, or was still improving.
 
-The rules are here and nowhere else, and read plain data, so runs that were recorded before there were flags get theirs
-on reading. A run has one flag at most, the first that applies:
+The rules are here and nowhere else, and read plain data, so runs recorded before there were warnings get theirs on
+reading. A run has one warning at most, the first that applies:
 
 diverged         a loss was not a finite number (training stops at the step after which weights are not finite either)
 still-improving  from the last evaluation before the last eighth of its steps to its end, the best validation accuracy
@@ -20,16 +20,16 @@ from typing import Any, Literal, NamedTuple, TypeGuard
 
 from recallscope.specs import Value, flat_fields
 
-Flag = Literal["diverged", "still-improving", "at-chance"]
+Kind = Literal["diverged", "still-improving", "at-chance"]
 RARE = 3.1  # standard errors that luck exceeds 1 time in 1000
 LAST_PART = 1 / 8  # of the steps
 LEAST_GAIN = 0.02  # in that part
 
 
 class RunWarning(NamedTuple):
-    """A flag, and the sentence that explains it; both empty for a run without fault."""
+    """What kind it is, and the sentence that explains it; both empty for a run without fault."""
 
-    flag: Flag | Literal[""] = ""
+    kind: Kind | Literal[""] = ""
     sentence: str = ""
 
 
@@ -43,25 +43,25 @@ class Guess(NamedTuple):
 def examine(facts: Mapping[str, Any]) -> RunWarning:
     """The finding about a record as plain data; what the data lack cannot be found."""
     spec, history = facts.get("spec"), facts.get("history")
-    words = flat_fields(spec if isinstance(spec, Mapping) else {})
+    fields = flat_fields(spec if isinstance(spec, Mapping) else {})
     seen = [entry for entry in history if _is_evaluation(entry)] if isinstance(history, list) else []
     return (
-        _diverged(facts, words, seen)
-        or _still_improving(facts, words, seen)
-        or _at_chance(facts, words)
+        _diverged(facts, fields, seen)
+        or _still_improving(facts, fields, seen)
+        or _at_chance(facts, fields)
         or RunWarning()
     )
 
 
-def flag_of(facts: Mapping[str, Any]) -> str:
-    """The flag that was recorded; of an earlier record, what its numbers say."""
+def warning_of(facts: Mapping[str, Any]) -> str:
+    """The warning that was recorded; of an earlier record, what its numbers say."""
     recorded = facts.get("flag")
-    return recorded if isinstance(recorded, str) else examine(facts).flag
+    return recorded if isinstance(recorded, str) else examine(facts).kind
 
 
-def best_guess(words: Mapping[str, Value]) -> Guess | None:
-    """The best guess at a task, from the words of its fields; None if they do not tell."""
-    facts, tokens = words.get("num_facts"), words.get("vocab_size")
+def best_guess(fields: Mapping[str, Value]) -> Guess | None:
+    """The best guess at a task, from its fields; None if they do not tell."""
+    facts, tokens = fields.get("num_facts"), fields.get("vocab_size")
     options = [(facts, f"any of the {facts} values of the context"), (tokens, f"any of the {tokens} tokens")]
     if isinstance(facts, int) and isinstance(tokens, int):  # half of the tokens are values
         options[1] = tokens // 2, f"any of the {tokens // 2} values"
@@ -73,11 +73,13 @@ def noise(accuracy: float, queries: float) -> float:
     return RARE * math.sqrt(max(accuracy * (1 - accuracy), 0.0) / max(queries, 1))
 
 
-def _diverged(facts: Mapping[str, Any], words: Mapping[str, Value], seen: list[Mapping[str, Any]]) -> RunWarning | None:
+def _diverged(
+    facts: Mapping[str, Any], fields: Mapping[str, Value], seen: list[Mapping[str, Any]]
+) -> RunWarning | None:
     lost = next((entry["step"] for entry in seen if entry.get("loss", 0) is None), None)
     if lost is None:
         return None
-    rate = words.get("learning_rate")
+    rate = fields.get("learning_rate")
     than = f" than {rate:g}" if isinstance(rate, float | int) else ""
     return RunWarning(
         "diverged",
@@ -87,9 +89,9 @@ def _diverged(facts: Mapping[str, Any], words: Mapping[str, Value], seen: list[M
 
 
 def _still_improving(
-    facts: Mapping[str, Any], words: Mapping[str, Value], seen: list[Mapping[str, Any]]
+    facts: Mapping[str, Any], fields: Mapping[str, Value], seen: list[Mapping[str, Any]]
 ) -> RunWarning | None:
-    steps, queries, goal = facts.get("steps"), facts.get("test_queries"), words.get("stop_accuracy")
+    steps, queries, goal = facts.get("steps"), facts.get("test_queries"), fields.get("stop_accuracy")
     if not (is_number(steps) and is_number(queries)):
         return None
     before = [entry for entry in seen if entry["step"] <= steps * (1 - LAST_PART)]
@@ -107,8 +109,8 @@ def _still_improving(
     )
 
 
-def _at_chance(facts: Mapping[str, Any], words: Mapping[str, Value]) -> RunWarning | None:
-    reached, queries, guess = facts.get("test_accuracy"), facts.get("test_queries"), best_guess(words)
+def _at_chance(facts: Mapping[str, Any], fields: Mapping[str, Value]) -> RunWarning | None:
+    reached, queries, guess = facts.get("test_accuracy"), facts.get("test_queries"), best_guess(fields)
     if guess is None or not (is_number(reached) and is_number(queries)):
         return None
     if reached > guess.accuracy + noise(guess.accuracy, queries):

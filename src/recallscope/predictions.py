@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.circuits.circuit import Circuit, CircuitSizes
-from recallscope.specs import HeadPattern, RunSpec, TaskSpec, find_architecture, flat_fields, parse_task
-from recallscope.theory.law import DIMENSIONS, LAWS, RECOMMENDED, Law, find_law, laws_for
+from recallscope.specs import HeadPattern, RunSpec, TaskSpec, flat_fields, parse_task
+from recallscope.theory.law import DIMENSIONS, LAWS, Law, find_law, laws_for, own_law
 from recallscope.theory.problem import ASKED, Problem, probability
 from recallscope.theory.reduction import one_head
-from recallscope.theory.solve import LARGEST_EMBED, FrontierPoint, Question, Unknown, frontier, solve
+from recallscope.theory.solve import LARGEST_EMBED, FrontierPoint, SizeQuery, Unknown, frontier, solve
 
 Wanted = Unknown | Literal["frontier"]
 
@@ -39,11 +39,12 @@ def check_heads(num_heads: int, head_pattern: HeadPattern | None, *embed_dims: i
             MultiHeadSpec.model_validate({"embed_dim": D, "state_dim": 1, "expand": 1, "conv_width": 2} | heads)
 
 
-def recommended_law(model: str) -> Law:
-    """The law for an architecture or a kind of weights."""
-    name = RECOMMENDED[model] if model in RECOMMENDED else find_architecture(model).law
+def recommended_law(model: str, *, designed: bool = False) -> Law:
+    """The law for an architecture, trained or hand-constructed."""
+    name = own_law(model, designed=designed)
     if name is None:
-        raise ValueError(f"no law of the catalogue predicts the recall of {model}. Name one with --law, or train it.")
+        what = f"a hand-constructed {model}" if designed else model
+        raise ValueError(f"no law of the catalogue predicts the recall of {what}. Name one with --law, or train it.")
     return find_law(name)
 
 
@@ -67,38 +68,39 @@ def _why_nothing(law: Law, problem: Problem) -> str:
     return f"no answer: it has a meaning for {law.domain.sentence if law.domain else 'other sizes'} only"
 
 
-def question(words: Mapping[str, Any]) -> tuple[TaskSpec, Problem, list[Law]]:
+def question(fields: Mapping[str, Any]) -> tuple[TaskSpec, Problem, list[Law]]:
     """The task and the problem of the flags of `predict`, checked, and the laws that answer it.
 
     Laws that are named in `law` answer alone; else the recommended one comes first, and all that apply follow.
     """
-    task = make_task(kind=words["task"], **{name: words[name] for name in ("vocab_size", "num_facts", "length")})
-    if not words["embed_dim"] or not words["state_dim"]:
+    task = make_task(kind=fields["task"], **{name: fields[name] for name in ("vocab_size", "num_facts", "length")})
+    if not fields["embed_dim"] or not fields["state_dim"]:
         raise ValueError(
             "--embed-dim and --state-dim need a number each, or several. Try --embed-dim 64 --state-dim 16."
         )
-    for D in words["embed_dim"]:
-        for N in words["state_dim"]:
-            LinearMambaSpec(embed_dim=D, state_dim=N, num_layers=words["num_layers"])  # type: ignore[call-arg]
-    check_heads(words["num_heads"], words["head_pattern"], *words["embed_dim"])
-    all_D, all_N = (grid.ravel() for grid in np.meshgrid(words["embed_dim"], words["state_dim"], indexing="ij"))
-    problem = Problem.from_words({**words, "embed_dim": all_D, "state_dim": all_N})
-    laws = [find_law(name) for name in words["law"]]
+    for D in fields["embed_dim"]:
+        for N in fields["state_dim"]:
+            LinearMambaSpec(embed_dim=D, state_dim=N, num_layers=fields["num_layers"])  # type: ignore[call-arg]
+    check_heads(fields["num_heads"], fields["head_pattern"], *fields["embed_dim"])
+    all_D, all_N = (grid.ravel() for grid in np.meshgrid(fields["embed_dim"], fields["state_dim"], indexing="ij"))
+    problem = Problem.from_fields({**fields, "embed_dim": all_D, "state_dim": all_N})
+    laws = [find_law(name) for name in fields["law"]]
     if not laws:
-        best = recommended_law(words["model"])
-        first = best.for_pattern(words["head_pattern"]) if words["num_layers"] == 1 else best
-        ordered = dict.fromkeys([first, best, *laws_for(words["model"]), *LAWS])
+        family = {"model": fields["model"], "designed": fields["designed"]}
+        best = recommended_law(**family)
+        first = best.for_pattern(fields["head_pattern"]) if fields["num_layers"] == 1 else best
+        ordered = dict.fromkeys([first, best, *laws_for(**family), *LAWS])
         laws = [law for law in ordered if not law.missing(problem)]
     return task, problem, laws
 
 
-def prediction(words: Mapping[str, Any], *, others: bool = True) -> dict[str, Any]:
+def prediction(fields: Mapping[str, Any], *, others: bool = True) -> dict[str, Any]:
     """What the laws say about every pair of D and N; without `others`, only the first law unless some are named.
 
     MHA has a lower and an upper bound by every law for one head (Thm 4.7).
     """
-    task, problem, laws = question(words)
-    rows = _rows(laws if others or words["law"] else laws[:1], problem, named=bool(words["law"]))
+    task, problem, laws = question(fields)
+    rows = _rows(laws if others or fields["law"] else laws[:1], problem, named=bool(fields["law"]))
     headline = rows[0]["headline"] if len(rows) == 1 else None
     return {"task": task.model_dump(mode="json"), "headline": headline, "rows": rows}
 
@@ -119,9 +121,9 @@ def _rows(laws: list[Law], problem: Problem, *, named: bool) -> list[dict[str, A
     for law in laws:
         outside = np.broadcast_to(law.extrapolated(problem), (len(rows),))
         for row, cell, beyond in zip(rows, cells, outside, strict=True):
-            told = law.limits(cell) if beyond else ""
+            limits = law.limits(cell) if beyond else ""
             nothing = np.isnan(row["laws"][law.name])
-            row["extrapolated"][law.name] = _why_nothing(law, cell) if nothing else told
+            row["extrapolated"][law.name] = _why_nothing(law, cell) if nothing else limits
     first = laws[0]
     for row, cell in zip(rows, cells, strict=True):
         inside = (domain.sentence for domain in first.compared if domain.contains(cell))
@@ -141,7 +143,7 @@ def run_predictions(run: RunSpec) -> list[tuple[str, float]]:
     own = run.model.own_law
     names = dict.fromkeys(filter(None, (own, "unified" if own and not find_law(own).heads else None)))
     try:
-        problem = Problem.from_words(flat_fields(run.model_dump(mode="json")))
+        problem = Problem.from_fields(flat_fields(run.model_dump(mode="json")))
     except ValueError:  # a task without a law
         return []
     found = [(name, float(law_or_nan(find_law(name), problem)[0])) for name in names]
@@ -153,10 +155,10 @@ def circuit_predictions(task: TaskSpec, circuit: Circuit, sizes: CircuitSizes) -
     fields = task.model_dump(mode="json")
     if not circuit.laws or fields.get("filler") != "random":
         return {}
-    words = fields | {"task": task.kind, "embed_dim": sizes.embed_dim, "state_dim": sizes.state_dim}
+    flat = fields | {"task": task.kind, "embed_dim": sizes.embed_dim, "state_dim": sizes.state_dim}
     if circuit.head_pattern:
-        words |= {"head_pattern": circuit.head_pattern, "num_heads": sizes.num_heads}
-    problem = Problem.from_words(words)
+        flat |= {"head_pattern": circuit.head_pattern, "num_heads": sizes.num_heads}
+    problem = Problem.from_fields(flat)
     options = {word: getattr(sizes, field) for word, field in circuit.law_options.items()}
     laws = [find_law(name) for name in circuit.laws if name in LAWS]
     asked = [replace(law, options={**law.options, **options}) for law in laws]
@@ -184,23 +186,26 @@ def basis(headline: Mapping[str, Any]) -> list[str]:
     return [f"compared for {headline['compared']}", headline["support"]]
 
 
-def size_question(words: Mapping[str, Any]) -> tuple[Question, Wanted]:
+def size_query(fields: Mapping[str, Any]) -> tuple[SizeQuery, Wanted]:
     """What the flags of `size` ask: the known sizes, checked, and which is wanted."""
-    probability("target", words["target"])
-    name, pattern = words["law"], words["head_pattern"]
-    law = find_law(name) if name else recommended_law(words["model"]).for_pattern(pattern)
-    unknown = _unknown(words)
-    _check_known(words)
-    known = {name: words[name] for name in ASKED} | {"law": law, "target": words["target"]}
-    return Question(**known | ({"num_layers": None} if unknown == "num_layers" else {})), unknown
+    probability("target", fields["target"])
+    name, pattern = fields["law"], fields["head_pattern"]
+    law = find_law(name) if name else recommended_law(fields["model"], designed=fields["designed"]).for_pattern(pattern)
+    unknown = _unknown(fields)
+    _check_known(fields)
+    known = {name: fields[name] for name in ASKED} | {"law": law, "target": fields["target"]}
+    return SizeQuery(**known | ({} if unknown == "frontier" else {unknown: None})), unknown
 
 
-def _unknown(words: Mapping[str, Any]) -> Wanted:
-    missing: list[Any] = [name for name in DIMENSIONS if words[name] is None]
-    if words["solve_for"] == "num_layers":
-        if missing:
-            raise ValueError(f"--solve-for num_layers needs {', '.join(missing)} as well.")
-        return "num_layers"
+def _unknown(fields: Mapping[str, Any]) -> Wanted:
+    missing: list[Any] = [name for name in DIMENSIONS if fields[name] is None]
+    if chosen := fields["solve_for"]:
+        solvable = (*DIMENSIONS, "num_layers")
+        if chosen not in solvable:
+            raise ValueError(f"--solve-for {chosen}: it must be one of {', '.join(solvable)}.")
+        if others := [name for name in missing if name != chosen]:
+            raise ValueError(f"--solve-for {chosen} needs {', '.join(others)} as well.")
+        return cast(Wanted, chosen)
     if missing == ["embed_dim", "state_dim"]:
         return "frontier"
     if not missing:
@@ -217,17 +222,17 @@ def _unknown(words: Mapping[str, Any]) -> Wanted:
     return wanted
 
 
-def _check_known(words: Mapping[str, Any]) -> None:
+def _check_known(fields: Mapping[str, Any]) -> None:
     """The known sizes must make sense as a task and a model; stand-ins take the place of the unknown."""
-    N_f, D, N = (1 if words[name] is None else words[name] for name in ("num_facts", "embed_dim", "state_dim"))
-    V = 2 * max(N_f, 1) + 8 if words["vocab_size"] is None else words["vocab_size"]
-    make_task(kind=words["task"], vocab_size=V, num_facts=N_f, length=words["length"])
-    LinearMambaSpec(embed_dim=D, state_dim=N, num_layers=words["num_layers"])  # type: ignore[call-arg]
-    M = words["num_heads"]
-    check_heads(M, words["head_pattern"], M if words["embed_dim"] is None else D)
+    N_f, D, N = (1 if fields[name] is None else fields[name] for name in ("num_facts", "embed_dim", "state_dim"))
+    V = 2 * max(N_f, 1) + 8 if fields["vocab_size"] is None else fields["vocab_size"]
+    make_task(kind=fields["task"], vocab_size=V, num_facts=N_f, length=fields["length"])
+    LinearMambaSpec(embed_dim=D, state_dim=N, num_layers=fields["num_layers"])  # type: ignore[call-arg]
+    M = fields["num_heads"]
+    check_heads(M, fields["head_pattern"], M if fields["embed_dim"] is None else D)
 
 
-def sizing(asked: Question, unknown: Wanted, *, model: str = "trained", max_points: int = 256) -> dict[str, Any]:
+def sizing(asked: SizeQuery, unknown: Wanted, *, model: str = "linear_mamba", max_points: int = 256) -> dict[str, Any]:
     """The size that a question leaves out, or all minimal pairs of D and N with what they cost in an architecture.
 
     Pairs are thinned to `max_points`.
@@ -235,7 +240,7 @@ def sizing(asked: Question, unknown: Wanted, *, model: str = "trained", max_poin
     answer: dict[str, Any] | None = None
     points: list[FrontierPoint] = []
     if unknown == "frontier":
-        points = frontier(asked, model="linear" if model in RECOMMENDED else model, max_points=max_points)
+        points = frontier(asked, model=model, max_points=max_points)
         answer, reason = _smallest_state(points, asked)
     else:
         found = solve(asked, unknown)
@@ -262,7 +267,7 @@ def size_sentences(found: Mapping[str, Any], unknown: Wanted) -> list[str]:
     return [headline, reason, *filter(None, [answer["extrapolated"]])]
 
 
-def _smallest_state(points: list[FrontierPoint], asked: Question) -> tuple[dict[str, Any] | None, str]:
+def _smallest_state(points: list[FrontierPoint], asked: SizeQuery) -> tuple[dict[str, Any] | None, str]:
     """The minimal pair with the smallest state, and what is said of it."""
     if points:
         best = min(points, key=lambda point: (point.extrapolated != "", point.state_entries, point.embed_dim))

@@ -20,9 +20,19 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Field, NonNegativeInt, ValidationError, model_validator
 from pydantic_core import from_json
 
-from recallscope.health import flag_of, is_number
+from recallscope.health import is_number, warning_of
 from recallscope.notebook import html_table
-from recallscope.specs import RESULTS, Fraction, Frozen, RunSpec, Value, canonical_json, flat_fields, identity_hash
+from recallscope.specs import (
+    RESULTS,
+    Fraction,
+    Frozen,
+    RunSpec,
+    Value,
+    canonical_json,
+    current_kind,
+    flat_fields,
+    identity_hash,
+)
 
 SCHEMA_VERSION = 2
 MOST = 10**15  # steps or queries of a run; what is beyond is damage
@@ -59,14 +69,14 @@ class RunRecord(Frozen):
     environment: dict[str, str] = Field(default_factory=dict, description="versions, device, threads, kernels")
 
     @property
-    def words(self) -> dict[str, Value]:
+    def fields(self) -> dict[str, Value]:
         """The run's fields as one flat table."""
         return flat_fields(self.spec.model_dump(mode="json"))
 
     def _repr_html_(self) -> str:
         """For notebooks: the result, and the run's fields."""
         title = f"run {self.run[:8]}: test accuracy {self.test_accuracy:.4f} over {self.test_queries:,} queries"
-        return html_table(title, self.words, f"{self.steps} steps in {self.seconds:.1f} s")
+        return html_table(title, self.fields, f"{self.steps} steps in {self.seconds:.1f} s")
 
     @model_validator(mode="before")
     @classmethod
@@ -167,19 +177,25 @@ def _check(facts: Mapping[str, Any]) -> None:
 def _agrees(identity: Any, spec: Any) -> bool:
     """Every field of the identity stands in the spec."""
     if isinstance(identity, dict) and isinstance(spec, dict):
-        return all(name in spec and _agrees(value, spec[name]) for name, value in identity.items() if name != "schema")
+        spec = _current(spec)
+        return all(name in spec and _agrees(value, spec[name]) for name, value in _current(identity).items())
     return bool(identity == spec)
 
 
+def _current(part: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a part of an identity, its kind by the name of today."""
+    return {name: current_kind(v) if name == "kind" else v for name, v in part.items() if name != "schema"}
+
+
 def row_of(facts: Mapping[str, Any] | RunRecord) -> dict[str, Value]:
-    """A finished run as one flat row: its name, the words of its spec, its results."""
+    """A finished run as one flat row: its name, the fields of its spec, its results."""
     if isinstance(facts, RunRecord):
         facts = facts.model_dump(mode="json")
     spec = facts.get("spec")
     row: dict[str, Value] = {"run": facts["run"], "status": "done"}
     row |= flat_fields(spec if isinstance(spec, Mapping) else {})
     row |= {name: value if is_number(value := facts.get(name)) else None for name in RESULTS}
-    return row | {"flag": flag_of(facts)}
+    return row | {"warning": warning_of(facts)}
 
 
 def parse_record(text: str | bytes) -> RunRecord:
@@ -196,7 +212,7 @@ def record_from(facts: Mapping[str, Any]) -> RunRecord:
         )
     try:
         spec = _spec_of(facts)
-        return RunRecord.model_validate({**facts, "spec": spec, "flag": flag_of(facts)})
+        return RunRecord.model_validate({**facts, "spec": spec, "flag": warning_of(facts)})
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"]) or "record"
@@ -216,7 +232,7 @@ def _spec_of(facts: Mapping[str, Any]) -> RunSpec:
     except ValidationError:
         if not isinstance(facts.get("identity"), dict):
             raise
-        lean = {name: _without_schema(value) for name, value in facts["identity"].items() if name != "schema"}
+        lean = {n: _current(v) if isinstance(v, dict) else v for n, v in facts["identity"].items() if n != "schema"}
         try:
             spec = RunSpec.model_validate(lean)
         except ValidationError:
@@ -226,16 +242,13 @@ def _spec_of(facts: Mapping[str, Any]) -> RunSpec:
         return spec
 
 
-def _without_schema(part: Any) -> Any:
-    return {name: value for name, value in part.items() if name != "schema"} if isinstance(part, dict) else part
-
-
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """The fields in which two identities differ, old value first."""
     found = []
     for part in sorted({*old, *new}):
         a, b = old.get(part), new.get(part)
         if isinstance(a, dict) and isinstance(b, dict):
+            a, b = _current(a), _current(b)
             found += [
                 f"in {part}.{name} ({a.get(name, 'default')} there, {b.get(name, 'default')} here)"
                 for name in sorted({*a, *b})

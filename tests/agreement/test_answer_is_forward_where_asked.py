@@ -7,18 +7,21 @@ from torch import Tensor
 from closeness import assert_agree, assert_near, output_and_gradients
 from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.architectures.mamba import MambaSpec
+from recallscope.architectures.mamba2 import Mamba2Spec
 from recallscope.architectures.model import build_model
 from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.ops.linear_scan import at_positions
+from recallscope.specs import ARCHITECTURES
 
 D_N = {"embed_dim": 6, "state_dim": 3}
+PATTERNS = ("MHA", "MQA", "MKA", "MVA")
 PLAIN = {"norm": "none", "skip": False}
 SPECS = {
     "linear": LinearMambaSpec(**D_N),
     "linear, residual": LinearMambaSpec(**D_N, residual=True),
     "linear, wide kernel": LinearMambaSpec(**D_N, conv_width=4),
     "linear, 3 layers": LinearMambaSpec(**D_N, num_layers=3),
-    **{p: MultiHeadSpec(**D_N, num_heads=3, head_pattern=p) for p in ("MHA", "MQA", "MKA", "MVA")},
+    **{p: MultiHeadSpec(**D_N, num_heads=3, head_pattern=p) for p in PATTERNS},
     "full": MambaSpec(**D_N),
     "full, 2 layers": MambaSpec(**D_N, num_layers=2),
     "full, no residual": MambaSpec(**D_N, residual=False),
@@ -27,7 +30,11 @@ SPECS = {
     "ladder B": MambaSpec(**D_N, **PLAIN, conv_width=4, transition="identity", gate=False),
     "ladder C": MambaSpec(**D_N, **PLAIN, conv_width=4, transition="identity", gate=False, activation="none"),
     "identity with skip, 2 layers": MambaSpec(**D_N, transition="identity", num_layers=2),
+    **{f"mamba2 {p}": Mamba2Spec(**D_N, num_heads=3, head_pattern=p, num_layers=2) for p in PATTERNS},
 }
+for kind in ARCHITECTURES.names():
+    if hasattr(cls := ARCHITECTURES.find(kind), "published"):  # the matrix memories, bare and with all parts
+        SPECS |= {f"{kind}, {make.__name__}": make(**D_N, num_heads=2, num_layers=2) for make in (cls, cls.published)}
 BATCH, L, Q = 3, 9, 4
 
 
@@ -37,6 +44,8 @@ def test_answer_is_forward_where_asked(name: str, vocab_size: int) -> None:
     """Vocabularies smaller than the batch (projections go through the table) and larger (they do not)."""
     g = torch.Generator().manual_seed(0)
     model = build_model(SPECS[name], vocab_size, g, dtype=torch.float64)
+    for weight in model.parameters():  # those that start at constants are moved off them
+        weight.data += 0.1 * torch.randn(weight.shape, generator=g, dtype=weight.dtype)
     tokens = torch.randint(0, vocab_size, (BATCH, L), generator=g)
     positions = torch.randint(0, L, (BATCH, Q), generator=g)
     weights = dict(model.named_parameters())

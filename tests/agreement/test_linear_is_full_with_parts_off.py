@@ -12,14 +12,7 @@ from recallscope.architectures.model import RecallModel, build_model
 from recallscope.ops.linear_scan import at_positions
 
 V = 10
-OFF = {
-    "norm": "none",
-    "gate": False,
-    "activation": "none",
-    "transition": "identity",
-    "skip": False,
-    "conv_bias": False,
-}
+OFF = {"norm": "none", "gate": False, "activation": "none", "transition": "identity", "skip": False, "conv_bias": False}
 
 
 def same_weights(full: Mamba, linear: LinearMamba) -> None:
@@ -38,13 +31,7 @@ def same_weights(full: Mamba, linear: LinearMamba) -> None:
 @pytest.mark.parametrize(("layers", "residual"), [(1, False), (1, True), (2, False), (3, True)])
 @torch.no_grad()
 def test_linear_is_full_with_parts_off(layers: int, residual: bool, conv_width: int) -> None:
-    size = {
-        "embed_dim": 5,
-        "state_dim": 3,
-        "num_layers": layers,
-        "residual": residual,
-        "conv_width": conv_width,
-    }
+    size = {"embed_dim": 5, "state_dim": 3, "num_layers": layers, "residual": residual, "conv_width": conv_width}
     full = build_model(MambaSpec(**size, **OFF), V, torch.Generator().manual_seed(0), dtype=torch.float64)
     linear = LinearMambaSpec(**size).blank_model(V).double()
     assert isinstance(full, Mamba)

@@ -10,8 +10,7 @@ from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.records import RunRecord
 from recallscope.specs import RunSpec, flat_fields
 from recallscope.studies.designed import designed_rows
-from recallscope.tasks.ar import ARSpec
-from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.associative_recall import ARSpec, MQARSpec
 from recallscope.theory.law import find_law
 from recallscope.theory.reduction import head_bounds
 
@@ -57,10 +56,10 @@ def test_rows_of_the_index_serve_as_well_as_records():
     np.testing.assert_array_equal(AccuracyGrid.from_runs(rows).accuracy, AccuracyGrid.from_runs(RUNS).accuracy)
 
 
-def test_words_that_follow_from_the_axes_are_kept_per_cell():
+def test_fields_that_follow_from_the_axes_are_kept_per_cell():
     grid = AccuracyGrid.from_runs([run(0.5, num_facts=f) for f in (2, 4, 8)], axes=("num_facts",))
     assert grid.varying["length"].tolist() == [8, 16, 32]
-    assert grid.words((2,))["length"] == 32
+    assert grid.fields((2,))["length"] == 32
 
 
 def test_runs_that_differ_in_more_than_the_seed_are_not_mixed():

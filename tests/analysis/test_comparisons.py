@@ -6,7 +6,7 @@ import pytest
 from recallscope.analysis.accuracy_grid import AccuracyGrid, convergence_by_best, convergence_grid
 from recallscope.analysis.compare import compare_laws
 from recallscope.analysis.rows import group_runs, learned
-from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.theory.law import LAWS, find_law
 
 TASK = MQARSpec(vocab_size=128, num_facts=8)
@@ -18,7 +18,7 @@ def row(accuracy, D=16, N=4, seed=0, **words):
         "vocab_size": 128,
         "num_facts": 8,
         "length": 32,
-        "model": "linear",
+        "model": "linear_mamba",
         "num_layers": 1,
         "batch_size": 32,
     }
@@ -44,7 +44,7 @@ def test_a_law_agrees_with_itself_and_comes_first():
 def test_only_measured_cells_are_compared():
     grid = AccuracyGrid.from_runs([row(0.5, D=16, N=4), row(0.9, D=32, N=8)])
     assert all(len(c.cells) + c.left_out == 2 for c in compare_laws(grid))
-    assert compare_laws(grid)[0].cells[0].words == {"embed_dim": 16, "state_dim": 4}
+    assert compare_laws(grid)[0].cells[0].fields == {"embed_dim": 16, "state_dim": 4}
 
 
 def test_laws_that_apply_nowhere_come_last():
@@ -68,15 +68,15 @@ def test_seeds_that_converge_are_counted_per_cell_and_by_the_cells_best():
 
 
 def test_a_seed_at_chance_counts_only_where_no_other_recalls():
-    failed, fine = row(0.1, flag="at-chance"), row(0.9, seed=1, flag="")
-    small = [row(0.1, N=1, seed=seed, flag="at-chance") for seed in range(2)]
+    failed, fine = row(0.1, warning="at-chance"), row(0.9, seed=1, warning="")
+    small = [row(0.1, N=1, seed=seed, warning="at-chance") for seed in range(2)]
     assert learned([failed, fine, *small]) == [fine, *small]
     assert learned([failed]) == [failed]
 
 
 def test_runs_are_split_by_task_model_and_training_and_only_so():
     runs = [row(0.5, D=D, N=N, seed=s) for D in (8, 16) for N in (2, 4) for s in (0, 1)]
-    runs += [row(0.5, vocab_size=256), row(0.5, task="ar", length=17), row(0.5, batch_size=64), row(0.5, model="full")]
+    runs += [row(0.5, vocab_size=256), row(0.5, task="ar", length=17), row(0.5, batch_size=64), row(0.5, model="mamba")]
     found = group_runs(runs)
     assert [e.label for e in found] == [
         "AR V=128 linear batch_size=32",

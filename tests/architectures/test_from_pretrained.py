@@ -14,7 +14,7 @@ from recallscope.architectures.mamba2_model import Mamba2
 from recallscope.architectures.mamba_model import Mamba
 from recallscope.architectures.pretrained import from_pretrained
 from recallscope.ops.selective_scan import selective_scan_loop
-from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.train.weights import write_weights
 
 V = 17

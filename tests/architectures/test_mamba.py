@@ -49,11 +49,7 @@ def test_the_rest_has_our_names() -> None:
 @pytest.mark.parametrize(
     ("rung", "fields", "expected"),
     [
-        (
-            "Base",
-            {"delta_rank": "full"},
-            {"x_proj.weight": (8, 80), "dt_proj.weight": (80, 80), "A_log": (80, 4)},
-        ),
+        ("Base", {"delta_rank": "full"}, {"x_proj.weight": (8, 80), "dt_proj.weight": (80, 80), "A_log": (80, 4)}),
         ("A", {"transition": "identity"}, {"in_proj.weight": (160, 40), "x_proj.weight": (8, 80)}),
         ("B", {"transition": "identity", "gate": False}, {"in_proj.weight": (80, 40)}),
         ("D", {"transition": "identity", "gate": False, "activation": "none", "conv_width": 2}, {}),

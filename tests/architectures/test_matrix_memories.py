@@ -1,35 +1,20 @@
-"""Matrix memories: what crosses a cut is as large as declared, what they show is what they compute, and they learn."""
+"""Matrix memories: what crosses a cut is as large as declared, what they show is what they compute."""
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
-from closeness import assert_agree, assert_near, output_and_gradients
+from closeness import assert_near
 from recallscope.architectures.capabilities import HasAttention, HasKeys, HasOperators, HasState, WritesFacts
 from recallscope.architectures.matrix_memory_model import Drive, MemoryLayer, MemoryModel
 from recallscope.architectures.model import build_model
-from recallscope.ops.linear_scan import at_positions
 from recallscope.records import parse_record
-from recallscope.specs import ARCHITECTURES, ModelSpec, RunSpec, TrainSpec
-from recallscope.tasks.mqar import MQARSpec
-from recallscope.train.loop import train_run
+from recallscope.specs import ARCHITECTURES, ModelSpec
 
-KINDS = [
-    "attention",
-    "delta_net",
-    "gated_delta_net",
-    "gla",
-    "kda",
-    "linear_attention",
-    "mesa_net",
-    "mlstm",
-    "retnet",
-    "rwkv7",
-]
+KINDS = [kind for kind in ARCHITECTURES.names() if hasattr(ARCHITECTURES.find(kind), "published")]
 EVERY = pytest.mark.parametrize("kind", KINDS)
 VARIANTS = {
     "based": ("linear_attention", {"feature_map": "taylor", "normaliser": True}),
@@ -102,22 +87,6 @@ def test_state_sizes_are_these() -> None:
         "mesa_net": 256 + 36, "mlstm": 256 + 8, "retnet": 256, "rwkv7": 256,
     }  # fmt: skip
     assert ARCHITECTURES.find("attention")(embed_dim=32, state_dim=8).state_entries_after(64) == 64 * 40
-
-
-@pytest.mark.parametrize("published", [False, True])
-@EVERY
-def test_answer_is_forward_where_asked(kind: str, published: bool) -> None:
-    """Logits and every gradient; vocabularies smaller and larger than the batch."""
-    model = build(spec_of(kind, published=published, num_layers=2))
-    positions, weights = torch.tensor([[8, 0, 3], [5, 5, 1]]), dict(model.named_parameters())
-
-    def gathered(tokens: Tensor) -> dict[str, Tensor]:
-        return output_and_gradients(at_positions(model(tokens), positions), weights)
-
-    for length in (L, 4 * V):
-        tokens = draw_tokens(2, length)
-        asked = output_and_gradients(model.answer(tokens, positions), weights)
-        assert_agree(asked, partial(gathered, tokens), weights.values())
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -236,15 +205,3 @@ def test_the_flags_of_the_published_layer_make_it(kind: str, run: Callable[..., 
     assert code == 0, err
     spec = parse_record((tmp_path / "record.json").read_text()).spec.model
     assert spec == ARCHITECTURES.find(kind).published(embed_dim=4, state_dim=2)
-
-
-@EVERY
-def test_it_trains(kind: str) -> None:
-    """Thirty steps lower the loss."""
-    run = RunSpec(
-        task=MQARSpec(vocab_size=16, num_facts=2),
-        model=ARCHITECTURES.find(kind)(embed_dim=12, state_dim=4),
-        train=TrainSpec(batch_size=16, warmup_steps=5, flat_steps=25, decay_steps=0, eval_every=10, eval_size=20),
-    )
-    history = train_run(run).record.history
-    assert history[-1].loss < history[0].loss

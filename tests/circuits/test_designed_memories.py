@@ -6,11 +6,9 @@ import torch
 from closeness import assert_near
 from recallscope.circuits.bank import bank_circuit
 from recallscope.circuits.codes import tight_frame
-from recallscope.circuits.delta import delta_circuit
-from recallscope.circuits.gated import gated_circuit
-from recallscope.circuits.least_squares import least_squares_circuit
+from recallscope.circuits.gated import delta_circuit, gated_circuit, least_squares_circuit
+from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.tasks.drawing import sample_batch
-from recallscope.tasks.mqar import MQARSpec
 from recallscope.theory.laws.sharing import recall_given_variances
 from recallscope.train.evaluate import evaluate
 

@@ -96,23 +96,6 @@ def test_layers_with_residuals_are_algorithm_3(layers, fields) -> None:
 
 
 @torch.no_grad()
-def test_one_layer_of_algorithm_3_is_algorithm_1_plus_the_input() -> None:
-    """The residual is the whole difference: E^T E x."""
-    with_residual, without = draw_model(3, residual=True), draw_model(3, residual=False)
-    tokens = draw_tokens(4)
-    expected = without(tokens) + with_residual.unembed(with_residual.embed(tokens))
-    assert_near(with_residual(tokens), expected)
-
-
-@torch.no_grad()
-def test_one_layer_of_algorithm_3_without_residual_is_algorithm_1() -> None:
-    """Bit for bit: the stack of one is the single layer, whatever way it was asked for."""
-    tokens = draw_tokens(4)
-    stacked, single = draw_model(3, num_layers=1, residual=False), draw_model(3)
-    assert torch.equal(stacked(tokens), single(tokens))
-
-
-@torch.no_grad()
 def test_a_sequence_of_one_token_and_a_vocabulary_of_two() -> None:
     model = build_model(
         LinearMambaSpec(embed_dim=3, state_dim=2), 2, torch.Generator().manual_seed(0), dtype=torch.float64

@@ -76,14 +76,6 @@ def test_what_the_heads_share_has_a_head_axis_of_one(pattern) -> None:
     assert layer.h.shape == (2, 8, max(x, B), 4, 3)
 
 
-@pytest.mark.parametrize("pattern", PATTERNS)
-def test_weights_have_the_published_shapes(pattern) -> None:
-    """W_x is (P, M) for shared values and (P, M, 2D) otherwise, W_y is (2D, P, M)."""
-    layer = draw_model(pattern, 3).layers[0]
-    assert layer.W_x.shape == ((4, 3) if pattern in ("MQA", "MKA") else (4, 3, 12))
-    assert layer.W_y.shape == (12, 4, 3)
-
-
 def copy_shared(source: MultiHeadMamba, target: MultiHeadMamba) -> None:
     names = ("P_in_x", "P_in_B", "P_in_C", "W_conv_x", "W_conv_B", "W_conv_C", "S_B", "S_C", "P_out")
     target.E.copy_(source.E)

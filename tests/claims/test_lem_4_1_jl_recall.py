@@ -6,7 +6,7 @@ import torch
 
 from recallscope.circuits.codes import distortion
 from recallscope.circuits.single import compressive_circuit
-from recallscope.tasks.ar import ARSpec
+from recallscope.tasks.associative_recall import ARSpec
 from recallscope.tasks.drawing import sample_batch
 from recallscope.theory.bounds import jl_condition, jl_least_square, jl_least_state
 

@@ -5,9 +5,8 @@ import torch
 
 from recallscope.circuits.single import ideal_circuit
 from recallscope.specs import parse_task
-from recallscope.tasks.ar import ARSpec
+from recallscope.tasks.associative_recall import ARSpec, MQARSpec
 from recallscope.tasks.drawing import sample_batch
-from recallscope.tasks.mqar import MQARSpec
 from recallscope.tasks.scoring import accuracy, answered
 
 
@@ -20,8 +19,7 @@ def right(task, sequences=400, **options):
 
 @pytest.mark.parametrize("filler", ["zero", "values"])
 @pytest.mark.parametrize(
-    ("kind", "N_f", "L"),
-    [("mqar", 8, 32), ("mqar", 8, 64), ("mqar", 1, 4), ("ar", 8, None), ("mqar", 31, 124)],
+    ("kind", "N_f", "L"), [("mqar", 8, 32), ("mqar", 8, 64), ("mqar", 1, 4), ("ar", 8, None), ("mqar", 31, 124)]
 )
 def test_recall_is_perfect_without_key_filler(kind, N_f, L, filler):
     got, _ = right(parse_task({"kind": kind, "vocab_size": 64, "num_facts": N_f, "length": L, "filler": filler}))

@@ -6,17 +6,14 @@ import torch
 from closeness import assert_near
 from recallscope.circuits.codes import distortion, hash_matrix, jl_pair, sphere_code, tight_frame
 from recallscope.circuits.single import compressive_circuit, designed_circuit
+from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.tasks.drawing import sample_batch
-from recallscope.tasks.mqar import MQARSpec
 
 
 @pytest.mark.parametrize(("V", "D", "N"), [(16, 5, 3), (64, 8, 8), (10, 3, 7), (32, 1, 1)])
 def test_output_is_eq_8_entry_by_entry(V, D, N):
     g = torch.Generator().manual_seed(1)
-    E, F = (
-        torch.randn(D, V, generator=g, dtype=torch.float64),
-        torch.randn(N, D, generator=g, dtype=torch.float64),
-    )
+    E, F = (torch.randn(D, V, generator=g, dtype=torch.float64), torch.randn(N, D, generator=g, dtype=torch.float64))
     model = compressive_circuit(E.float(), F.float()).double()
     E, F = model.E.detach(), model.layers[0].S_C.detach()[:, D:]
     tokens = torch.randint(V, (3, 12), generator=g)

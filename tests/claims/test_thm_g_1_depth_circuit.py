@@ -8,8 +8,8 @@ from recallscope.circuits.codes import orthonormal_rows, sphere_code
 from recallscope.circuits.depth import depth_circuit, designed_depth
 from recallscope.circuits.single import compressive_circuit
 from recallscope.specs import parse_task
+from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.tasks.drawing import sample_batch
-from recallscope.tasks.mqar import MQARSpec
 
 
 def pair(layers, N, D_k, D_v, half, seed=0):

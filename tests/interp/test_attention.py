@@ -1,18 +1,15 @@
 """Models as attention: maps, decay included, that explain ŷ; and what every source adds to the answer."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from subjects import FULL_TASK, SMALL, seeded
-from transformers import Mamba2Config, Mamba2ForCausalLM, MambaConfig, MambaForCausalLM
+from transformers import Mamba2Config, Mamba2ForCausalLM
 
 from closeness import assert_near
 from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.architectures.mamba import MambaSpec
 from recallscope.architectures.mamba2 import Mamba2Spec
 from recallscope.architectures.mamba2_model import Mamba2
-from recallscope.architectures.mamba_model import Mamba
 from recallscope.architectures.model import build_model
 from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.architectures.pretrained import from_pretrained
@@ -20,8 +17,8 @@ from recallscope.interp.attention import answer_attribution, attention_map, atte
 from recallscope.interp.states import states_at
 from recallscope.ops.linear_scan import at_positions
 from recallscope.specs import HeadPattern
+from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.tasks.drawing import sample_batch
-from recallscope.tasks.mqar import MQARSpec
 
 V = 20
 
@@ -142,25 +139,3 @@ def test_a_head_of_its_own_weights_is_where_the_answer_is_read(tmp_path):
     model = from_pretrained(tmp_path, dtype=torch.float64)
     assert model.W_head is not None
     assert_near(model.logit_directions(), (model.W_head * model.norm_f.weight[:, None]).detach())
-
-
-def test_a_mamba_from_elsewhere_has_maps_and_states(tmp_path: Path) -> None:
-    config = MambaConfig(vocab_size=V, hidden_size=12, state_size=3, num_hidden_layers=2, use_associative_scan=False)
-    MambaForCausalLM(config).save_pretrained(tmp_path)
-    model = from_pretrained(tmp_path, dtype=torch.float64)
-    assert isinstance(model, Mamba)
-    trace, skip = model.trace(draw_tokens()).layers[0], model.layers[0].mixer.D
-    readout = torch.einsum("bdst,bsd->btd", attention_map(model, draw_tokens(), layer=0), trace.x_hat)
-    assert_near(trace.y_hat, readout + skip * trace.x_hat)
-    assert [h.shape for h in states_at(model, draw_tokens(), 5)] == [(2, 1, 24, 3)] * 2
-
-
-def test_a_mamba_2_from_elsewhere_has_maps_and_states(tmp_path: Path) -> None:
-    config = Mamba2Config(
-        vocab_size=V, hidden_size=12, state_size=3, num_hidden_layers=2, num_heads=6, head_dim=4, n_groups=2
-    )
-    Mamba2ForCausalLM(config).save_pretrained(tmp_path)
-    model = from_pretrained(tmp_path, dtype=torch.float64)
-    assert isinstance(model, Mamba2)
-    assert_explained(model, draw_tokens(), 0)
-    assert [h.shape for h in states_at(model, draw_tokens(), 5)] == [(2, 6, 4, 3)] * 2

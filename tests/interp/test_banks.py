@@ -14,7 +14,7 @@ from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.architectures.mamba import MambaSpec
 from recallscope.architectures.model import build_model
 from recallscope.circuits.bank import bank_circuit
-from recallscope.figures.banks import banks_figure
+from recallscope.figures.mechanism import banks_figure
 from recallscope.interp.banks import channel_masks, mask_scores, measure_banks, picture_masks
 from recallscope.specs import parse_task
 from recallscope.tasks.drawing import sample_batch

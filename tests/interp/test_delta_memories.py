@@ -8,9 +8,7 @@ from closeness import assert_near
 from recallscope.architectures.capabilities import HasRates, RevisesFacts, WritesFacts
 from recallscope.architectures.matrix_memory import MatrixMemory
 from recallscope.architectures.model import build_model
-from recallscope.circuits.delta import delta_circuit
-from recallscope.circuits.gated import gated_circuit
-from recallscope.circuits.least_squares import least_squares_circuit
+from recallscope.circuits.gated import delta_circuit, gated_circuit, least_squares_circuit
 from recallscope.interp.inspection import inspect_model
 from recallscope.interp.interventions import overwrite_facts
 from recallscope.interp.memory import HashMemory

@@ -248,11 +248,7 @@ def test_c_and_python_mean_the_same_structure(name: str, structure: type[ctypes.
 
 def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, **environment},
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, **environment}
     )
 
 

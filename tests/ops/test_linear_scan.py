@@ -7,16 +7,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.autograd import gradcheck
 
 from closeness import assert_near, assert_twins, draw
 from recallscope.ops.linear_scan import CHUNK, at_positions, hidden_states, linear_scan, read_at, scan_loop
 
-FORMS = {
-    "attention": linear_scan,
-    "chunks of 1": partial(linear_scan, chunk=1),
-    "chunks of 4": partial(linear_scan, chunk=4),
-}
 ALL_FORMS = pytest.mark.parametrize("form", [scan_loop, linear_scan, partial(linear_scan, chunk=2)])
 shapes = st.tuples(st.integers(1, 3), st.integers(1, 10), st.integers(1, 5), st.integers(1, 5))
 
@@ -26,16 +20,10 @@ def draw_inputs(batch: int, L: int, D_in: int, N: int, seed: int) -> dict[str, T
     return {"x_hat": draw(g, batch, L, D_in), "B": draw(g, batch, L, N), "C": draw(g, batch, L, N)}
 
 
-@pytest.mark.parametrize("form", FORMS)
-@given(shape=shapes, seed=st.integers(0, 2**31))
-def test_every_form_is_the_loop(form: str, shape: tuple[int, int, int, int], seed: int) -> None:
-    assert_twins(FORMS[form], scan_loop, draw_inputs(*shape, seed))
-
-
-@pytest.mark.parametrize("chunk", [1, 2, 3, 4, 5, 11, 12, 13, 100])
-def test_it_does_not_matter_where_a_chunk_ends(chunk: int) -> None:
-    """Chunks that divide L = 12, that leave one token over, that are longer than the sequence."""
-    assert_twins(partial(linear_scan, chunk=chunk), scan_loop, draw_inputs(2, 12, 3, 2, seed=chunk))
+@given(shape=shapes, chunk=st.integers(1, 14), seed=st.integers(0, 2**31))
+def test_every_chunk_gives_the_loop(shape: tuple[int, int, int, int], chunk: int, seed: int) -> None:
+    """Chunks that divide L, that leave some tokens over, that are longer than the sequence."""
+    assert_twins(partial(linear_scan, chunk=chunk), scan_loop, draw_inputs(*shape, seed))
 
 
 @pytest.mark.parametrize("L", [CHUNK - 1, CHUNK, CHUNK + 1])
@@ -95,27 +83,6 @@ def test_the_state_is_the_sum_of_outer_products() -> None:
     h = hidden_states(x_hat, B)
     for t in range(5):
         assert_near(h[t], x_hat[: t + 1].T @ B[: t + 1])
-
-
-@pytest.mark.parametrize("form", [linear_scan, partial(linear_scan, chunk=2)])
-def test_gradients_are_derivatives(form) -> None:
-    assert gradcheck(
-        form, (drawn(2, 5, 3, grad=True), drawn(2, 5, 2, seed=1, grad=True), drawn(2, 5, 2, seed=2, grad=True))
-    )
-
-
-def test_gradients_of_reading_are_derivatives() -> None:
-    positions = torch.tensor([[0, 4], [2, 2]])
-    inputs = (drawn(2, 5, 3, grad=True), drawn(2, 5, 2, seed=1, grad=True), drawn(2, 2, 2, seed=2, grad=True))
-    assert gradcheck(lambda x, B, C_q: read_at(x, B, C_q, positions), inputs)
-
-
-def test_a_query_reads_no_token_after_its_position() -> None:
-    x_hat, B, C = drawn(1, 6, 3), drawn(1, 6, 2, seed=1), drawn(1, 1, 2, seed=2)
-    position = torch.tensor([[3]])
-    later = x_hat.clone()
-    later[:, 4:] += 1
-    assert torch.equal(read_at(x_hat, B, C, position), read_at(later, B, C, position))
 
 
 def test_positions_pick_rows_in_the_order_asked() -> None:

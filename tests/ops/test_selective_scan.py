@@ -14,7 +14,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.autograd import gradcheck
 from torch.nn.functional import softplus
 
 from closeness import assert_near, assert_threads_change_no_bit, assert_twins, draw, output_and_gradients
@@ -168,21 +167,6 @@ def test_one_channel_decays_as_a_geometric_series(form) -> None:
     assert_near(y_hat[0, :, 0], torch.tensor([1, 1.5, 1.75, 1.875, 1.9375], dtype=torch.float64))
 
 
-@pytest.mark.parametrize("rows", [1, 2])
-@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (1, 1, 3, 2), (3, 5, 2, 1), (2, 4, 1, 3)])
-def test_gradients_of_the_torch_form_are_derivatives(shape: tuple[int, int, int, int], rows: int) -> None:
-    """The backward pass is written by hand; finite differences are the judge."""
-    inputs = [v.requires_grad_() for v in draw_inputs(*shape).values()]
-    assert gradcheck(lambda *v: selective_scan_torch(*v, rows=rows), inputs)
-
-
-@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (1, 1, 3, 2), (3, 5, 2, 1), (2, 18, 1, 3)])
-def test_gradients_of_the_kernel_are_derivatives(shape: tuple[int, int, int, int]) -> None:
-    more = [draw(torch.Generator().manual_seed(s), shape[2]) for s in (1, 2)]
-    inputs = [v.requires_grad_() for v in (*draw_inputs(*shape).values(), *more)]
-    assert gradcheck(lambda *v: selective_scan_compiled(*v[:6], delta_bias=v[6]), inputs)
-
-
 @pytest.mark.parametrize(("dtype", "ulps"), [(torch.float32, 2.0), (torch.float64, 2.0)])
 def test_its_exp_is_exact_to_rounding(dtype: torch.dtype, ulps: float) -> None:
     """One token writes 1, the next only lets it decay: y = exp(A), if Δ A needs no rounding.
@@ -316,11 +300,7 @@ def test_memory_does_not_grow_with_the_state() -> None:
 
 @pytest.mark.parametrize(
     ("asked", "who"),
-    [
-        ("auto", "recallscope's C kernel"),
-        ("torch", "recallscope's torch form"),
-        ("loop", "the printed recurrence"),
-    ],
+    [("auto", "recallscope's C kernel"), ("torch", "recallscope's torch form"), ("loop", "the printed recurrence")],
 )
 def test_who_computes_is_said_once_and_the_environment_may_choose(caplog, monkeypatch, asked, who) -> None:
     _say_once.cache_clear()

@@ -6,7 +6,14 @@ from hypothesis import strategies as st
 
 from recallscope.runs.arithmetic import calculate
 
-WORDS = {"num_facts": 16, "num_layers": 4, "state_dim": 8, "embed_dim": 32, "head_pattern": "MHA", "learning_rate": 0.5}
+FIELDS = {
+    "num_facts": 16,
+    "num_layers": 4,
+    "state_dim": 8,
+    "embed_dim": 32,
+    "head_pattern": "MHA",
+    "learning_rate": 0.5,
+}
 
 
 @pytest.mark.parametrize(
@@ -27,7 +34,7 @@ WORDS = {"num_facts": 16, "num_layers": 4, "state_dim": 8, "embed_dim": 32, "hea
     ],
 )
 def test_formulas_of_grids_come_out_right(text, value):
-    assert calculate(text, WORDS) == value
+    assert calculate(text, FIELDS) == value
 
 
 @pytest.mark.parametrize(
@@ -54,13 +61,13 @@ def test_formulas_of_grids_come_out_right(text, value):
 )
 def test_all_else_is_refused_with_a_reason(text, says):
     with pytest.raises(ValueError, match=says):
-        calculate(text, WORDS)
+        calculate(text, FIELDS)
 
 
 @given(st.text(max_size=40) | st.text(alphabet="()+-*/%<>=!., 0123456789abcdefn_'\"[]{}", max_size=60))
 def test_no_text_whatever_does_more_than_calculate(text):
     try:
-        value = calculate(text, WORDS)
+        value = calculate(text, FIELDS)
     except ValueError:
         return
     assert isinstance(value, int | float | str | bool)

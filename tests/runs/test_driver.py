@@ -172,7 +172,7 @@ def test_a_run_taken_over_while_we_slept_is_left_to_its_new_holder(store):
     other = RunStore(store.root)
 
     def steal():
-        (path,) = store.folder(cell.run).glob("claim.1")
+        (path,) = store.folder(cell.run).glob("lease.1")
         import os
 
         os.utime(path, (1, 1))
@@ -270,8 +270,8 @@ def test_what_a_killed_worker_left_of_a_finished_run_is_tidied_by_the_next_sweep
     for cell in cells:
         store.put(pretend_record(Job(cell.run, cell.spec)))
         (store.folder(cell.run) / "checkpoint.safetensors").write_bytes(b"")
-        (store.folder(cell.run) / "claim.1").write_text("")
-        os.utime(store.folder(cell.run) / "claim.1", (1, 1))
+        (store.folder(cell.run) / "lease.1").write_text("")
+        os.utime(store.folder(cell.run) / "lease.1", (1, 1))
     Driver(store, PuppetEngine(store), make_plan(cells, store), View()).run()
     assert {name for cell in cells for name in os.listdir(store.folder(cell.run))} == {"record.json"}
 

@@ -15,7 +15,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def sizes(grid, *names):
-    return [tuple(cell.words[name] for name in names) for cell in grid.cells()]
+    return [tuple(cell.fields[name] for name in names) for cell in grid.cells()]
 
 
 def test_axes_are_crossed_and_rules_leave_cells_out():
@@ -71,11 +71,11 @@ def test_the_axes_may_change_the_kind_of_model():
         {
             "task": {"vocab_size": 32, "num_facts": 4},
             "model": {"embed_dim": 8},
-            "axes": {"model": ["linear", "full"], "state_dim": [2, 4]},
-            "skip": "model == 'full' and state_dim == 2",
+            "axes": {"model": ["linear_mamba", "mamba"], "state_dim": [2, 4]},
+            "skip": "model == 'mamba' and state_dim == 2",
         }
     )
-    assert sizes(grid, "model", "state_dim") == [("linear", 2), ("linear", 4), ("full", 4)]
+    assert sizes(grid, "model", "state_dim") == [("linear_mamba", 2), ("linear_mamba", 4), ("mamba", 4)]
 
 
 def test_a_preset_is_a_base():
@@ -125,7 +125,10 @@ def test_the_documented_example_has_24_runs():
     ],
 )
 def test_mistakes_are_answered_with_the_way_out(fields, says):
-    base = {"task": {"vocab_size": 32, "num_facts": 4}, "model": {"kind": "linear", "embed_dim": 8, "state_dim": 4}}
+    base = {
+        "task": {"vocab_size": 32, "num_facts": 4},
+        "model": {"kind": "linear_mamba", "embed_dim": 8, "state_dim": 4},
+    }
     with pytest.raises(ValueError, match=says):
         grid_from_fields(base | fields).cells()
 
@@ -165,7 +168,7 @@ def test_cells_share_their_parts_and_have_the_names_of_their_runs():
     for cell in cells:
         assert cell.run == cell.spec.content_hash()
         words = flat_fields(cell.spec)
-        assert cell.words == {name: words[name] for name in grid.varied}
+        assert cell.fields == {name: words[name] for name in grid.varied}
     assert len({id(part) for cell in cells for part in cell.parts}) == 2 + 2 + 2  # tasks, models, ways to train
 
 

@@ -31,8 +31,8 @@ def names(store, *conditions):
         ("embed_dim = 64", lambda w: w["embed_dim"] == 64),
         ("embed_dim!=64", lambda w: w["embed_dim"] != 64),
         ("seed>1", lambda w: w["seed"] > 1),
-        ("model=linear", lambda w: True),
-        ("model='full'", lambda w: False),
+        ("model=linear_mamba", lambda w: True),
+        ("model='mamba'", lambda w: False),
         ("residual=false", lambda w: True),
         ("learning_rate==0.01", lambda w: True),
         ("state_dim<8, embed_dim>=32", lambda w: w["state_dim"] < 8 and w["embed_dim"] >= 32),
@@ -57,7 +57,7 @@ def test_an_empty_store_answers_any_condition_with_nothing(store):
     assert find_runs(store, parse_conditions(["width<=16"])) == []
 
 
-def test_rows_carry_words_and_results(store):
+def test_rows_carry_fields_and_results(store):
     found = record(embed_dim=48, accuracy=0.25)
     store.put(found)
     (row,) = find_runs(store)

@@ -48,7 +48,7 @@ def rivals(root, count):
 
 def leave_lease(folder, age, **facts):
     folder.mkdir(exist_ok=True)
-    path = folder / f"claim.{len(lease_files(folder)) + 1}"
+    path = folder / f"lease.{len(lease_files(folder)) + 1}"
     path.write_text(json.dumps({"holder": ELSEWHERE, "lease_seconds": 60.0} | facts))
     os.utime(path, (time.time() - age, time.time() - age))
     return path
@@ -82,7 +82,7 @@ def test_a_lease_keeps_others_out_until_it_is_released(tmp_path):
     lease.release()
     again = try_lease(tmp_path / "run")
     assert again is not None
-    assert again.path.name == "claim.2"  # numbers are never used twice while the run is unfinished
+    assert again.path.name == "lease.2"  # numbers are never used twice while the run is unfinished
 
 
 def test_the_lease_of_another_machine_ends_by_silence_only(tmp_path):

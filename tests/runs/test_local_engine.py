@@ -336,7 +336,7 @@ def test_an_inline_sweep_stops_when_asked_and_resumes(tmp_path):
             driver.stop.set()
 
     store = RunStore(tmp_path / "store", create=True)
-    cells = Grid.around(tiny_run(flat_steps=1500, eval_every=50), axes={"seed": [0]}).cells()
+    cells = Grid.around(tiny_run(flat_steps=200, eval_every=50), axes={"seed": [0]}).cells()
     driver = Driver(store=store, engine=InlineEngine(store), plan=make_plan(cells, store), view=StopsEarly())
     assert driver.run().interrupted
     assert list(store.runs.glob("*/checkpoint.safetensors"))

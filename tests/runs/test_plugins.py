@@ -168,10 +168,10 @@ def test_fields_of_plugins_are_axes_and_slips_are_answered_with_the_nearest(fold
     (folder / "with_taps.py").write_text(source)
     import_from("with_taps.py")
     fields = BASE | {"model": {"kind": "with_taps", "embed_dim": 4, "state_dim": 2}}
-    assert [cell.words["taps"] for cell in grid_from_fields(fields | {"axes": {"taps": [1, 2]}}).cells()] == [1, 2]
+    assert [cell.fields["taps"] for cell in grid_from_fields(fields | {"axes": {"taps": [1, 2]}}).cells()] == [1, 2]
     with pytest.raises(ValueError, match="Did you mean taps"):
         grid_from_fields(fields | {"axes": {"tapz": [1, 2]}})
-    mixed = {"model": ["with_taps", "linear"], "num_layers": [1]}
+    mixed = {"model": ["with_taps", "linear_mamba"], "num_layers": [1]}
     with pytest.raises(ValueError, match="has no field 'num_layers'"):
         grid_from_fields(fields | {"axes": mixed}).cells()
     with pytest.raises(ValueError, match="Did you mean with_taps"):
@@ -185,7 +185,7 @@ def test_an_argument_with_the_name_of_another_field_is_said_with_its_part(folder
         | {"model": model, "axes": {"model.batch_size": [3, 4]}, "derived": {"seed": "model.batch_size + batch_size"}}
     )
     for cell, argument in zip(grid.cells(), (3, 4), strict=True):
-        assert cell.words == {"model.batch_size": argument, "seed": argument + 4}
+        assert cell.fields == {"model.batch_size": argument, "seed": argument + 4}
         assert cell.spec.model.arguments == {"batch_size": argument, "steps": 5}
         assert cell.spec.train.batch_size == 4
     assert isinstance(Grid.around(grid.cells()[0].spec), Grid)

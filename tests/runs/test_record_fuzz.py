@@ -105,7 +105,7 @@ def test_other_files_of_a_run_may_be_anything_too(data):
         store = RunStore(root / "store", create=True)
         folder = store.folder(RECORD.run)
         folder.mkdir()
-        for name in ("failure.json", "claim.1", "attempts.jsonl", "checkpoint.safetensors", "weights.safetensors"):
+        for name in ("failure.json", "lease.1", "attempts.jsonl", "checkpoint.safetensors", "weights.safetensors"):
             (folder / name).write_bytes(data)
         find_runs(store)
         assert main(["store", "show", str(store.root), RECORD.run, "--json"]) in (0, 2)

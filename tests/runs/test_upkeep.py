@@ -126,8 +126,8 @@ def outside_run(store, tmp_path):
     elsewhere.mkdir(parents=True)
     (elsewhere / "record.json").write_text(record(seed=5).model_dump_json())
     (elsewhere / "checkpoint.safetensors").write_bytes(b"damaged")
-    (elsewhere / "claim.1").write_text("")
-    os.utime(elsewhere / "claim.1", (1, 1))
+    (elsewhere / "lease.1").write_text("")
+    os.utime(elsewhere / "lease.1", (1, 1))
     (store.runs / elsewhere.name).symlink_to(elsewhere)
     return elsewhere
 
@@ -150,7 +150,7 @@ def test_a_look_writes_nothing(store):
     (store.root / "index.sqlite").write_bytes(b"nonsense")
     folder = store.folder(spec(seed=9).content_hash())
     folder.mkdir()
-    (folder / "claim.1").write_text('{"holder": {"machine": "m", "pid": 1, "born": ""}, "lease_seconds": 60.0}')
+    (folder / "lease.1").write_text('{"holder": {"machine": "m", "pid": 1, "born": ""}, "lease_seconds": 60.0}')
     before = {path: path.stat().st_mtime_ns for path in store.root.rglob("*")}
     health = verify(store, move=False)
     assert (health.done, health.running, health.index_was_wrong) == (2, 1, True)

@@ -9,7 +9,7 @@ from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.runs.grid import Grid
 from recallscope.runs.store import RunStore
 from recallscope.specs import RunSpec, TrainSpec
-from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.associative_recall import MQARSpec
 
 TOML = """
 skip = ["state_dim > embed_dim"]
@@ -18,7 +18,7 @@ kind = "mqar"
 vocab_size = 32
 num_facts = 4
 [model]
-kind = "linear"
+kind = "linear_mamba"
 [train]
 batch_size = 16
 warmup_steps = 5

@@ -13,11 +13,9 @@ from scipy.stats import binomtest, chisquare
 
 from recallscope.specs import TaskSpec
 from recallscope.tasks import drawing
-from recallscope.tasks.ar import ARSpec
+from recallscope.tasks.associative_recall import ARSpec, MQARSpec, RepeatedSpec
 from recallscope.tasks.batch import Batch
 from recallscope.tasks.drawing import sample_batch
-from recallscope.tasks.mqar import MQARSpec
-from recallscope.tasks.repeated import RepeatedSpec
 
 P_MIN = 1e-6
 

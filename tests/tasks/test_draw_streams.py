@@ -7,11 +7,9 @@ import pytest
 import torch
 
 from recallscope.specs import TaskSpec
-from recallscope.tasks.ar import ARSpec
+from recallscope.tasks.associative_recall import ARSpec, MQARSpec, RepeatedSpec
 from recallscope.tasks.batch import Batch
 from recallscope.tasks.drawing import sample_batch
-from recallscope.tasks.mqar import MQARSpec
-from recallscope.tasks.repeated import RepeatedSpec
 from recallscope.tasks.zoology import zoology_batch
 
 TASKS = [

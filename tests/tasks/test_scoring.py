@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
+from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.tasks.drawing import sample_batch
-from recallscope.tasks.mqar import MQARSpec
 from recallscope.tasks.scoring import Score, accuracy, answered, score
 
 TASK = MQARSpec(vocab_size=64, num_facts=4, length=24)

@@ -6,9 +6,9 @@ import pytest
 import torch
 from jaxtyping import TypeCheckError
 
+from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.tasks.batch import Batch
 from recallscope.tasks.drawing import sample_batch
-from recallscope.tasks.mqar import MQARSpec
 
 
 def some_batch() -> Batch:

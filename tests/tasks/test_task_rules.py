@@ -10,11 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recallscope.specs import TASKS, TaskSpec
-from recallscope.tasks.ar import ARSpec
+from recallscope.tasks.associative_recall import ARSpec, MQARSpec, RepeatedSpec
 from recallscope.tasks.batch import Batch
 from recallscope.tasks.drawing import sample_batch
-from recallscope.tasks.mqar import MQARSpec
-from recallscope.tasks.repeated import RepeatedSpec
 from recallscope.tasks.zoology import zoology_batch
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from recallscope.theory.problem import FIELDS, Problem, takes_words
+from recallscope.theory.problem import FIELDS, Problem, takes_fields
 
 CELL = {"vocab_size": 512, "num_facts": 16, "embed_dim": 32, "state_dim": 8}
 
@@ -71,12 +71,19 @@ def test_a_size_that_was_left_out_is_named_when_it_is_needed():
         getattr(problem, "lambda")
 
 
-def test_words_of_a_run_become_a_problem():
-    run = {"task": "mqar", "length": 128, "model": "linear", "seed": 3, "num_layers": None, "test_accuracy": 0.5} | CELL
-    problem = Problem.from_words(run)
+def test_fields_of_a_run_become_a_problem():
+    run = {
+        "task": "mqar",
+        "length": 128,
+        "model": "linear_mamba",
+        "seed": 3,
+        "num_layers": None,
+        "test_accuracy": 0.5,
+    } | CELL
+    problem = Problem.from_fields(run)
     assert (problem.L, problem.num_layers, problem.head_pattern) == (128, 1, None)
-    assert set(problem.words) < set(FIELDS)
-    ar = Problem.from_words(run | {"task": "ar"})  # whatever length the run has: it follows
+    assert set(problem.fields) < set(FIELDS)
+    ar = Problem.from_fields(run | {"task": "ar"})  # whatever length the run has: it follows
     assert ar.L == 33
 
 
@@ -100,8 +107,8 @@ def test_take_picks_entries():
     assert Problem(**CELL).take(np.array(True)).shape == (1,)
 
 
-def test_functions_of_a_problem_take_words_too():
-    @takes_words
+def test_functions_of_a_problem_take_fields_too():
+    @takes_fields
     def product(problem, *, factor=1.0):
         return factor * problem.N * problem.D
 

@@ -347,13 +347,7 @@ def test_measured_variances_enter_like_predicted_ones():
 @pytest.mark.parametrize("case", [*REFERENCE[:9], (8, 8, 16, 512, "mqar", None, 0), (2, 24, 8, 1024, "ar", None, 0)])
 @pytest.mark.parametrize(
     "nodes",
-    [
-        {"slot_nodes": 100},
-        {"norm_nodes": 24},
-        {"signal_nodes": 80},
-        {"residual_nodes": 20},
-        {"weight_nodes": 20},
-    ],
+    [{"slot_nodes": 100}, {"norm_nodes": 24}, {"signal_nodes": 80}, {"residual_nodes": 20}, {"weight_nodes": 20}],
     ids=lambda nodes: next(iter(nodes)),
 )
 def test_more_nodes_change_less_than_1e_4(case, nodes):

@@ -136,18 +136,6 @@ def test_near_certain_recall_loses_no_digits() -> None:
     np.testing.assert_allclose(quick, exact, rtol=1 / 3)
 
 
-def test_a_cell_does_not_depend_on_its_company() -> None:
-    """The same to the last digits alone, in a grid, and in a shuffled grid."""
-    rng = np.random.default_rng(5)
-    D, N = (axis.ravel() for axis in np.meshgrid([4, 17, 60, 130, 250], [1, 2, 6, 33], indexing="ij"))
-    order = rng.permutation(D.size)
-    grid = sharing_law(**ORDINARY, embed_dim=D, state_dim=N)
-    shuffled = sharing_law(**ORDINARY, embed_dim=D[order], state_dim=N[order])
-    alone = [float(sharing_law(**ORDINARY, embed_dim=d, state_dim=n)) for d, n in zip(D, N, strict=True)]
-    np.testing.assert_allclose(grid, alone, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(grid[order], shuffled, rtol=0, atol=1e-12)
-
-
 @pytest.mark.parametrize(
     ("unknown", "target"), [("embed_dim", 0.95), ("state_dim", 0.99), ("num_facts", 0.9), ("vocab_size", 0.99)]
 )

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recallscope.theory.law import find_law
-from recallscope.theory.solve import Question, closed_form, frontier, solve
+from recallscope.theory.solve import SizeQuery, closed_form, frontier, solve
 
 UNIFIED = find_law("unified")
 
@@ -17,7 +17,7 @@ def ask(law="unified", target=0.99, unknown="state_dim", **known):
         | {unknown: None}
         | known
     )
-    return Question(law=find_law(law), target=target, **words)
+    return SizeQuery(law=find_law(law), target=target, **words)
 
 
 @pytest.mark.parametrize(
@@ -44,15 +44,7 @@ def test_square_model_of_the_unified_law():
 
 
 @pytest.mark.parametrize(
-    "law",
-    [
-        "unified",
-        "unified-mv",
-        "trained-sharing",
-        "designed-improved",
-        "trained",
-        "designed-exact",
-    ],
+    "law", ["unified", "unified-mv", "trained-sharing", "designed-improved", "trained", "designed-exact"]
 )
 @pytest.mark.parametrize("unknown", ["state_dim", "embed_dim", "num_facts", "vocab_size", "num_layers"])
 def test_the_answer_is_the_last_that_reaches_the_target(law, unknown):
@@ -87,10 +79,7 @@ def test_the_answer_is_the_last_that_reaches_the_target(law, unknown):
 @settings(max_examples=400)
 def test_no_question_raises_and_no_answer_misses(target, V, N_f, D, N, unknown, law):
     question = ask(
-        law,
-        target,
-        unknown,
-        **({"vocab_size": V, "num_facts": N_f, "embed_dim": D, "state_dim": N} | {unknown: None}),
+        law, target, unknown, **({"vocab_size": V, "num_facts": N_f, "embed_dim": D, "state_dim": N} | {unknown: None})
     )
     answer = solve(question, unknown)
     if answer.value is None:
@@ -148,11 +137,11 @@ def test_a_dip_hides_no_answer():
 def test_defaults_ask_for_trained_models_and_mqar():
     answer = solve(vocab_size=128, num_facts=8, embed_dim=68)
     assert (answer.unknown, answer.value) == ("state_dim", 6)
-    assert answer == solve(Question(vocab_size=128, num_facts=8, embed_dim=68), "state_dim")
+    assert answer == solve(SizeQuery(vocab_size=128, num_facts=8, embed_dim=68), "state_dim")
     assert answer.extrapolated == ""
-    assert Question().law is find_law("trained-sharing")
-    assert Question(law="unified").law is find_law("unified")
-    assert Question(head_pattern="MQA").law is find_law("trained-sharing-heads")
+    assert SizeQuery().law is find_law("trained-sharing")
+    assert SizeQuery(law="unified").law is find_law("unified")
+    assert SizeQuery(head_pattern="MQA").law is find_law("trained-sharing-heads")
     with pytest.raises(ValueError, match="embed_dim, state_dim is left to find: leave out exactly one of embed_dim"):
         solve(vocab_size=128, num_facts=8)
     with pytest.raises(ValueError, match="nothing is left to find"):
@@ -166,7 +155,7 @@ def test_answers_say_where_they_leave_what_was_compared():
         "Lambda = 1 only"
     )
     points = frontier(law="unified", vocab_size=1024, num_facts=16)
-    assert points == frontier(Question(law="unified", vocab_size=1024, num_facts=16))
+    assert points == frontier(SizeQuery(law="unified", vocab_size=1024, num_facts=16))
     inside = [(p.embed_dim, p.state_dim) for p in points if not p.extrapolated]
     assert inside == [(p.embed_dim, p.state_dim) for p in points if p.embed_dim <= 64 and p.state_dim <= 32]
     assert 0 < len(inside) < len(points)

@@ -18,9 +18,8 @@ from recallscope.architectures.model import build_model
 from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.ops.compiled import library
 from recallscope.specs import parse_task
-from recallscope.tasks.ar import ARSpec
+from recallscope.tasks.associative_recall import ARSpec, MQARSpec
 from recallscope.tasks.drawing import sample_batch
-from recallscope.tasks.mqar import MQARSpec
 
 module = importlib.import_module("recallscope.ops.table_scan")
 PATTERNS = ("MHA", "MQA", "MKA", "MVA")
@@ -127,10 +126,7 @@ def test_the_loss_does_not_depend_on_how_the_batch_is_cut(layers, at_once):
             MQARSpec(vocab_size=512, num_facts=80),
             LinearMambaSpec(embed_dim=64, state_dim=6, num_layers=2, residual=True),
         ),
-        (
-            ARSpec(vocab_size=512, num_facts=80),
-            LinearMambaSpec(embed_dim=64, state_dim=3, num_layers=4, residual=True),
-        ),
+        (ARSpec(vocab_size=512, num_facts=80), LinearMambaSpec(embed_dim=64, state_dim=3, num_layers=4, residual=True)),
         *(
             (
                 MQARSpec(vocab_size=512, num_facts=16),

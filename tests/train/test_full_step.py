@@ -11,11 +11,9 @@ from recallscope.architectures.mamba_model import Mamba
 from recallscope.architectures.mamba_step import full_step
 from recallscope.architectures.model import RecallModel, build_model
 from recallscope.presets import PRESETS
-from recallscope.tasks.ar import ARSpec
+from recallscope.tasks.associative_recall import ARSpec, MQARSpec, RepeatedSpec
 from recallscope.tasks.batch import Batch
 from recallscope.tasks.drawing import sample_batch
-from recallscope.tasks.mqar import MQARSpec
-from recallscope.tasks.repeated import RepeatedSpec
 
 SMOOTHING = 0.1
 D_N = {"embed_dim": 20, "state_dim": 3}

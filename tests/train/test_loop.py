@@ -22,7 +22,7 @@ from recallscope.ops import compiled
 from recallscope.presets import PRESETS, preset_run
 from recallscope.records import parse_record
 from recallscope.specs import RunSpec, TrainSpec
-from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.train.checkpoint import CheckpointError, OtherRunError, read_checkpoint
 from recallscope.train.loop import stream, train_run
 from recallscope.train.optimizer import FlatWeights, learning_rate

@@ -4,7 +4,7 @@ import sys
 
 from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.specs import RunSpec, TrainSpec
-from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.train.loop import train_run
 from recallscope.train.progress import is_interactive
 

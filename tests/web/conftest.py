@@ -7,7 +7,7 @@ from starlette.testclient import TestClient
 
 from recallscope.circuits.single import designed_circuit
 from recallscope.runs.store import RunStore
-from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.train.weights import write_weights
 from recallscope.web.server import make_app
 from recallscope.web.store_set import StoreSet

@@ -3,7 +3,7 @@
 from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.records import Evaluation, RunRecord
 from recallscope.specs import RunSpec
-from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.theory.law import find_law
 
 HOST = "127.0.0.1:8000"

@@ -29,8 +29,8 @@ class AccuracyGrid:
     accuracy: NDArray[np.float64]
     counts: NDArray[np.int64]
     source: str
-    shared: Mapping[str, Value] = field(default_factory=dict)  # words that all cells have in common
-    varying: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # words that follow from the axes, per cell
+    shared: Mapping[str, Value] = field(default_factory=dict)  # fields that all cells have in common
+    varying: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # fields that follow from the axes, per cell
 
     def __post_init__(self) -> None:
         shape = tuple(len(values) for values in self.axes.values())
@@ -39,10 +39,10 @@ class AccuracyGrid:
                 raise ValueError(f"{name} has shape {array.shape}, and the axes {', '.join(self.axes)} have {shape}.")
 
     @classmethod
-    def over(cls, axes: Mapping[str, Sequence[Value]], task: TaskSpec | None = None, **words: Value) -> AccuracyGrid:
+    def over(cls, axes: Mapping[str, Sequence[Value]], task: TaskSpec | None = None, **flat: Value) -> AccuracyGrid:
         """An empty grid: axes, and what all its cells share. With facts on an axis the length follows from them."""
         fields = task.model_dump(mode="json") if task else {}
-        shared = {("task" if name == "kind" else name): value for name, value in fields.items()} | words
+        shared = {("task" if name == "kind" else name): value for name, value in fields.items()} | flat
         if "num_facts" in axes:
             shared.pop("length", None)
         shape = tuple(len(values) for values in axes.values())
@@ -88,8 +88,8 @@ class AccuracyGrid:
             if rows
             else {}
         )
-        said = source or f"{reduce} of {len(rows)} runs" + (f", seed {seed}" if reduce == "seed" else "")
-        return cls(grid.axes, grid.accuracy, grid.counts, said, shared, varying)
+        origin = source or f"{reduce} of {len(rows)} runs" + (f", seed {seed}" if reduce == "seed" else "")
+        return cls(grid.axes, grid.accuracy, grid.counts, origin, shared, varying)
 
     @classmethod
     def from_circuits(cls, results: Iterable[Row], axes: Sequence[str] = ("embed_dim", "state_dim")) -> AccuracyGrid:
@@ -101,13 +101,13 @@ class AccuracyGrid:
         """A law's prediction for every cell of a grid, measured or empty; nan where the law does not apply."""
         places = [place for place, _ in like.cells(measured=False)]
         accuracy = np.full(like.accuracy.shape, np.nan)
-        for place, p in zip(places, law_on_cells(law, [like.words(place) for place in places]), strict=True):
+        for place, p in zip(places, law_on_cells(law, [like.fields(place) for place in places]), strict=True):
             accuracy[place] = p
         title = name or str(getattr(law, "name", "law"))
         return cls(like.axes, accuracy, np.zeros(accuracy.shape, int), title, like.shared, like.varying)
 
-    def words(self, place: tuple[int, ...]) -> dict[str, Value]:
-        """All words of a cell: shared ones, those of the axes, and those that follow."""
+    def fields(self, place: tuple[int, ...]) -> dict[str, Value]:
+        """All fields of a cell: shared ones, those of the axes, and those that follow."""
         here = {name: values[index] for (name, values), index in zip(self.axes.items(), place, strict=True)}
         return {**self.shared, **{name: array[place] for name, array in self.varying.items()}, **here}
 
@@ -134,11 +134,11 @@ def _sort_key(value: Value) -> tuple[str, Any]:
 
 
 def planned_rows(grid: Grid) -> list[dict[str, Any]]:
-    """The words of every run of a grid, seeds left out, so that each cell comes once."""
+    """The fields of every run of a grid, seeds left out, so that each cell comes once."""
     found = {}
     for cell in grid.cells():
-        words = {name: value for name, value in flat_fields(cell.spec).items() if name != "seed"}
-        found[tuple(words.items())] = words
+        fields = {name: value for name, value in flat_fields(cell.spec).items() if name != "seed"}
+        found[tuple(fields.items())] = fields
     return list(found.values())
 
 
@@ -155,8 +155,8 @@ def planned_grid(
     measured = AccuracyGrid.from_runs(rows, axes, reduce=reduce, seed=seed)
     accuracy, counts = np.full(empty.accuracy.shape, np.nan), np.zeros(empty.accuracy.shape, int)
     for place, value in measured.cells():
-        words = measured.words(place)
-        here = tuple(values.index(words[name]) for name, values in empty.axes.items())
+        fields = measured.fields(place)
+        here = tuple(values.index(fields[name]) for name, values in empty.axes.items())
         accuracy[here], counts[here] = value, measured.counts[place]
     return replace(empty, accuracy=accuracy, counts=counts, source=measured.source)
 

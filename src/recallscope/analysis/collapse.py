@@ -17,7 +17,7 @@ from scipy.special import ndtr
 
 from recallscope.analysis.compare import dimensions
 from recallscope.analysis.many_fits import many_least_squares
-from recallscope.analysis.rows import CELL_WORDS, COMPARED, Reduce, Row, accuracies, group_cells, reducer
+from recallscope.analysis.rows import CELL_FIELDS, COMPARED, Reduce, Row, accuracies, group_cells, reducer
 from recallscope.analysis.seed_noise import Ends, SeedNoise, ends_of, seed_noise
 from recallscope.theory.extremes import max_moments, sqrt_two_log, typical_max
 from recallscope.theory.laws.paper import inv_sigma
@@ -63,7 +63,7 @@ def fit_with_draws(
     form: Form = "phi",
     reduce: Reduce = COMPARED,
     bootstrap: int = 200,
-    axes: Sequence[str] = CELL_WORDS,
+    axes: Sequence[str] = CELL_FIELDS,
     noise_coeff: float | None = None,
     noise: SeedNoise | None = None,
 ) -> tuple[Fit, Array]:
@@ -175,7 +175,7 @@ def collapse_curve(
     generator: np.random.Generator,
     *,
     axes: Sequence[str] = ("embed_dim", "state_dim"),
-    group_word: str = "state_dim",
+    group_field: str = "state_dim",
     bootstrap: int = 200,
     noise: SeedNoise | None = None,
     reduce: Reduce = COMPARED,
@@ -202,7 +202,7 @@ def collapse_curve(
             band = (low, high)
     return CollapseCurve(
         x=x, accuracy=accuracy,
-        group=np.array([float(members[0].get(group_word) or 1) for members in cells]),
+        group=np.array([float(members[0].get(group_field) or 1) for members in cells]),
         line=line, printed=np.asarray(ndtr(line - printed_level)), printed_level=printed_level,
         fitted=fitted, band=band, level=level, free=free,
     )  # fmt: skip

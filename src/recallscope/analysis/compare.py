@@ -27,9 +27,9 @@ def dimensions(cells: Sequence[Cell]) -> Problem:
 
     Paper: Thm 4.7 (`thm:multi-head-recall`).
     """
-    singles = [one_head(Problem.from_words({**cell, "task": "mqar", "length": None})) for cell in cells]
+    singles = [one_head(Problem.from_fields({**cell, "task": "mqar", "length": None})) for cell in cells]
     letters = {"vocab_size": "V", "num_facts": "N_f", "embed_dim": "D", "state_dim": "N", "num_layers": "Lambda"}
-    return Problem.from_words(
+    return Problem.from_fields(
         {name: np.array([getattr(one, letter) for one in singles]) for name, letter in letters.items()}
     )
 
@@ -48,12 +48,12 @@ def law_on_cells(law: Callable[..., Any], cells: Sequence[Cell]) -> NDArray[np.f
 
 def _called(law: Callable[..., Any], cells: Sequence[Cell], given: Sequence[str]) -> NDArray[np.float64]:
     """All at once; if the law refuses that, cell by cell, so that one cell it cannot take does not cost the others."""
-    words = {name: np.array([cell[name] for cell in cells]) for name in given}
-    words |= {name: cells[0][name] for name in ("task", "head_pattern") if name in given}
+    fields = {name: np.array([cell[name] for cell in cells]) for name in given}
+    fields |= {name: cells[0][name] for name in ("task", "head_pattern") if name in given}
     try:
-        problem = Problem.from_words(words)
+        problem = Problem.from_fields(fields)
         with np.errstate(all="ignore"):
-            p = law(problem) if isinstance(law, Law) else law(**one_head(problem).words)
+            p = law(problem) if isinstance(law, Law) else law(**one_head(problem).fields)
         return np.asarray(p, float)
     except ValueError:
         if len(cells) == 1:
@@ -65,7 +65,7 @@ def _called(law: Callable[..., Any], cells: Sequence[Cell], given: Sequence[str]
 class CellError:
     """One cell: where it is, what was measured, what a law said."""
 
-    words: dict[str, Value]  # of the axes
+    fields: dict[str, Value]  # of the axes
     measured: float
     predicted: float
 
@@ -100,9 +100,9 @@ def compare_laws(grid: AccuracyGrid, laws: Iterable[Law] = LAWS) -> list[Compari
 def compare_law(grid: AccuracyGrid, law: Law) -> Comparison:
     """Errors of one law, cell by cell."""
     places = list(grid.cells())
-    predicted = law_on_cells(law, [grid.words(place) for place, _ in places])
+    predicted = law_on_cells(law, [grid.fields(place) for place, _ in places])
     cells = tuple(
-        CellError({name: grid.words(place)[name] for name in grid.axes}, measured, float(p))
+        CellError({name: grid.fields(place)[name] for name in grid.axes}, measured, float(p))
         for (place, measured), p in zip(places, predicted, strict=True)
         if not np.isnan(p)
     )

@@ -52,7 +52,7 @@ class GroupFit:
         """For JSON."""
         return {
             "label": self.group.label,
-            "words": self.group.words,
+            "fields": self.group.fields,
             "axes": {name: list(values) for name, values in self.grid.axes.items()},
             "accuracy": self.grid.accuracy.tolist(),
             "counts": self.grid.counts.tolist(),
@@ -64,7 +64,7 @@ class GroupFit:
                 {
                     "law": c.law, "mean_error": c.mean_error, "max_error": c.max_error, "bias": c.bias,
                     "left_out": c.left_out,
-                    "cells": [{**e.words, "measured": e.measured, "predicted": e.predicted} for e in c.cells],
+                    "cells": [{**e.fields, "measured": e.measured, "predicted": e.predicted} for e in c.cells],
                 }
                 for c in self.laws
             ],

@@ -1,4 +1,4 @@
-"""Measurements as rows: the words of a run and its accuracy, put together by cell and by group."""
+"""Measurements as rows: the fields of a run and its accuracy, put together by cell and by group."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from recallscope.registry import suggestion
 from recallscope.specs import RESULTS, TrainSpec, Value, flat_fields
 
 Reduce = Literal["best", "mean", "seed", "convergence"]
-Row = Mapping[str, Any]  # one measurement: words of its run, and test_accuracy
+Row = Mapping[str, Any]  # one measurement: fields of its run, and test_accuracy
 
 _NO_FIELDS = frozenset(("run", "status", "needs", *RESULTS))
 CONVERGED = 0.1  # accuracy from which a seed counts as converged
@@ -24,9 +24,9 @@ COMPARED: Reduce = "mean"
 
 
 def row_of(run: RunRecord | Row) -> dict[str, Any]:
-    """A measurement as words and accuracy; words its model does not have are left out."""
+    """A measurement as fields and accuracy; fields its model does not have are left out."""
     if isinstance(run, RunRecord):
-        results = {"test_accuracy": run.test_accuracy, "test_queries": run.test_queries, "flag": run.flag}
+        results = {"test_accuracy": run.test_accuracy, "test_queries": run.test_queries, "warning": run.flag}
         return {**flat_fields(run.spec), **results}
     return {name: value for name, value in run.items() if value is not None}
 
@@ -76,12 +76,12 @@ def differing(rows: Sequence[Row]) -> set[str]:
     return {name for name in names if len({row.get(name) for row in rows}) > 1}
 
 
-CELL_WORDS = ("task", "vocab_size", "num_facts", "length", "model", "embed_dim", "state_dim")
-_CELL = (*CELL_WORDS, "num_layers", "residual", "num_heads", "head_pattern", "key_repeats", "batch_size")
+CELL_FIELDS = ("task", "vocab_size", "num_facts", "length", "model", "embed_dim", "state_dim")
+_CELL = (*CELL_FIELDS, "num_layers", "residual", "num_heads", "head_pattern", "key_repeats", "batch_size")
 
 
-def cell_words(rows: Sequence[Row]) -> list[str]:
-    """The words that make a cell, as far as all rows have them."""
+def cell_fields(rows: Sequence[Row]) -> list[str]:
+    """The fields that make a cell, as far as all rows have them."""
     return [name for name in _CELL if all(name in row for row in rows)]
 
 
@@ -90,13 +90,13 @@ def compared_cells(rows: Sequence[Row], reduce: Reduce = COMPARED) -> list[dict[
     one_number = reducer(reduce)
     return [
         {**members[0], "test_accuracy": one_number(accuracies(members)), "seeds": len(members)}
-        for members in group_cells(rows, cell_words(rows)).values()
+        for members in group_cells(rows, cell_fields(rows)).values()
     ]
 
 
 def recalls(row: Row) -> bool:
     """Whether a run did more than guess; one that was never judged counts as such."""
-    return row.get("flag") != "at-chance"
+    return row.get("warning") != "at-chance"
 
 
 def learned(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -112,8 +112,8 @@ def accuracies(rows: Sequence[Row]) -> NDArray[np.float64]:
 
 
 def seeds_by(rows: Sequence[Row], *names: str) -> dict[tuple[Any, ...], NDArray[np.float64]]:
-    """The accuracies of every cell's seeds, by these words of the cell."""
-    cells = group_cells(rows, cell_words(rows)).values()
+    """The accuracies of every cell's seeds, by these fields of the cell."""
+    cells = group_cells(rows, cell_fields(rows)).values()
     return {tuple(members[0][name] for name in names): accuracies(members) for members in cells}
 
 
@@ -128,7 +128,7 @@ class RunGroup:
     """Runs that one fit may take together."""
 
     label: str
-    words: dict[str, Value]  # that all runs share
+    fields: dict[str, Value]  # that all runs share
     axes: tuple[str, ...]  # that tell its cells apart
     rows: tuple[dict[str, Any], ...]
 
@@ -151,15 +151,15 @@ def group_runs(runs: Iterable[RunRecord | Row]) -> list[RunGroup]:
     ]
     found = []
     for key, members in sorted(groups.items(), key=lambda item: tuple(str(value) for value in item[0])):
-        words: dict[str, Value] = {name: value for name, value in zip(fixed, key, strict=True) if value is not None}
-        more = "".join(f" {name}={words[name]}" for name in telling if name in words)
-        label = f"{str(words['task']).upper()} V={words['vocab_size']} {words['model']}{more}"
-        found.append(RunGroup(label, words, _axes(members), tuple(members)))
+        fields: dict[str, Value] = {name: value for name, value in zip(fixed, key, strict=True) if value is not None}
+        more = "".join(f" {name}={fields[name]}" for name in telling if name in fields)
+        label = f"{str(fields['task']).upper()} V={fields['vocab_size']} {fields['model']}{more}"
+        found.append(RunGroup(label, fields, _axes(members), tuple(members)))
     return found
 
 
 def _sizes(row: Row) -> tuple[str, ...]:
-    """The words of a run that are sizes of its model or task."""
+    """The fields of a run that are sizes of its model or task."""
     if all(name in row for name in DIMENSIONS):
         return SIZES
     own = (name for name in fields_of(row) if type(row.get(name)) is int and name not in NO_SIZES)

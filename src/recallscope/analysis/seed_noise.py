@@ -60,8 +60,8 @@ def seed_noise(rows: Iterable[Row]) -> SeedNoise:
     """The noise of runs, pooled over all that differ in the seed alone."""
     cells: dict[tuple[Any, ...], list[float]] = {}
     for row in rows:
-        words = tuple((name, str(value)) for name, value in sorted(fields_of(row).items()) if name != "seed")
-        cells.setdefault(words, []).append(row["test_accuracy"])
+        fields = tuple((name, str(value)) for name, value in sorted(fields_of(row).items()) if name != "seed")
+        cells.setdefault(fields, []).append(row["test_accuracy"])
     return pooled_noise(map(np.array, cells.values()))
 
 

@@ -54,8 +54,8 @@ def full_step(model: "Mamba", batch: Batch, label_smoothing: float) -> Float[Ten
     y, out_back = gate_and_project(mixer, y_hat, u_q, W_z)
     if spec.residual:
         y += source[ids_asked]
-    said, last_back = norm(model.norm_f, y)
-    loss, grad, _ = query_loss_and_grads(said, E, batch.answers.flatten(), label_smoothing, grad_E=grad_of(E))
+    output, last_back = norm(model.norm_f, y)
+    loss, grad, _ = query_loss_and_grads(output, E, batch.answers.flatten(), label_smoothing, grad_E=grad_of(E))
 
     grad = last_back(grad)
     grad_y_hat, grad_u_q = out_back(grad)

@@ -1,4 +1,4 @@
-"""Circuits of matrix memories with a write gate: only (key, value) pairs are written, and values get all D dimensions.
+"""Circuits of matrix memories that write (key, value) pairs only: a plain gate, the delta rule, and least squares.
 
 The gate must know keys from values, so values need a direction of their own. It costs no dimension: a tight frame
 stays one if words change their sign, so the signs are chosen such that all values lie on one side of one axis, and the
@@ -6,14 +6,18 @@ gate is so steep that it is exactly 0 or exactly open. Keys are so short that th
 use; the projection to keys undoes that.
 """
 
+import math
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from recallscope.architectures.matrix_memory import MLSTMSpec
+from recallscope.architectures.delta_net_model import DeltaNet
+from recallscope.architectures.matrix_memory import DeltaNetSpec, MesaNetSpec, MLSTMSpec
 from recallscope.architectures.matrix_memory_model import MemoryLayer, MemoryModel
+from recallscope.architectures.mesa_net_model import MesaNet, MesaNetLayer
 from recallscope.architectures.mlstm_model import MLSTM
 from recallscope.circuits.circuit import CircuitSizes, circuit
 from recallscope.circuits.codes import tight_frame
@@ -113,3 +117,48 @@ def gated_circuit(
 @circuit("gated", "a write gate: only (key, value) pairs are written (mLSTM)", laws=("gated",))
 def gated(sizes: CircuitSizes, generator: torch.Generator) -> MLSTM:
     return gated_circuit(sizes.vocab_size, sizes.embed_dim, sizes.state_dim, generator)
+
+
+def delta_circuit(
+    vocab_size: int, embed_dim: int, state_dim: int, generator: torch.Generator, *, write_rate: float
+) -> DeltaNet:
+    """A DeltaNet that writes (key, value) pairs with rate b, and nothing else.
+
+    A sigmoid held at b would need all values at one coordinate. So the gate is 1, and keys have length sqrt(b) in place
+    of 1: S <- S - k kᵀ S + k vᵀ is the rule for unit keys, with v divided by sqrt(b).
+    """
+    if not 0 < write_rate <= 2:
+        raise ValueError(f"write_rate={write_rate} is outside (0, 2]: beyond 2 every write makes the state longer.")
+    spec = DeltaNetSpec(embed_dim=embed_dim, state_dim=state_dim, residual=False, qk_norm="none")
+    model = DeltaNet(spec, vocab_size)
+    values = one_sided_frame(embed_dim, vocab_size // 2, generator)
+    open_at_facts(write_codes(model, values, generator, key_length=write_rate**0.5), values)
+    return model
+
+
+@circuit(
+    "delta",
+    "the delta rule with rate write_rate, at (key, value) pairs only (DeltaNet)",
+    laws=("delta",),
+    law_options={"b": "write_rate"},
+)
+def delta(sizes: CircuitSizes, generator: torch.Generator) -> DeltaNet:
+    return delta_circuit(sizes.vocab_size, sizes.embed_dim, sizes.state_dim, generator, write_rate=sizes.write_rate)
+
+
+@torch.no_grad()
+def least_squares_circuit(
+    vocab_size: int, embed_dim: int, state_dim: int, generator: torch.Generator, *, ridge: float = 1e-5
+) -> MesaNet:
+    """A MesaNet that writes (key, value) pairs only: SNR² = N D / (n - N), and no error for N_f <= N."""
+    model = MesaNet(MesaNetSpec(embed_dim=embed_dim, state_dim=state_dim, residual=False), vocab_size)
+    values = one_sided_frame(embed_dim, vocab_size // 2, generator)
+    layer = cast(MesaNetLayer, write_codes(model, values, generator))
+    open_at_facts(layer, values)
+    layer.log_ridge.fill_(math.log(ridge))
+    return model
+
+
+@circuit("least-squares", "least squares over (key, value) pairs (MesaNet)", laws=("least-squares",))
+def least_squares(sizes: CircuitSizes, generator: torch.Generator) -> MesaNet:
+    return least_squares_circuit(sizes.vocab_size, sizes.embed_dim, sizes.state_dim, generator)

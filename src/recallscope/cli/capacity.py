@@ -1,4 +1,4 @@
-"""`recallscope capacity`: how much does a trained model really hold? Few trainings instead of a grid."""
+"""`recallscope capacity`: how much does a trained model really hold? Few training runs instead of a grid."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recallscope.cli.flags import OptionalInt, OptionalText, Quiet
+from recallscope.cli.flags import OptionalInt, OptionalText, Quiet, RunFlags, with_run_flags
 from recallscope.cli.output import console, number, print_json, show, table
-from recallscope.cli.run_flags import RunFlags, with_run_flags
 
 if TYPE_CHECKING:
     from recallscope.measuring.capacity import Capacity
-    from recallscope.measuring.capacity_question import CapacityQuestion
+    from recallscope.measuring.capacity_query import CapacityQuery
 
 
 @dataclass(kw_only=True)
 class FindCapacity(RunFlags):
-    """recallscope capacity --model linear --vocab-size 512 --embed-dim 32 --state-dim 16 --target 0.9
+    """recallscope capacity --model linear_mamba --vocab-size 512 --embed-dim 32 --state-dim 16 --target 0.9
 
     Train until it is known how many facts a model holds at a target recall: the law proposes a number, training
     corrects it. Leave out --num-facts to find the most facts, or --state-dim or --embed-dim to find the least. A
@@ -34,10 +33,10 @@ class FindCapacity(RunFlags):
     """Wanted recall, between 0 and 1."""
     solve_for: OptionalText = None
     """The field to find; unless given, the one that is left out."""
-    most: int = 6
-    """Trainings at most."""
+    max_runs: int = 6
+    """Training runs at most."""
     store: Path = Path("runs/capacity")
-    """Folder of the trainings, made if it does not exist."""
+    """Folder of the training runs, made if it does not exist."""
     workers: OptionalInt = None
     """Training runs in parallel (default: one per core), used by the learning-rate search; 0: in this process."""
     quiet: Quiet = False
@@ -48,7 +47,7 @@ class FindCapacity(RunFlags):
     def run(self) -> int:
         """Build the question, search, print."""
         from recallscope.measuring.capacity import find_capacity
-        from recallscope.measuring.trainings import store_trainer
+        from recallscope.measuring.training_runs import store_trainer
         from recallscope.runs.store import RunStore
         from recallscope.runs.views import PlainView
 
@@ -56,16 +55,16 @@ class FindCapacity(RunFlags):
         search = question.law is None and not self.starts and "learning_rate" not in self.given("train")
         store = RunStore(self.store, create=True)
         trainer = store_trainer(store, workers=self.workers, view=None if self.quiet else PlainView(sys.stderr))
-        found = find_capacity(question, trainer, most=self.most, search_rates=search)
+        found = find_capacity(question, trainer, max_runs=self.max_runs, search_rates=search)
         if self.json:
             print_json(asdict(found) | {"seconds": found.seconds, "store": str(self.store)})
         else:
             self._print(found)
         return 0
 
-    def _question(self) -> CapacityQuestion:
-        from recallscope.measuring.capacity_question import CapacityQuestion
-        from recallscope.measuring.trainings import RECIPE
+    def _question(self) -> CapacityQuery:
+        from recallscope.measuring.capacity_query import CapacityQuery
+        from recallscope.measuring.training_runs import RECIPE
         from recallscope.theory.problem import probability
 
         probability("target", self.target)
@@ -79,7 +78,7 @@ class FindCapacity(RunFlags):
             )
         for part in ("task", "model"):
             fields[part].pop(unknown, None)
-        question = CapacityQuestion(fields, unknown, self.target) if unknown else None
+        question = CapacityQuery(fields, unknown, self.target) if unknown else None
         more = [name for name in missing if name != unknown]
         if question is None or more:
             flags = ", ".join("--" + name.replace("_", "-") for name in more)
@@ -90,7 +89,7 @@ class FindCapacity(RunFlags):
 
     def _print(self, found: Capacity) -> None:
         show(found.sentences, bold=1)
-        if found.trainings:
+        if found.runs:
             rows = [
                 (
                     str(tried.value),
@@ -98,12 +97,12 @@ class FindCapacity(RunFlags):
                     number(tried.seconds, 1) if tried.new else "found",
                     tried.run[:8],
                 )
-                for tried in sorted(found.trainings, key=lambda tried: tried.value)
+                for tried in sorted(found.runs, key=lambda tried: tried.value)
             ]
             console().print(table((found.unknown, "accuracy", "seconds", "run"), rows))
             show([found.effort])
 
 
 def command_for(arguments: Sequence[str]) -> type:
-    """The verb with flags for the task and the model that are asked for."""
+    """The command with flags for the task and the model that are asked for."""
     return with_run_flags(FindCapacity, arguments)

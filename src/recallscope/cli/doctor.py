@@ -119,8 +119,8 @@ def _torch() -> dict[str, Any]:
 
     try:
         command = find_compiler()
-        said = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False, timeout=10)  # noqa: S603
-        compiler = f"{' '.join(command)}: {(said.stdout.splitlines() or ['does not say its version'])[0]}"
+        printed = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False, timeout=10)  # noqa: S603
+        compiler = f"{' '.join(command)}: {(printed.stdout.splitlines() or ['does not say its version'])[0]}"
     except (OSError, RuntimeError, subprocess.SubprocessError) as error:
         compiler = str(error)
     folder = cache_folder()

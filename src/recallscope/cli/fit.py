@@ -12,7 +12,7 @@ import tyro
 
 from recallscope.cli.flags import OptionalInt, OptionalPath, Unset
 from recallscope.cli.output import console, number, print_json, show, table, warn
-from recallscope.health import Flag
+from recallscope.health import Kind
 
 if TYPE_CHECKING:
     from recallscope.analysis.group_fit import GroupFit
@@ -30,9 +30,9 @@ class FitStore:
     store: Annotated[Path, tyro.conf.Positional]
     """Folder of the runs."""
     where: Annotated[tuple[str, ...], Unset] = ()
-    """Only runs that satisfy these, such as model=linear or batch_size=128."""
-    leave_out: Annotated[tuple[Flag, ...], Unset] = ()
-    """Leave out runs with these flags: diverged, still-improving, at-chance."""
+    """Only runs that satisfy these, such as model=linear_mamba or batch_size=128."""
+    exclude: Annotated[tuple[Kind, ...], Unset] = ()
+    """Leave out runs with these warnings: diverged, still-improving, at-chance."""
     reduce: Literal["mean", "best", "seed"] = "mean"
     """Of the seeds of a cell: their mean, the best, or the one of --seed."""
     seed: OptionalInt = None
@@ -71,12 +71,12 @@ class FitStore:
         store = RunStore(self.store)
         found = [row for row in find_runs(store, conditions) if row["test_accuracy"] is not None]
         warn(damage(store))
-        rows = [row for row in found if row["flag"] not in self.leave_out]
-        flags = Counter(row["flag"] for row in rows if row["flag"])
-        left_out = Counter(row["flag"] for row in found if row["flag"] in self.leave_out)
+        rows = [row for row in found if row["warning"] not in self.exclude]
+        warnings = Counter(row["warning"] for row in rows if row["warning"])
+        left_out = Counter(row["warning"] for row in found if row["warning"] in self.exclude)
         if not rows:
             raise ValueError(
-                f"{self.store} has no finished run that satisfies this ({left_out.total()} left out by their flags). "
+                f"{self.store} has no finished run that satisfies this ({left_out.total()} left out by warnings). "
                 f"recallscope store list {shlex.quote(str(self.store))} shows what it has."
             )
         options: dict[str, Any] = {"reduce": self.reduce, "seed": self.seed, "bootstrap": self.bootstrap}
@@ -87,13 +87,13 @@ class FitStore:
             drawn = [(answer.group, answer.fits, answer.laws) for answer in answers]
             rows_drawn = write_fit_figure(drawn, self.figure, reduce=self.reduce, bootstrap=self.bootstrap)
         if self.json:
-            counts = {"flags": flags, "left_out": left_out}
+            counts = {"warnings": warnings, "left_out": left_out}
             print_json(counts | {"experiments": [answer.data for answer in answers]})
         else:
             if left_out:
                 print(f"left out {left_out.total()} of {len(found)} runs: {_counted(left_out)}")
-            if flags:
-                print(f"flagged {flags.total()} of {len(rows)} runs: {_counted(flags)} (--leave-out fits without them)")
+            if warnings:
+                print(f"{warnings.total()} of {len(rows)} runs have warnings: {_counted(warnings)} (see --exclude)")
             for answer in answers:
                 self._print(answer)
             if self.figure:
@@ -108,14 +108,14 @@ class FitStore:
         columns = ("law", "mean error", "max", "bias", "cells")
         console().print(table(columns, rows, left=("law",), caption=caption, caption_justify="left"))
         for c in (laws if self.law else laws[:1]) if self.cells else ():
-            names = [*(c.cells[0].words if c.cells else ()), "measured", "predicted", "difference"]
+            names = [*(c.cells[0].fields if c.cells else ()), "measured", "predicted", "difference"]
             cells = [
-                [*map(str, cell.words.values()), number(cell.measured), number(cell.predicted), f"{cell.error:+.4f}"]
+                [*map(str, cell.fields.values()), number(cell.measured), number(cell.predicted), f"{cell.error:+.4f}"]
                 for cell in c.cells
             ]
             console().print(table(names, cells, title=c.law, title_justify="left"))
         show([""])
 
 
-def _counted(flags: Counter[str]) -> str:
-    return ", ".join(f"{count} {flag}" for flag, count in flags.most_common())
+def _counted(warnings: Counter[str]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in warnings.most_common())

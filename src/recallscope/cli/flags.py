@@ -1,19 +1,37 @@
-"""Flags made from specs: every field of a spec is a flag of the same name, with its description as help."""
+"""Flags made from specs: every field of a spec is a flag of the same name, with its description as help.
+
+`RunFlags` describe a run, for the commands that train: a file, a preset, a task, a model and their fields.
+`problem_flags` are the sizes of a recall problem, for `predict` and `size`.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from tyro.conf import arg
 
-from recallscope.cli.output import print_json as print_json  # draw, report and reproduce import it from here
-from recallscope.specs import Frozen
+from recallscope.faults import in_sentences
+from recallscope.presets import PRESETS, find_preset, merged
+from recallscope.specs import (
+    ARCHITECTURES,
+    PARTS,
+    TASKS,
+    Frozen,
+    RunSpec,
+    TrainSpec,
+    field_owners,
+    find_architecture,
+    unknown_field,
+)
 
 # flags that may be left out; help shows what they take, not the None they start from
 OptionalInt = Annotated[int | None, arg(metavar="INT", help_behavior_hint="")]
@@ -23,7 +41,7 @@ Unset = arg(help_behavior_hint="")
 Quiet = Annotated[bool, arg(aliases=["-q"])]
 STORES = (Path("results/paper"), Path("runs/paper"))  # where the paper's runs are, if --store is left out
 _METAVARS = {int: "INT", float: "FLOAT"}
-_WORDS = {"yes": True, "no": False}
+_SWITCH = {"yes": True, "no": False}
 
 
 def names_from(names: Callable[[], Iterable[str]]) -> Any:
@@ -44,10 +62,10 @@ def with_spec_flags(
     show_defaults: bool = True,
     start: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> type:
-    """A verb with one more flag for every field of the specs, all of which may be left out.
+    """A command with one more flag for every field of the specs, all of which may be left out.
 
-    `specs` is a mapping from part to spec class. Names that the verb or an earlier part has are prefixed with the part.
-    The verb's `given(part)` tells what was typed. Help shows the defaults: those of `start`, if it has them.
+    `specs` is a mapping from part to spec class. Names that are taken already are prefixed with the part.
+    The command's `given(part)` tells what was typed. Help shows the defaults: those of `start`, if it has them.
     """
     taken = {field.name for field in dataclasses.fields(base)}
     places: dict[str, tuple[str, str]] = {}
@@ -61,17 +79,17 @@ def with_spec_flags(
             places[flag] = (part, name)
             text = (info.description or "").strip()
             if show_defaults:
-                text += _default_in_words(info, (start or {}).get(part, {}).get(name))
+                text += _default_text(info, (start or {}).get(part, {}).get(name))
             fields.append((flag, _flag_type(info, text), dataclasses.field(default=None)))
-    verb = dataclasses.make_dataclass(base.__name__, fields, bases=(base,), kw_only=True)
-    verb.__doc__ = base.__doc__
-    verb.__module__ = base.__module__
-    verb.SPEC_FLAGS = places  # type: ignore[attr-defined]
-    return verb
+    command = dataclasses.make_dataclass(base.__name__, fields, bases=(base,), kw_only=True)
+    command.__doc__ = base.__doc__
+    command.__module__ = base.__module__
+    command.SPEC_FLAGS = places  # type: ignore[attr-defined]
+    return command
 
 
 class SpecFlags:
-    """Base of verbs made by `with_spec_flags`."""
+    """Base of commands made by `with_spec_flags`."""
 
     SPEC_FLAGS: Mapping[str, tuple[str, str]] = {}
 
@@ -81,11 +99,11 @@ class SpecFlags:
         for flag, (owner, name) in self.SPEC_FLAGS.items():
             value = getattr(self, flag)
             if owner == part and value is not None:
-                found[name] = _WORDS.get(value, value) if isinstance(value, str) else value
+                found[name] = _SWITCH.get(value, value) if isinstance(value, str) else value
         return found
 
 
-def _default_in_words(info: FieldInfo, given: Any) -> str:
+def _default_text(info: FieldInfo, given: Any) -> str:
     """What a field is if its flag is left out; empty if it is needed, or follows from other fields."""
     default = info.get_default(call_default_factory=True) if given is None and not info.is_required() else given
     if default is None:
@@ -141,3 +159,143 @@ def json_table(text: str | None, flag: str) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise ValueError(f"{flag} {text!r} is a {type(table).__name__}. Write a table such as '{{\"width\": 64}}'.")
     return table
+
+
+# Flags of a run
+
+Fields = dict[str, Any]  # of a run, by part
+
+
+@dataclass(kw_only=True)
+class RunFlags(SpecFlags):
+    """A preset or a file, and what is changed of it; or a task and a model."""
+
+    config: OptionalPath = None
+    """Start from this TOML file, with tables task, model and train as in a grid; flags change it."""
+    preset: Annotated[str | None, names_from(PRESETS.keys)] = None
+    """Start from this published experiment."""
+    model: Annotated[str | None, names_from(ARCHITECTURES.names)] = None
+    """Architecture, or a module of your own, my_nets.py:MyModel. Its fields are flags: --model mamba --help."""
+    model_args: Annotated[str | None, arg(metavar="JSON", help_behavior_hint="")] = None
+    """Fields of the model as a JSON table; for a module of your own the arguments of its constructor."""
+    task: Annotated[str | None, names_from(TASKS.names)] = None
+    """mqar asks for every fact, ar for one, repeated writes keys several times. Its fields are flags."""
+    seed: OptionalInt = None
+    """Random seed of the run (default: 0)."""
+
+    def run_spec(self, recipe: Mapping[str, Any] | None = None) -> RunSpec:
+        """The run: preset or file first, or the fields of a recipe of training; then flags on top."""
+        fields = self.run_fields(recipe)
+        missing = self.missing(fields)
+        if missing and not self.starts:
+            flags = ", ".join("--" + name.replace("_", "-") for name in missing)
+            raise ValueError(f"without --preset or --config a run needs {flags} as well. Try --preset dn-linear.")
+        try:
+            return RunSpec.model_validate(fields)
+        except ValidationError as error:
+            part, *names = map(str, error.errors()[0]["loc"] or ("",))
+            in_file = start_of(None, self.config).get(part, {}) if self.config and names else {}
+            if self.config is None or not set(names) & set(in_file) - set(self.given(part)):
+                raise
+            line = _line_of(self.config, part, names[0])
+            raise ValueError(f"{self.config}{line}: {in_sentences(error)}") from error
+
+    @property
+    def starts(self) -> bool:
+        """Whether a preset or a file says where to start."""
+        return self.preset is not None or self.config is not None
+
+    def run_fields(self, recipe: Mapping[str, Any] | None = None) -> Fields:
+        """The fields of the run by part, as far as they are given."""
+        changes: Fields = {part: self.given(part) for part in PARTS}
+        changes["model"] |= json_table(self.model_args, "--model-args")
+        for part in ("task", "model"):
+            changes[part] |= {"kind": value} if (value := getattr(self, part)) else {}
+        base = start_of(self.preset, self.config) or {"train": dict(recipe or {})}
+        fields: Fields = {part: merged(base.get(part, {}), changes[part]) for part in PARTS}
+        return fields | {"seed": base.get("seed", 0) if self.seed is None else self.seed}
+
+    @staticmethod
+    def missing(fields: Mapping[str, Any]) -> list[str]:
+        """Fields that a run must have, and that neither are given nor follow."""
+        kinds = (
+            TASKS.find(fields["task"].get("kind", "mqar")),
+            find_architecture(str(fields["model"].get("kind", "linear_mamba"))),
+        )
+        return [
+            name
+            for part, spec in zip(("task", "model"), kinds, strict=True)
+            for name, info in spec.model_fields.items()
+            if info.is_required() and name not in fields[part] and name not in spec.FOLLOWING
+        ]
+
+
+def start_of(preset: str | None, config: Path | None) -> Fields:
+    """The fields that a run starts from: those of a preset, or of a file; none if there is neither."""
+    if preset is not None and config is not None:
+        raise ValueError('--preset and --config both say where to start. Write preset = "NAME" in the file instead.')
+    if preset is not None:
+        return find_preset(preset).fields()
+    if config is None:
+        return {}
+    from recallscope.runs.grid import read_grid
+
+    grid = read_grid(config)
+    if grid.varied or grid.skip:
+        raise ValueError(f"{config} is a grid of several runs. Use: recallscope sweep {shlex.quote(str(config))}")
+    return grid.base
+
+
+def _line_of(path: Path, table: str, name: str) -> str:
+    from recallscope.runs.grid import line_of
+
+    return line_of(path.read_text(encoding="utf-8"), table, name)
+
+
+def with_run_flags(base: type, arguments: Sequence[str]) -> type:
+    """The command with the fields of the task and the model that the command line names, and those of training."""
+    config = typed_value(arguments, "--config")
+    start = start_of(typed_value(arguments, "--preset"), Path(config) if config else None)
+    kinds = {part: typed_value(arguments, f"--{part}") or start.get(part, {}).get("kind") for part in ("task", "model")}
+    specs: dict[str, type[Frozen]] = {
+        "task": TASKS.find(kinds["task"] or "mqar"),
+        "model": find_architecture(kinds["model"] or "linear_mamba"),
+        "train": TrainSpec,
+    }
+    command = with_spec_flags(base, specs, start=start)
+    _refuse_flags_of_others(command, specs["model"], arguments)
+    return command
+
+
+def _refuse_flags_of_others(command: type, model: type[Any], arguments: Sequence[str]) -> None:
+    """Say whose field a flag is, if not of the task and the model that were chosen."""
+    known = {field.name for field in dataclasses.fields(command)}
+    for word in arguments:
+        flag = word.partition("=")[0]
+        name = flag.removeprefix("--").replace("-", "_")
+        owners = field_owners(name) if flag.startswith("--") and name not in known else {}
+        for part, kinds in owners.items():
+            raise ValueError(f"{flag}: {unknown_field(name, model)} Add --{part} {kinds[0]}.")
+
+
+# Flags of a recall problem
+
+
+def problem_flags(*, required: Container[str], several: Container[str] = ()) -> type:
+    """The base of a command with one flag per field of a recall problem (`theory.problem.Problem`).
+
+    `required`: sizes that must be given. `several`: sizes that take a list.
+    """
+    from recallscope.theory.problem import ASKED, SIZES, one_value
+
+    flags: list[tuple[str, Any, Any]] = []
+    for name, entry in ASKED.items():
+        letter = f"{entry.metadata['letter']}, " if name in SIZES else ""
+        options: dict[str, Any] = {"help": f"{letter}{entry.metadata['description']}."}
+        kind, default = tuple[int, ...] if name in several else one_value(name), entry.default
+        if default is None and name not in required:
+            kind, options = kind | None, options | {"help_behavior_hint": ""}
+            options |= {"metavar": "INT"} if name in SIZES else {}
+        value = dataclasses.field() if name in required else dataclasses.field(default=default)
+        flags.append((name, Annotated[kind, arg(**options)], value))
+    return dataclasses.make_dataclass("ProblemFlags", flags, kw_only=True)

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from recallscope.atomic import write_atomically
-from recallscope.cli.flags import OptionalInt, OptionalPath, Quiet, typed_value
+from recallscope.cli.flags import OptionalInt, OptionalPath, Quiet, RunFlags, typed_value, with_run_flags
 from recallscope.cli.output import console, count, number, print_json, show, table
-from recallscope.cli.run_flags import RunFlags, with_run_flags
 from recallscope.train.saved import is_pretrained, is_weights, load_model, task_of, weights_file, what_is_measured
 
 if TYPE_CHECKING:
@@ -33,16 +32,16 @@ class Measure(RunFlags):
 
     Measure an architecture, or a torch.nn.Module of your own, on a recall task: accuracy with its interval, the size of
     its state, the bits it holds per state entry, the linear Mamba it equals, and its place among stored runs on the
-    same task. It is trained by one recipe for all; the learning rate is the best of a few in short trainings on another
+    same task. It is trained by one recipe for all; the learning rate is the best of a few in short runs on another
     seed, unless you give one. Any field of task, model and training is a flag:
 
-    recallscope measure linear --vocab-size 32 --num-facts 2 --embed-dim 8 --state-dim 4 --flat-steps 9 --decay-steps 9
+    recallscope measure linear_mamba --vocab-size 32 --num-facts 2 --embed-dim 8 --state-dim 4 --flat-steps 9
 
-    Weights are measured as they are, nothing is trained: those of recallscope train --out or design --out, on the task
-    they were made for or a variant of it (more facts, longer sequences, other filler, another --task); a Hugging Face
+    Weights are measured as they are, nothing is trained: those that recallscope train or design wrote, on the task they
+    were made for or a variant of it (more facts, longer sequences, other filler, another --task); a Hugging Face
     folder of a Mamba or Mamba-2, whose token numbers are then keys and values; or, with --weights, your module's.
 
-    recallscope measure WEIGHTS --num-facts 4 --vocab-size 32 --num-examples 20
+    recallscope measure WEIGHTS --num-facts 4 --vocab-size 32 --num-sequences 20
     """
 
     model: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL", help_behavior_hint="")] = None
@@ -51,17 +50,17 @@ class Measure(RunFlags):
     weights: OptionalPath = None
     """Measure MODEL with these weights: any safetensors of your module."""
     seeds: int = 1
-    """Trainings with different seeds; with several the interval is over seeds."""
-    beside: Annotated[tuple[Path, ...] | None, tyro.conf.arg(metavar="STORE ...", help_behavior_hint="")] = None
+    """Training runs with different seeds; with several the interval is over seeds."""
+    compare_with: Annotated[tuple[Path, ...] | None, tyro.conf.arg(metavar="STORE ...", help_behavior_hint="")] = None
     """Stores with runs to compare with; unless given, the records of this repository."""
-    num_examples: int = 2000
+    num_sequences: int = 2000
     """Test sequences of weights; after training it is --eval-size."""
     device: str = "auto"
     """Where weights are measured: auto, cpu, cuda ..."""
     workers: OptionalInt = None
     """Training runs in parallel (default: one per core); 0 runs them in this process, which a debugger can follow."""
     out: Path = Path("runs/measured")
-    """Folder for the figure, the measurement as JSON, and the store of the trainings, which are used again."""
+    """Folder for the figure, the measurement as JSON, and the store of the training runs, which are used again."""
     figure: OptionalPath = None
     """The figure's file instead, as PNG and SVG."""
     quiet: Quiet = False
@@ -74,10 +73,12 @@ class Measure(RunFlags):
         if self.model is not None and self.weights is None and is_weights(self.model):
             self.weights, self.model = Path(self.model), None
         if self.model is None and self.weights is None and not self.starts:
-            raise ValueError("which model? Name it first: recallscope measure linear, my_nets.py:MyModel, or weights.")
+            raise ValueError(
+                "which model? Name it first: recallscope measure linear_mamba, my_nets.py:MyModel, or weights."
+            )
         from recallscope.cli.training import pick_device, use_threads
         from recallscope.measuring.measure import measure
-        from recallscope.measuring.trainings import RECIPE, store_trainer
+        from recallscope.measuring.training_runs import RECIPE, store_trainer
         from recallscope.runs.store import RunStore
         from recallscope.runs.views import PlainView
 
@@ -85,7 +86,7 @@ class Measure(RunFlags):
         if self.weights is not None:
             subject, task = self._as_it_is(self.weights)
             measured = measure(
-                subject, task, seed=self.seed or 0, beside=self.beside, num_examples=self.num_examples,
+                subject, task, seed=self.seed or 0, compare_with=self.compare_with, num_sequences=self.num_sequences,
                 device=pick_device(self.device),
             )  # fmt: skip
         else:
@@ -94,7 +95,8 @@ class Measure(RunFlags):
             store = RunStore(self.out / "store", create=True)
             view = None if self.quiet else PlainView(sys.stderr)
             measured = measure(
-                run.model, task, train=run.train, seed=run.seed, seeds=self.seeds, store=store, beside=self.beside,
+                run.model, task, train=run.train, seed=run.seed, seeds=self.seeds, store=store,
+                compare_with=self.compare_with,
                 search_rates=not self.starts and "learning_rate" not in self.given("train"),
                 trainer=store_trainer(store, workers=self.workers, weights=True, view=view),
             )  # fmt: skip
@@ -136,7 +138,7 @@ class Measure(RunFlags):
         """Save the figure; None where there is no matplotlib."""
         if importlib.util.find_spec("matplotlib") is None:
             return None
-        from recallscope.figures.measured import draw_measured
+        from recallscope.figures.forms import draw_measured
         from recallscope.figures.style import PAGE, figure_style, new_figure, save_figure
         from recallscope.measuring.measurement import reference_curves
 
@@ -163,7 +165,7 @@ class Measure(RunFlags):
 
 
 def command_for(arguments: Sequence[str]) -> type:
-    """The verb with flags for the model that comes first, and for the task that is named or that the weights have."""
+    """The command with flags for the model that comes first, and for the task that is named or of the weights."""
     first = arguments[0] if arguments and not arguments[0].startswith("-") else ""
     weights = typed_value(arguments, "--weights") or (first if is_weights(first) else None)
     named = ["--model", first] if first and first != weights else []

@@ -13,8 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from recallscope.architectures.capabilities import HasAttention
 from recallscope.architectures.model import RecallModel
-from recallscope.figures.banks import banks_figure
-from recallscope.figures.mechanism import attention_figure, draw_curve, inside_figures
+from recallscope.figures.mechanism import attention_figure, banks_figure, draw_curve, inside_figures
 from recallscope.figures.style import COLUMN, figure_style, save_figure
 from recallscope.interp.attention import attention_strength, ideal_attention, picture_arrays
 from recallscope.interp.banks import picture_masks

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from recallscope.cli.flags import OptionalInt, OptionalPath, Quiet, print_json
+from recallscope.cli.flags import OptionalInt, OptionalPath, Quiet
+from recallscope.cli.output import print_json
 from recallscope.studies.experiment import SCALES, Scale
 
 if TYPE_CHECKING:
@@ -265,7 +266,7 @@ def _without_runs() -> list[dict[str, Any]]:
     return [
         {"name": name, "shows": [row.number for row in rest if row.number.startswith(kind)], "command": command}
         for name, kind, command in (
-            ("circuit", "Fig.", "recallscope draw fig-2"),
+            ("circuit", "Fig.", "recallscope figures STORE fig-2"),
             ("tables", "Tab.", "recallscope claims"),
         )
     ]

@@ -112,8 +112,8 @@ class Show:
         for entry in found["attempts"]:
             print(f"  {entry.get('event')} by process {entry.get('pid')} on {str(entry.get('host')).split('/')[0]}")
         if failure:
-            told = f"failed {failure['tries']} times; its worker {failure['reason']}"
-            print(f"  {told}. Its stderr ends:\n{failure['stderr']}")
+            sentence = f"failed {failure['tries']} times; its worker {failure['reason']}"
+            print(f"  {sentence}. Its stderr ends:\n{failure['stderr']}")
         return 0
 
 
@@ -252,15 +252,15 @@ def _telling_columns(rows: list[dict[str, Any]]) -> tuple[list[str], dict[str, A
     from recallscope.specs import RESULTS
 
     names = list(rows[0]) if rows else []
-    fields = [name for name in names if name not in ("run", "status", "flag", "needs", *RESULTS)]
+    fields = [name for name in names if name not in ("run", "status", "warning", "needs", *RESULTS)]
     fields.sort(key=lambda name: SHOWN.index(name) if name in SHOWN else len(SHOWN))  # the usual ones first
     varying = [name for name in fields if len({str(row[name]) for row in rows}) > 1][:MOST_VARYING]
     usual = [name for name in fields if name in SHOWN]
     alike = {name: rows[0][name] for name in usual if varying and name not in varying and rows[0][name] is not None}
     status = ["status"] if any(row["status"] != "done" for row in rows) else []
-    said = [name for name in ("flag", "needs") if any(row[name] for row in rows)]
+    present = [name for name in ("warning", "needs") if any(row[name] for row in rows)]
     ends = [name for name in ("test_accuracy", "seconds") if name in names]
-    return ["run", *(varying or usual), *status, *ends, *said], alike
+    return ["run", *(varying or usual), *status, *ends, *present], alike
 
 
 def _print_record(record: dict[str, Any], row: dict[str, Any], needs: str | None) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # flags that are handed to run_sweep as they are
 VALUES = ("engine", "workers", "slots_per_gpu", "device", "address", "lease_seconds")
-SWITCHES = ("weights", "retry_failed")
+SWITCHES = ("save_weights", "retry_failed")
 
 
 @dataclass(kw_only=True)
@@ -50,13 +50,13 @@ class Sweep:
     address: str = "auto"
     """Where the Ray cluster is, such as 127.0.0.1:6379 after ray start --head --node-ip-address=127.0.0.1. Ray asks for
     no password and listens on all interfaces even then: use trusted networks only, or a firewall."""
-    weights: bool = False
+    save_weights: bool = False
     """Keep each run's weights beside its record."""
     retry_failed: bool = False
     """Try runs again that failed three times in an earlier sweep."""
     lease_seconds: float = 60.0
     """A run whose lease was not renewed for so long is taken over."""
-    dry_run: Annotated[bool, tyro.conf.arg(aliases=["--plan"])] = False
+    dry_run: bool = False
     """Only print what is missing."""
     quiet: Quiet = False
     """Show no progress."""
@@ -78,7 +78,7 @@ class Sweep:
         if self.dry_run:
             there = RunStore(self.folder) if self.folder.exists() else None
             return self._print_plan(
-                grid, make_plan(cells, there, weights=self.weights, retry_failed=self.retry_failed, look_only=True)
+                grid, make_plan(cells, there, weights=self.save_weights, retry_failed=self.retry_failed, look_only=True)
             )
         store = RunStore(self.folder, create=True)
         title = f"{grid.name}: {len(cells)} runs in {self.folder}"
@@ -87,7 +87,9 @@ class Sweep:
             cells,
             store,
             view=None if self.quiet else progress_view(cells, title, stream=stream, live=not self.json),
-            **{name: getattr(self, name) for name in (*VALUES, *SWITCHES)},
+            weights=self.save_weights,
+            retry_failed=self.retry_failed,
+            **{name: getattr(self, name) for name in VALUES},
         )
         return self._report(outcome, store, cells)
 
@@ -99,13 +101,13 @@ class Sweep:
     def _print_plan(self, grid: Grid, plan: Plan) -> int:
         facts = {"runs": plan.total, "missing": len(plan.missing), "done": len(plan.done), "failed": len(plan.failed)}
         if self.json:
-            missing = [{"run": cell.run, **cell.words} for cell in plan.missing]
+            missing = [{"run": cell.run, **cell.fields} for cell in plan.missing]
             print_json({**facts, "left_out": grid.size - plan.total, "cells": missing})
             return 0
         counts = f"{len(plan.done)} done, {len(plan.missing)} missing, {len(plan.failed)} failed before"
         print(f"{grid.name}: {plan.total} runs, {counts}")
         for cell in plan.missing:
-            print(f"  {cell.run[:8]}  " + " ".join(f"{name}={value}" for name, value in cell.words.items()))
+            print(f"  {cell.run[:8]}  " + " ".join(f"{name}={value}" for name, value in cell.fields.items()))
         return 0
 
     def _report(self, outcome: Outcome, store: RunStore, cells: list[Cell]) -> int:
@@ -119,7 +121,7 @@ class Sweep:
         diverged = _diverged(store, cells)
         if diverged:
             some = ", ".join(run[:8] for run in diverged[:4]) + " ..." * (len(diverged) > 4)
-            without = f"recallscope fit {self.folder} --leave-out diverged fits without them"
+            without = f"recallscope fit {self.folder} --exclude diverged fits without them"
             warn(f"{len(diverged)} of the finished runs diverged: {some}. {without}")
         if outcome.interrupted:
             warn(f"stopped, nothing is lost. Resume with: {self.command()}")
@@ -138,13 +140,13 @@ class Sweep:
 
     def command(self) -> str:
         """The command that resumes this sweep."""
-        words = ["recallscope", "sweep", str(self.grid), "--store", str(self.folder)]
+        arguments = ["recallscope", "sweep", str(self.grid), "--store", str(self.folder)]
         for name in VALUES:
             if getattr(self, name) != getattr(type(self), name):
-                words += [f"--{name.replace('_', '-')}", str(getattr(self, name))]
+                arguments += [f"--{name.replace('_', '-')}", str(getattr(self, name))]
         for name in (*SWITCHES, "quiet", "json"):
-            words += [f"--{name.replace('_', '-')}"] if getattr(self, name) else []
-        return shlex.join(words)
+            arguments += [f"--{name.replace('_', '-')}"] if getattr(self, name) else []
+        return shlex.join(arguments)
 
 
 def _diverged(store: RunStore, cells: list[Cell]) -> list[str]:
@@ -152,5 +154,5 @@ def _diverged(store: RunStore, cells: list[Cell]) -> list[str]:
     from recallscope.runs.table import find_runs, parse_conditions
 
     ours = {cell.run for cell in cells}
-    rows = find_runs(store, parse_conditions(["flag=diverged"]), columns=["run"])
+    rows = find_runs(store, parse_conditions(["warning=diverged"]), columns=["run"])
     return [row["run"] for row in rows if row["run"] in ours]

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from recallscope.cli.flags import OptionalPath, Quiet
+from recallscope.cli.flags import OptionalPath, Quiet, RunFlags, with_run_flags
 from recallscope.cli.output import print_json, show
-from recallscope.cli.run_flags import RunFlags, with_run_flags
 
 if TYPE_CHECKING:
     from recallscope.records import RunRecord
@@ -33,7 +32,7 @@ class Train(RunFlags):
 
     With --out the run is checkpointed, can be killed at any time, and resumes when the same command is given again; a
     finished run is answered from its record, and a folder with another run is refused. Exit code 1 if the run diverged,
-    130 if it was stopped. A run that stayed at chance or was still improving is told on stderr.
+    130 if it was stopped. A warning goes to stderr if accuracy stayed at chance or was still improving.
     """
 
     device: str = "auto"
@@ -56,11 +55,11 @@ class Train(RunFlags):
 
         done = finished_run(self.out, run, overwrite=self.overwrite) if self.out else None
         record = done or self._train(run)
-        warning = warn_of(record)
+        explanation = warn_of(record)
         if self.json:
-            shown = {"run", "spec", "test_accuracy", "val_accuracy", "steps", "seconds", "flag"}
+            shown = {"run", "spec", "test_accuracy", "val_accuracy", "steps", "seconds"}
             facts = record.model_dump(mode="json", include=shown)
-            print_json(facts | {"warning": warning, "already_done": done is not None})
+            print_json(facts | {"warning": record.flag, "explanation": explanation, "already_done": done is not None})
         else:
             self._print(record, "already done: --overwrite trains it again" if done else "")
         return 1 if record.flag == "diverged" else 0
@@ -89,5 +88,5 @@ class Train(RunFlags):
 
 
 def command_for(arguments: Sequence[str]) -> type:
-    """The verb with flags for the task and the model that are asked for."""
+    """The command with flags for the task and the model that are asked for."""
     return with_run_flags(Train, arguments)

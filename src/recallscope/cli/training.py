@@ -1,4 +1,4 @@
-"""What the training verbs share: choosing a device, and a run that can be stopped and resumed."""
+"""What the commands that train share: choosing a device, and a run that can be stopped and resumed."""
 
 from __future__ import annotations
 

@@ -153,11 +153,11 @@ def noise_budget(model: RecallModel, generator: torch.Generator) -> NoiseBudget:
 
     def added(before: Tensor, now: Tensor, query: Tensor) -> Float[Tensor, "n half"]:
         """To the logits of all values."""
-        (told,) = able.memories(torch.stack((before, now), dim=1))
+        (held,) = able.memories(torch.stack((before, now), dim=1))
         (asked,) = able.memories(torch.stack((draw(1, V), query), dim=1))
-        readout = einsum(told.write(1), asked.queries[:, 1], "n heads P N, n heads N -> n heads P") * asked.gate[:, 1]
+        readout = einsum(held.write(1), asked.queries[:, 1], "n heads P N, n heads N -> n heads P") * asked.gate[:, 1]
         logits = einsum(
-            readout, told.out, able.logit_directions()[:, half:], "n heads P, D heads P, D v -> n v"
+            readout, held.out, able.logit_directions()[:, half:], "n heads P, D heads P, D v -> n v"
         ).double()
         return logits - logits.mean(dim=1, keepdim=True)
 

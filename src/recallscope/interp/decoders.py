@@ -132,13 +132,13 @@ def measure_behaviour(model: RecallModel, batch: Batch) -> Behaviour:
 
     Paper: Sec. 2 (`par:mqar-definition`).
     """
-    said, lead = _answers(model, batch)
-    right = said == batch.answers
+    output, lead = _answers(model, batch)
+    right = output == batch.answers
     fact, known = asked_facts(batch)
     values = batch.all_values
     earlier = values[:, :-1].gather(2, fact[:, None].expand(-1, values.shape[1] - 1, -1))
-    old = (earlier == said[:, None]).any(dim=1) & known & ~right
-    stored = (values.flatten(1)[:, None] == said[..., None]).any(dim=-1) & ~right & ~old
+    old = (earlier == output[:, None]).any(dim=1) & known & ~right
+    stored = (values.flatten(1)[:, None] == output[..., None]).any(dim=-1) & ~right & ~old
     wrong = int((~right).sum())
 
     def of_wrong(flags: Bool[Tensor, "batch Q"]) -> float:
@@ -163,15 +163,15 @@ def _answers(model: RecallModel, batch: Batch) -> tuple[Tensor, Float[Tensor, "b
     rows = max(1, LOGITS_AT_ONCE // (batch.tokens.shape[1] * model.vocab_size))
     training = model.training
     model.eval()
-    said, lead = [], []
+    output, lead = [], []
     for part in batch.split(rows):
         logits = model.answer(part.tokens, part.query_positions)
         answers = part.answers[..., None]
         others = logits.scatter(2, answers, -torch.inf)
-        said.append(logits.argmax(dim=-1))
+        output.append(logits.argmax(dim=-1))
         lead.append((logits.gather(2, answers)[..., 0] - others.amax(dim=-1)).double())
     model.train(training)
-    return torch.cat(said), torch.cat(lead)
+    return torch.cat(output), torch.cat(lead)
 
 
 def _by_place(right: Bool[Tensor, " n"], place: Tensor, num_facts: int) -> tuple[float, ...]:

@@ -270,10 +270,10 @@ def _part(layer: int, head: int, part: Operators) -> PartScores:
 def _nearest_circuit(subject: _Subject) -> CircuitScores:
     circuit, batch = nearest_circuit(subject.ops, **subject.dims).operators, subject.batch
     x = one_hot_tokens(batch.tokens, subject.model.vocab_size, dtype=circuit.Pi_v_in.dtype)
-    said = at_positions(read_through([circuit], x), batch.query_positions)
+    output = at_positions(read_through([circuit], x), batch.query_positions)
     own = subject.model.answer(batch.tokens, batch.query_positions)
     return CircuitScores(
-        accuracy=share(answered(said, batch)), agreement=share(said.argmax(dim=-1) == own.argmax(dim=-1))
+        accuracy=share(answered(output, batch)), agreement=share(output.argmax(dim=-1) == own.argmax(dim=-1))
     )
 
 

@@ -73,7 +73,7 @@ def overwrite_facts(model: RecallModel, batch: Batch, generator: torch.Generator
     written_at = t - 2 * (n - 1 - which)
     positions = batch.query_positions
 
-    def said(*exchanged: tuple[Tensor, ...]) -> Int[Tensor, "batch Q"]:
+    def answers_with(*exchanged: tuple[Tensor, ...]) -> Int[Tensor, "batch Q"]:
         """Answers after all of these were added to the states, each as faded as if written with the fact."""
         total = tuple(torch.stack(layer).sum(dim=0) for layer in zip(*exchanged, strict=True))
         return able.answer_edited(batch.tokens, positions, total, after=t, since=written_at).argmax(dim=-1)
@@ -82,9 +82,9 @@ def overwrite_facts(model: RecallModel, batch: Batch, generator: torch.Generator
     minus = tuple(-layer.writes(key, was) for layer in codes)
     plus = tuple(layer.writes(key, new) for layer in codes)
     before = model.answer(batch.tokens, positions).argmax(dim=-1)
-    after, erased = said(minus, plus), said(minus)
+    after, erased = answers_with(minus, plus), answers_with(minus)
     own_new, own_was = able.pair_writes(key, new), able.pair_writes(key, was)
-    after_own = said(tuple(-write for write in own_was), own_new) if own_was and own_new else None
+    after_own = answers_with(tuple(-write for write in own_was), own_new) if own_was and own_new else None
     rewritten = batch.tokens.clone()
     rewritten[rows, written_at] = new
     control = model.answer(rewritten, positions).argmax(dim=-1)

@@ -151,16 +151,16 @@ class HashMemory:
         A model with a rule of its own undoes it: exactly, if the fact was stored last. `lost` then counts the
         dimensions of the state in which the rule had left nothing to restore; least squares loses none.
         """
-        said = self.recall(key)
-        if not said.found:
+        recalled = self.recall(key)
+        if not recalled.found:
             return None
-        pair = self._pair(key, said.value)
+        pair = self._pair(key, recalled.value)
         if self._rule is None:
             self._state = self._state - self._writes(*pair)
         else:
             self._state, lost = self._rule.take_back(self._state, *pair)
             self.lost = int(lost.sum())
-        return Fact(key, said.value, said.score)
+        return Fact(key, recalled.value, recalled.score)
 
     def overwrite(self, key: int, value: int) -> Fact | None:
         """Forget, then store; returns the fact that was replaced, if one was found."""

@@ -151,8 +151,8 @@ def invariant_output(model: RecallModel, tokens: Int[Tensor, "batch L"]) -> Floa
         y = read_through(layers[0], one_hot_tokens(tokens, model.vocab_size, dtype=stream.dtype))
         return y + able.unembed(stream) if able.residual else y
     for heads in able.operators("stream"):
-        said = read_through(heads, stream)
-        stream = stream + said if able.residual else said
+        output = read_through(heads, stream)
+        stream = stream + output if able.residual else output
     return able.unembed(stream)
 
 

@@ -61,10 +61,10 @@ def measure_rates(model: RecallModel, batch: Batch, task: TaskSpec) -> RateScore
 
 def best_rate(model: RecallModel, task: TaskSpec) -> float | None:
     """b* of the law `delta` for the sizes of this model and task; None where that law does not speak about them."""
-    words = {"task": task.kind} | task.model_dump(mode="json") | model.spec.model_dump(mode="json")
+    fields = {"task": task.kind} | task.model_dump(mode="json") | model.spec.model_dump(mode="json")
     try:
-        return float(delta_rate(Problem.from_words(words)))
-    except ValueError:  # too few words, say, or a task of another kind
+        return float(delta_rate(Problem.from_fields(fields)))
+    except ValueError:  # too few fields, say, or a task of another kind
         return None
 
 

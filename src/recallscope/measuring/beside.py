@@ -72,9 +72,11 @@ def neighbours(task: TaskSpec, stores: Iterable[Path | str]) -> list[Neighbour]:
 
 
 def _same_task(store: RunStore, task: TaskSpec) -> list[str]:
-    """Runs whose words are those of the task, as far as the store has such columns; quick, and not the last word."""
-    words = {"task": task.kind, "vocab_size": task.vocab_size, "num_facts": getattr(task, "num_facts", None)}
+    """Runs whose fields are those of the task, as far as the store has such columns; quick, and not the last word."""
+    fields = {"task": task.kind, "vocab_size": task.vocab_size, "num_facts": getattr(task, "num_facts", None)}
     rows = find_runs(store, [Condition("status", "=", "done")], columns=None)
     return [
-        str(row["run"]) for row in rows if all(value is None or row.get(name) == value for name, value in words.items())
+        str(row["run"])
+        for row in rows
+        if all(value is None or row.get(name) == value for name, value in fields.items())
     ]

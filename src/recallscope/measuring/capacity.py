@@ -1,9 +1,9 @@
 """Capacity as one number: the most facts, or the least size of a model, at which trained recall reaches a target.
 
-Few trainings instead of a grid: the law of the architecture proposes a value, training says what it really gives, a
+Few training runs instead of a grid: the law of the architecture proposes a value, training says what it really gives, a
 probit fit of all accuracies so far against the law's variable moves the proposal, until a value that reaches the
 target and its neighbour that does not are both trained. Without a law the value is doubled or halved until the target
-lies between two trainings, and the fit is against log n.
+lies between two training runs, and the fit is against log n.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 from scipy.special import ndtri
 
 from recallscope.analysis.probit import ProbitFit, fit_probit
-from recallscope.measuring.capacity_question import CapacityQuestion
-from recallscope.measuring.trainings import RateSearch, Trainer, Training, search_rate, with_train
+from recallscope.measuring.capacity_query import CapacityQuery
+from recallscope.measuring.training_runs import RateSearch, Trainer, Training, search_rate, with_train
 from recallscope.runs.plan import estimated_cost
 from recallscope.runs.views import clock
 from recallscope.specs import RunSpec
 
-MOST_TRAININGS = 6
+MAX_RUNS = 6
 START = 8  # the first value where no law proposes one
 LAW_SLOPE = (1.0, 0.25)  # expected of the fit against the law's own variable
 LOG_SLOPE = (2.5, 2.5)  # and against log n: the Hebbian law has (sqrt(2 log V) + z) / 2
@@ -52,15 +52,15 @@ class Capacity:
     interval: tuple[float | None, float | None] | None = None
     law: str | None = None
     predicted: int | None = None  # by the law alone
-    trainings: list[Tried] = field(default_factory=list)
+    runs: list[Tried] = field(default_factory=list)
     rate: RateSearch | None = None
-    grid_trainings: int = 0
+    grid_runs: int = 0
     grid_seconds: float = 0.0
 
     @property
     def seconds(self) -> float:
         """Training time of all values tried, also of those that were found in the store."""
-        return sum(tried.seconds for tried in self.trainings)
+        return sum(tried.seconds for tried in self.runs)
 
     @property
     def sentences(self) -> list[str]:
@@ -78,30 +78,30 @@ class Capacity:
 
     @property
     def effort(self) -> str:
-        """How many trainings it took, and how many a grid would take."""
-        count = len(self.trainings)
+        """How many training runs it took, and how many a grid would take."""
+        count = len(self.runs)
         short = f" and {len(self.rate.losses)} short ones" if self.rate else ""
         return (
             f"{count} training{'s' * (count > 1)}{short}, {clock(self.seconds)} of a core; every value up to "
-            f"{self.grid_trainings} would take {self.grid_trainings} trainings, {clock(self.grid_seconds)}"
+            f"{self.grid_runs} would take {self.grid_runs} training runs, {clock(self.grid_seconds)}"
         )
 
 
 def find_capacity(
-    question: CapacityQuestion, train: Trainer, *, most: int = MOST_TRAININGS, search_rates: bool = False
+    question: CapacityQuery, train: Trainer, *, max_runs: int = MAX_RUNS, search_rates: bool = False
 ) -> Capacity:
-    """Propose, train, correct. `search_rates` first chooses a learning rate, by short trainings at the first proposal.
+    """Propose, train, correct. `search_rates` first chooses a learning rate, by short runs at the first proposal.
 
     Every accuracy is of one training; the interval counts the test queries and the scatter between seeds.
     """
-    if not 1 <= most <= 1000:
-        raise ValueError(f"most={most} trainings: between 1 and 1000 are allowed.")
+    if not 1 <= max_runs <= 1000:
+        raise ValueError(f"max_runs={max_runs}: between 1 and 1000 are allowed.")
     if question.target <= question.guess_rate():
         reason = (
             f"guessing among the values gives {question.guess_rate():.4f}, which reaches {question.target:g} already"
         )
         return Capacity(question.unknown, question.target, None, f"{reason}. Use a larger target.")
-    search = _Search(question, train, most)
+    search = _Search(question, train, max_runs)
     if search_rates:
         search.choose_rate()
     return search.run()
@@ -109,11 +109,11 @@ def find_capacity(
 
 @dataclass
 class _Search:
-    """The trainings so far, by m = sign * value, so that recall always falls with m."""
+    """The training runs so far, by m = sign * value, so that recall always falls with m."""
 
-    question: CapacityQuestion
+    question: CapacityQuery
     train: Trainer
-    most: int
+    max_runs: int
     tried: dict[int, Tried] = field(default_factory=dict)
     specs: dict[int, RunSpec] = field(default_factory=dict)
     rate: RateSearch | None = None
@@ -132,12 +132,12 @@ class _Search:
         return next(size for size, level in zip(sizes, levels, strict=True) if level >= max(levels) - LEVELLED)
 
     def choose_rate(self) -> None:
-        """Short trainings at the first proposal; their rate is used from here on."""
+        """Short training runs at the first proposal; their rate is used from here on."""
         self.rate, _ = search_rate(self.question.run_at(abs(self.first())), self.train)
 
     def run(self) -> Capacity:
-        """Train proposals until the answer is bracketed, or there is none, or the trainings are used up."""
-        while len(self.tried) < self.most:
+        """Train proposals until the answer is bracketed, or there is none, or the training runs are used up."""
+        while len(self.tried) < self.max_runs:
             m = self.proposal()
             if m is None:
                 break
@@ -213,7 +213,7 @@ class _Search:
 
     @property
     def fit(self) -> ProbitFit:
-        """Through the trainings so far; those with all answers right, or all wrong, only say which side they are on."""
+        """Through the runs so far; those with all answers right, or all wrong, only say which side they are on."""
         points = [tried for tried in self.tried.values() if 3 < tried.accuracy * tried.queries < tried.queries - 3]
         points = points or [self.tried[max(self.good) if self.good else min(self.bad)]]
         return fit_probit(
@@ -224,22 +224,22 @@ class _Search:
         )
 
     def answer(self) -> Capacity:
-        """What the trainings say."""
+        """What the training runs say."""
         question, (good, bad) = self.question, self.bracket()
         law = question.law
         predicted = None if law is None else abs(self.first())
         grid = self._grid()
         facts: dict[str, Any] = {
-            "law": law.name if law else None, "predicted": predicted, "trainings": list(self.tried.values()),
-            "rate": self.rate, "grid_trainings": grid[0], "grid_seconds": grid[1],
+            "law": law.name if law else None, "predicted": predicted, "runs": list(self.tried.values()),
+            "rate": self.rate, "grid_runs": grid[0], "grid_seconds": grid[1],
         }  # fmt: skip
 
-        def said(value: int | None, reason: str, **more: Any) -> Capacity:
+        def result(value: int | None, reason: str, **more: Any) -> Capacity:
             return Capacity(question.unknown, question.target, value, reason, **facts, **more)
 
         if bad <= self.low:
             best = self.tried[bad]
-            return said(
+            return result(
                 None,
                 f"unreachable: even {question.unknown}={best.value} is trained to {best.accuracy:.4f}, below "
                 f"{question.target:g}. {'Use a larger model' if question.sign > 0 else 'Use fewer facts'}, or train "
@@ -248,25 +248,25 @@ class _Search:
         if good >= self.high:
             best = self.tried[good]
             more = "more do not fit the task" if question.sign > 0 else "less there is not"
-            return said(best.value, f"{question.wanted} there is: trained to {best.accuracy:.4f}; {more}")
+            return result(best.value, f"{question.wanted} there is: trained to {best.accuracy:.4f}; {more}")
         x, (x_low, x_high) = self.fit.crossing(question.target)
         crossing, *ends = (self.real(level) for level in (x, x_low, x_high))
         low, high = sorted(ends)
         where = {"crossing": crossing, "interval": (low, high)}
         if bad - good == 1:
             a, b = self.tried[good], self.tried[bad]
-            return said(
+            return result(
                 abs(good),
                 f"{question.wanted} that reaches {question.target:g}: {a.value} is trained to {a.accuracy:.4f}, "
                 f"{b.value} to {b.accuracy:.4f}",
                 **where,
             )
         value = abs(min(max(self.reached(x), good), bad - 1))
-        told = "by the fit" if good >= self.low and bad <= self.high else "by the fit beyond what was trained, a guess"
-        used = f"{len(self.tried)} trainings were used up before its neighbour was trained"
+        how = "by the fit" if good >= self.low and bad <= self.high else "by the fit beyond what was trained, a guess"
+        used = f"{len(self.tried)} training runs were used up before its neighbour was trained"
         if value < 1 or (good < self.low and bad > self.high):
-            return said(None, f"{used}. Allow more.", **where)
-        return said(value, f"{question.wanted} that reaches {question.target:g}, {told}: {used}", **where)
+            return result(None, f"{used}. Allow more.", **where)
+        return result(value, f"{question.wanted} that reaches {question.target:g}, {how}: {used}", **where)
 
     def real(self, level: float) -> float:
         """The value between two whole numbers at which the variable is at a level."""

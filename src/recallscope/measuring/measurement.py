@@ -13,9 +13,9 @@ from scipy.special import ndtri, stdtrit
 from recallscope.measuring.beside import Neighbour
 from recallscope.specs import ModelSpec, TaskSpec
 from recallscope.theory.bounds import information_bits, most_recall
-from recallscope.theory.law import RECOMMENDED, find_law
+from recallscope.theory.law import TRAINED_LAW, find_law
 from recallscope.theory.problem import Array, Problem
-from recallscope.theory.solve import Question, frontier, solve
+from recallscope.theory.solve import SizeQuery, frontier, solve
 
 STATE_BITS = 32  # of a number of the state
 FRONTIER_POINTS = 16  # sizes N at which the least state is looked for
@@ -91,16 +91,16 @@ class LinearEqual:
 
         Where every answer was right, the lower end of the interval counts.
         """
-        law = find_law(RECOMMENDED["trained"])
-        words, own = task.model_dump(mode="json") | {"task": task.kind}, model.size_of("embed_dim")
+        law = find_law(TRAINED_LAW)
+        fields, own = task.model_dump(mode="json") | {"task": task.kind}, model.size_of("embed_dim")
         D = own if own > 1 else None
         if accuracy.mean <= 2 / task.vocab_size:
             return cls(law.name, None, None, None, "it recalls no more than guessing does")
         target, at_least = (accuracy.mean, "") if accuracy.mean < 1 else (accuracy.interval[0], "at least ")
         try:
-            Problem.from_words(words)
-            known: dict[str, Any] = {name: words.get(name) for name in ("vocab_size", "num_facts", "length")}
-            question = Question(law, target, task=words["task"], **known)
+            Problem.from_fields(fields)
+            known: dict[str, Any] = {name: fields.get(name) for name in ("vocab_size", "num_facts", "length")}
+            question = SizeQuery(law, target, task=fields["task"], **known)
             N = None if D is None else solve(replace(question, embed_dim=D), "state_dim").value
             if D is not None and N is not None:
                 return cls(law.name, D, N, 2 * D * N, f"{at_least}the least N at its D={D}")
@@ -132,7 +132,7 @@ class Measurement:
     beside: list[Neighbour]
     runs: tuple[str, ...] = ()
     seconds: float = 0.0
-    warnings: tuple[str, ...] = ()  # about trainings that diverged, stayed at chance or were still improving
+    warnings: tuple[str, ...] = ()  # about training runs that diverged, stayed at chance or were still improving
 
     @property
     def place(self) -> int:
@@ -179,7 +179,7 @@ class Measurement:
     def rank(self) -> str:
         """Its place among the models beside it, as a sentence."""
         if not self.beside:
-            return "no stored run on this task; name stores with --beside"
+            return "no stored run on this task; name stores with --compare-with"
         among = f"place {self.place} of {len(self.beside) + 1} by recall"
         per_entry = self.place_per_entry
         return among if per_entry is None else f"{among}, place {per_entry} among those with no more state"
@@ -204,15 +204,15 @@ def linear_curve(task: TaskSpec, sizes: Array, embed_dim: Callable[[Array, Array
 
     The size is the number of state entries, or another one from which `embed_dim` gives D at every N.
     """
-    law = find_law(RECOMMENDED["trained"])
+    law = find_law(TRAINED_LAW)
     S, N = (grid.ravel() for grid in np.meshgrid(sizes, CURVE_SIZES, indexing="ij"))
     D = embed_dim(S, N)
     p = np.zeros(S.shape)
     fits = D >= N
     try:
-        words = task.model_dump(mode="json") | {"task": task.kind, "embed_dim": D[fits], "state_dim": N[fits]}
+        fields = task.model_dump(mode="json") | {"task": task.kind, "embed_dim": D[fits], "state_dim": N[fits]}
         with np.errstate(all="ignore"):
-            p[fits] = np.nan_to_num(law(Problem.from_words(words)))
+            p[fits] = np.nan_to_num(law(Problem.from_fields(fields)))
     except ValueError:  # a task that the laws do not speak about
         return np.full(len(sizes), np.nan)
     return np.maximum.accumulate(p.reshape(len(sizes), -1).max(axis=1))

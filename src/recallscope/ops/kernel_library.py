@@ -115,7 +115,7 @@ def _compile(compiler: list[str], folder: Path, name: str) -> Path:
     """Compile beside, flush, then rename: two processes that build at once both end with a whole library."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     _check_owner(folder)
-    said = ""
+    message = ""
     with _beside(folder) as beside:
         for cpu_flags in CPU_FLAGS:
             flags = (*COMMON_FLAGS, *cpu_flags, *_flags_asked_for())
@@ -125,8 +125,8 @@ def _compile(compiler: list[str], folder: Path, name: str) -> Path:
             )
             if done.returncode == 0:
                 return _keep(beside, name)
-            said = done.stderr.strip()
-    raise RuntimeError(f"{compiler[0]} could not compile {SOURCE / 'kernels.c'}: {said[:500]}")
+            message = done.stderr.strip()
+    raise RuntimeError(f"{compiler[0]} could not compile {SOURCE / 'kernels.c'}: {message[:500]}")
 
 
 @contextmanager
@@ -193,10 +193,10 @@ def _fingerprint(compiler: list[str]) -> str:
 
 def _cpu() -> bytes:
     """What -march=native would look at."""
-    told = platform.machine() + platform.processor() + platform.system()
+    machine_name = platform.machine() + platform.processor() + platform.system()
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n\n")[0].splitlines()
     except OSError:
         lines = []
     kept = [line for line in lines if line.split(":")[0].strip() in ("model name", "flags", "Features", "CPU part")]
-    return "\n".join([told, *kept]).encode()
+    return "\n".join([machine_name, *kept]).encode()

@@ -1,4 +1,4 @@
-"""Formulas of grids: `4 * num_facts`, `60 / num_layers`, `state_dim > embed_dim`. Numbers and words only.
+"""Formulas of grids: `4 * num_facts`, `60 / num_layers`, `state_dim > embed_dim`. Numbers and fields only.
 
 The text is parsed, never run: the syntax tree is walked, and whatever is not on the lists below is refused by name.
 """
@@ -35,12 +35,12 @@ _CALL: dict[str, Callable[..., Any]] = {
 }
 
 
-def calculate(text: str, words: Mapping[str, Any]) -> Value:
-    """The value of a formula over the words of a run, or a ValueError that names what is wrong with it."""
+def calculate(text: str, fields: Mapping[str, Any]) -> Value:
+    """The value of a formula over the fields of a run, or a ValueError that names what is wrong with it."""
     try:
-        return _walk(parsed(text).body, words)
+        return _walk(parsed(text).body, fields)
     except (ArithmeticError, TypeError, ValueError) as error:
-        shown = ", ".join(f"{name}={words[name]!r}" for name in names_in(text) if name in words)
+        shown = ", ".join(f"{name}={fields[name]!r}" for name in names_in(text) if name in fields)
         raise ValueError(f"{text!r} cannot be calculated{' for ' + shown if shown else ''}: {error}.") from error
 
 
@@ -62,7 +62,7 @@ def parsed(text: str) -> ast.Expression:
 
 
 def names_in(text: str) -> list[str]:
-    """The words a formula uses, in order, without the functions."""
+    """The fields a formula uses, in order, without the functions."""
     nodes = list(ast.walk(parsed(text)))
     prefixes = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
     names = [_name(node) for node in nodes if id(node) not in prefixes]
@@ -79,32 +79,32 @@ def _name(node: ast.AST) -> str | None:
     return None
 
 
-def _walk(node: ast.AST, words: Mapping[str, Any]) -> Any:
+def _walk(node: ast.AST, fields: Mapping[str, Any]) -> Any:
     match node:
         case ast.Constant(value=bool() | int() | float() | str() as value):
             return _checked(value)
         case ast.Name() | ast.Attribute(value=ast.Name()):
             name = str(_name(node))
-            if name not in words:
-                known = sorted(word for word in words if "." not in word)
+            if name not in fields:
+                known = sorted(word for word in fields if "." not in word)
                 raise ValueError(f"{name!r} has no value here (known: {', '.join(known)})")
-            return words[name]
+            return fields[name]
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
-            a, b = _number(_walk(left, words)), _number(_walk(right, words))
+            a, b = _number(_walk(left, fields)), _number(_walk(right, fields))
             return _checked(_BINARY[type(op)](a, b))
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_number(_walk(operand, words))
+            return -_number(_walk(operand, fields))
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return not _walk(operand, words)
+            return not _walk(operand, fields)
         case ast.BoolOp(op=ast.And(), values=values):
-            return all(_walk(value, words) for value in values)
+            return all(_walk(value, fields) for value in values)
         case ast.BoolOp(op=ast.Or(), values=values):
-            return any(_walk(value, words) for value in values)
+            return any(_walk(value, fields) for value in values)
         case ast.Compare(left=left, ops=ops, comparators=rights) if all(type(op) in _COMPARE for op in ops):
-            sides = [_walk(side, words) for side in (left, *rights)]
+            sides = [_walk(side, fields) for side in (left, *rights)]
             return all(_COMPARE[type(op)](a, b) for op, a, b in zip(ops, sides, sides[1:], strict=False))
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _CALL:
-            return _checked(_CALL[name](*(_number(_walk(argument, words)) for argument in arguments)))
+            return _checked(_CALL[name](*(_number(_walk(argument, fields)) for argument in arguments)))
         case _:
             raise ValueError(
                 f"{ast.unparse(node)!r} is not arithmetic: + - * / // %, comparisons, and/or/not, {', '.join(_CALL)}"

@@ -1,6 +1,6 @@
 """A grid of runs: a base run, axes that vary its fields, fields that follow from others, and cells that are left out.
 
-Fields are the words of `specs.flat_fields`, resolved for the task and the model of each cell, so the fields of any
+Fields are those of `specs.flat_fields`, resolved for the task and the model of each cell, so the fields of any
 registered architecture, and any argument of an outsider's module, can be axes.
 """
 
@@ -46,7 +46,7 @@ Kinds = tuple[type[TaskSpec], type[ModelSpec]]
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One run of a grid, and the words that tell it from the others.
+    """One run of a grid, and the fields that tell it from the others.
 
     A grid may have a million cells: they share the parts they have in common, and the rest is made when asked for.
     """
@@ -68,8 +68,8 @@ class Cell:
         return RunSpec.model_validate(dict(zip(PARTS, self.parts, strict=True)) | {"seed": self.seed})
 
     @property
-    def words(self) -> dict[str, Any]:
-        """The words that vary in the grid, and their values here."""
+    def fields(self) -> dict[str, Any]:
+        """The fields that vary in the grid, and their values here."""
         return dict(zip(self.names, self.values, strict=True))
 
 
@@ -151,7 +151,7 @@ class Grid:
 
     @property
     def varied(self) -> tuple[str, ...]:
-        """The words that tell cells apart."""
+        """The fields that tell cells apart."""
         return (*self.axes, *(name for group in self.zipped for name in group), *self.derived)
 
     def cells(self) -> list[Cell]:
@@ -175,14 +175,14 @@ class Grid:
             parts = {key[0]: known[key] for key in keys}
             run = run_name({name: part.identity for name, part in parts.items()}, seed)
             if run not in found:
-                told = (paths[name] for name in names)
-                values = tuple(parts[part].fields.get(field) if part else seed for part, field in told)
+                owners = (paths[name] for name in names)
+                values = tuple(parts[part].fields.get(field) if part else seed for part, field in owners)
                 found[run] = Cell(run, tuple(part.spec for part in parts.values()), seed, names, values)
         return list(found.values())
 
     @cached_property
     def _paths(self) -> Callable[[Kinds], dict[str, tuple[str, str]]]:
-        """Where the words that vary belong, by the kinds of task and model; nowhere is ("?", "")."""
+        """Where the fields that vary belong, by the kinds of task and model; nowhere is ("?", "")."""
         return lru_cache(lambda kinds: {name: path_of(name, *kinds) or ("?", "") for name in self.varied})
 
     @cached_property
@@ -205,7 +205,7 @@ class Grid:
     def _check_word(self, name: str, place: str) -> None:
         """Refuse a word that no cell can have."""
         if not any(path_of(name, *kinds) for kinds in self._kinds) and not {"task", "model"} & set(self.derived):
-            known = list(dict.fromkeys(word for kinds in self._kinds for word in _words(kinds)))
+            known = list(dict.fromkeys(word for kinds in self._kinds for word in _all_fields(kinds)))
             raise ValueError(f"{place}{name!r} is no field of a run. {suggestion(name, known)}")
 
     def _points(self) -> Iterator[dict[str, Any]]:
@@ -257,10 +257,10 @@ class Grid:
         """Calculate the derived fields of a point, and say whether no rule skips it."""
         if not self.derived and not self.skip:
             return True
-        words = self._base_words(*kinds) | point
+        fields = self._base_fields(*kinds) | point
         for name in self._order:
-            words[name] = point[name] = _whole(calculate(self.derived[name], words))
-        return not any(calculate(rule, words) for rule in self.skip)
+            fields[name] = point[name] = _whole(calculate(self.derived[name], fields))
+        return not any(calculate(rule, fields) for rule in self.skip)
 
     def _spec(self, point: dict[str, Any], kinds: Kinds) -> RunSpec:
         """The run at a point."""
@@ -271,7 +271,7 @@ class Grid:
             path = path_of(name, *kinds)
             if path is None:
                 raise ValueError(
-                    f"the cell {where} is no run: it has no field {name!r}. {suggestion(name, _words(kinds))}"
+                    f"the cell {where} is no run: it has no field {name!r}. {suggestion(name, _all_fields(kinds))}"
                 )
             (fields[path[0]] if path[0] else fields)[path[1]] = value
         try:
@@ -292,24 +292,24 @@ class Grid:
         return _in_order(self.derived)
 
     @cached_property
-    def _base_words(self) -> Callable[..., dict[str, Any]]:
+    def _base_fields(self) -> Callable[..., dict[str, Any]]:
         """What formulas may use besides the axes, by the kinds of task and model."""
-        return lru_cache(lambda *kinds: self._words_of_base(kinds))
+        return lru_cache(lambda *kinds: self._fields_of_base(kinds))
 
-    def _words_of_base(self, kinds: Kinds) -> dict[str, Any]:
+    def _fields_of_base(self, kinds: Kinds) -> dict[str, Any]:
         """The base's fields, and the defaults of those it leaves out."""
-        words: dict[str, Any] = {"seed": self.base.get("seed", 0)}
+        fields: dict[str, Any] = {"seed": self.base.get("seed", 0)}
         for part, owner in _owners(kinds).items():
             defaults = {name: info.default for name, info in owner.model_fields.items() if not info.is_required()}
             for name, value in (defaults | self.base.get(part, {})).items():
-                words.setdefault(part if name == "kind" else name, value)
-                words[f"{part}.{name}"] = value
-        return words
+                fields.setdefault(part if name == "kind" else name, value)
+                fields[f"{part}.{name}"] = value
+        return fields
 
 
 def _classes(task: Any, model: Any) -> Kinds:
     """The spec classes of two kinds; a run that names none is of the kinds that RunSpec takes."""
-    return TASKS.find(str(task or "mqar")), find_architecture(str(model or "linear"))
+    return TASKS.find(str(task or "mqar")), find_architecture(str(model or "linear_mamba"))
 
 
 def _owners(kinds: Kinds) -> dict[str, type[Spec]]:
@@ -317,11 +317,11 @@ def _owners(kinds: Kinds) -> dict[str, type[Spec]]:
     return {"train": TrainSpec, "task": kinds[0], "model": kinds[1]}
 
 
-def _words(kinds: Kinds) -> list[str]:
-    """All words of runs of these kinds."""
+def _all_fields(kinds: Kinds) -> list[str]:
+    """All fields of runs of these kinds."""
     fields = [(part, name) for part, owner in _owners(kinds).items() for name in owner.model_fields if name != "kind"]
-    words = [name if path_of(name, *kinds) == (part, name) else f"{part}.{name}" for part, name in fields]
-    return ["task", "model", *words, "seed"]
+    flat = [name if path_of(name, *kinds) == (part, name) else f"{part}.{name}" for part, name in fields]
+    return ["task", "model", *flat, "seed"]
 
 
 def _value(fields: Fields, path: tuple[str, str]) -> Any:

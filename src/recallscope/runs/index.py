@@ -38,9 +38,9 @@ from recallscope.runs.store import FAILURE, RECORD, RunStore, set_aside, stamp_o
 from recallscope.specs import Value
 
 INDEX = "index.sqlite"
-INDEX_VERSION = 4  # of the tables; a file of another version is made anew
+INDEX_VERSION = 6  # of the tables; a file of another version is made anew
 CREATE = "CREATE {} (run TEXT PRIMARY KEY, row TEXT, size INT, time INT, checksum INT)"
-TOLD = "run || ' ' || row || ' ' || size || ' ' || time"  # what a checksum is of
+CHECKED = "run || ' ' || row || ' ' || size || ' ' || time"  # what a checksum is of
 MOST_WRONG = 100  # finished runs that are read from their records; if more are wrong or missing, it is made anew
 
 
@@ -77,32 +77,32 @@ def read_entry(store: RunStore, run: str) -> Entry | None:
 
 @dataclass
 class Table:
-    """A table of entries in an SQLite connection, and the words of their rows by place."""
+    """A table of entries in an SQLite connection, and the fields of their rows by place."""
 
     connection: sqlite3.Connection
-    words: list[str] = field(default_factory=list)
+    fields: list[str] = field(default_factory=list)
 
     def add(self, entries: Iterable[Entry], table: str = "runs") -> None:
-        """Insert or replace entries; words that are new get a place at the end."""
-        places = {word: place for place, word in enumerate(self.words)}
+        """Insert or replace entries; fields that are new get a place at the end."""
+        places = {word: place for place, word in enumerate(self.fields)}
 
         def encoded() -> Iterator[tuple[str, str, int, int, int]]:
             for entry in entries:
                 for word in entry.row:
                     if word not in places:
-                        places[word] = len(self.words)
-                        self.words.append(word)
+                        places[word] = len(self.fields)
+                        self.fields.append(word)
                 values: list[Value] = [None] * len(places)
                 for word, value in entry.row.items():
                     values[places[word]] = value
-                told = (entry.run, to_json(values).decode(), *entry.stamp)
-                yield *told, _checksum(" ".join(map(str, told)))
+                stored = (entry.run, to_json(values).decode(), *entry.stamp)
+                yield *stored, _checksum(" ".join(map(str, stored)))
 
         self.connection.executemany(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?, ?, ?)", encoded())  # noqa: S608
 
     def decode(self, row: str) -> dict[str, Value]:
-        """The row of its JSON text; words it does not have are left out."""
-        return {word: value for word, value in zip(self.words, json.loads(row), strict=False) if value is not None}
+        """The row of its JSON text; fields it does not have are left out."""
+        return {word: value for word, value in zip(self.fields, json.loads(row), strict=False) if value is not None}
 
 
 def rebuild_index(store: RunStore) -> int:
@@ -213,10 +213,10 @@ def _compared(store: RunStore, table: Table, there: set[str]) -> tuple[set[str],
     known: set[str] = set()
     wrong: set[str] = set()
     runs, packed = f"{store.runs}{os.sep}", store.packed.lines()
-    query = f"SELECT run, size, time, checksum, {TOLD} FROM runs"  # noqa: S608
-    for run, size, time, checksum, told in table.connection.execute(query):
+    query = f"SELECT run, size, time, checksum, {CHECKED} FROM runs"  # noqa: S608
+    for run, size, time, checksum, stored in table.connection.execute(query):
         known.add(run)
-        if told is None or checksum != _checksum(told):
+        if stored is None or checksum != _checksum(stored):
             wrong.add(run)
         elif run in there:
             try:
@@ -228,8 +228,8 @@ def _compared(store: RunStore, table: Table, there: set[str]) -> tuple[set[str],
     return known, wrong
 
 
-def _checksum(told: str) -> int:
-    return zlib.crc32(told.encode())
+def _checksum(stored: str) -> int:
+    return zlib.crc32(stored.encode())
 
 
 def _fill(table: Table, store: RunStore) -> None:
@@ -257,20 +257,20 @@ def _load(connection: sqlite3.Connection) -> Table:
     if version != INDEX_VERSION:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # raises here if it is no SQLite file
         raise _OtherVersionError(f"index version {version}")
-    row = connection.execute("SELECT words, checksum FROM words").fetchone()
+    row = connection.execute("SELECT fields, checksum FROM fields").fetchone()
     if row is None or row[1] != _checksum(str(row[0])):
-        raise sqlite3.DatabaseError("its words are damaged")
+        raise sqlite3.DatabaseError("its fields are damaged")
     try:
         return Table(connection, [str(word) for word in json.loads(row[0])])
     except (ValueError, TypeError) as error:
-        raise sqlite3.DatabaseError(f"its words are damaged: {error}") from error
+        raise sqlite3.DatabaseError(f"its fields are damaged: {error}") from error
 
 
 def _save(table: Table) -> None:
-    table.connection.execute("DROP TABLE IF EXISTS words")
-    words = json.dumps(table.words)
-    table.connection.execute("CREATE TABLE words (words TEXT, checksum INT)")
-    table.connection.execute("INSERT INTO words VALUES (?, ?)", [words, _checksum(words)])
+    table.connection.execute("DROP TABLE IF EXISTS fields")
+    fields = json.dumps(table.fields)
+    table.connection.execute("CREATE TABLE fields (fields TEXT, checksum INT)")
+    table.connection.execute("INSERT INTO fields VALUES (?, ?)", [fields, _checksum(fields)])
     table.connection.execute(f"PRAGMA user_version = {INDEX_VERSION}")
     table.connection.commit()
 

@@ -1,6 +1,6 @@
 """Leases: which process works on a run. They end by themselves, and rely on nothing but exclusive creation of files.
 
-The leases of a run are numbered files, `claim.1`, `claim.2` ... in its folder, none of which is removed before the run
+The leases of a run are numbered files, `lease.1`, `lease.2` ... in its folder, none of which is removed before the run
 has a record. Only the creation of a file that must not exist decides (O_EXCL, which is atomic on local and network file
 systems alike): who sees that the last lease has ended and is first to create the next number holds the run. A lease is
 kept alive by touching the file. Ages are differences between two times of the same file system, so the clocks of hosts
@@ -25,7 +25,7 @@ from recallscope.atomic import write_atomically
 
 LEASE_SECONDS = 60.0  # a lease that was not renewed for so long has ended
 CLOCK = ".clock"  # touched to learn the time of the file system
-_NAME = re.compile(r"claim\.([1-9][0-9]{0,8})")
+_NAME = re.compile(r"(?:lease|claim)\.([1-9][0-9]{0,8})")
 
 
 class Holder(BaseModel):
@@ -84,7 +84,7 @@ def try_lease(folder: Path, lease_seconds: float = LEASE_SECONDS) -> Lease | Non
     if any(is_live(path) for path in before):
         return None
     number = _number(before[-1]) + 1 if before else 1
-    lease = Lease(folder / f"claim.{number}", lease_seconds)
+    lease = Lease(folder / f"lease.{number}", lease_seconds)
     text = _Text(holder=this_process(), lease_seconds=lease_seconds).model_dump_json().encode()
     try:
         descriptor = os.open(lease.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)

@@ -99,20 +99,20 @@ class LiveView(TallyView):
 def _places(
     cells: Sequence[Cell],
 ) -> tuple[tuple[str, list[Any]], tuple[str, list[Any]], dict[tuple[Any, Any], list[str]]]:
-    """The two words with the most values, seeds aside, as rows and columns; and which runs fall where."""
-    words = varying_columns(cells)
+    """The two fields with the most values, seeds aside, as rows and columns; and which runs fall where."""
+    fields = varying_columns(cells)
     values = {
         word: sorted({value_of(cell, word) for cell in cells}, key=lambda value: (str(type(value)), value))
-        for word in words
+        for word in fields
         if word != "seed"
     }
     names = sorted(values, key=lambda word: -len(values[word]))[:2]
     if len(names) < 2:
-        names += ["seed"] * ("seed" in words)
+        names += ["seed"] * ("seed" in fields)
         values["seed"] = sorted({value_of(cell, "seed") for cell in cells}, key=str)
     if len(names) < 2:
         return ("", []), ("", []), {}
-    row, column = (name for name in words if name in names)
+    row, column = (name for name in fields if name in names)
     places: dict[tuple[Any, Any], list[str]] = {}
     for cell in cells:
         places.setdefault((value_of(cell, row), value_of(cell, column)), []).append(cell.run)

@@ -5,7 +5,7 @@ STORE/runs.jsonl                      packed records, if there are any: read-onl
 STORE/runs/RUN/record.json            the result, written whole or not at all
 STORE/runs/RUN/weights.safetensors    if asked for
 STORE/runs/RUN/failure.json           instead of a record: three tries died, and how
-STORE/runs/RUN/checkpoint.safetensors, claim.N, attempts.jsonl   while it runs: its state, leases, log of tries
+STORE/runs/RUN/checkpoint.safetensors, lease.N, attempts.jsonl   while it runs: its state, leases, log of tries
 STORE/damaged/                        what could not be trusted, never deleted
 STORE/index.sqlite                    for quick queries; can always be made anew from the files
 

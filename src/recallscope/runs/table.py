@@ -1,6 +1,6 @@
 """Runs as a table: conditions as one types them, rows that satisfy them, and files for other programs.
 
-Columns are whatever words the store's runs have, so runs of any architecture and version can be listed and exported.
+Columns are whatever fields the store's runs have, so runs of any architecture and version can be listed and exported.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from recallscope.records import SCHEMA_VERSION
 from recallscope.registry import suggestion
 from recallscope.runs.index import Table, open_index, set_index_aside
 from recallscope.runs.store import RunStore
-from recallscope.specs import RESULTS, TASKS, Value, find_architecture, path_of
+from recallscope.specs import RESULTS, TASKS, Value, find_architecture, path_of, refuse_stored_kind
 
 FIRST, LAST = ("run", "status"), (*RESULTS, "needs")  # columns of every store
 USUAL_ORDER = ("task", "model", "vocab_size", "num_facts", "embed_dim", "state_dim", "seed")
@@ -63,10 +63,13 @@ def _parse(text: str) -> Condition:
     match = _CONDITION.fullmatch(text)
     if not match:
         raise ValueError(
-            f"{text!r} is not a condition. Write a field, a comparison and a value: state_dim<=16 or model=linear."
+            f"{text!r} is not a condition. Write a field, a comparison and a value: state_dim<=16 or model=mamba."
         )
     column, sign, value = match.groups()
-    return Condition(column, "=" if sign == "==" else sign, value.strip("'\""))
+    value = value.strip("'\"")
+    if column == "model":
+        refuse_stored_kind(value)
+    return Condition(column, "=" if sign == "==" else sign, value)
 
 
 def find_runs(
@@ -79,7 +82,7 @@ def find_runs(
 ) -> list[dict[str, Any]]:
     """Rows that satisfy all conditions, as dictionaries by column; None where a run has no such field.
 
-    Columns are the words of the store's runs, their results, and `needs`: what this installation lacks to make a spec
+    Columns are the fields of the store's runs, their results, and `needs`: what this installation lacks to make a spec
     of the run. Without `columns` all of them are given. A leading - in `order_by` reverses the order; None sorts by
     task, model and sizes.
     """
@@ -114,10 +117,10 @@ def _select(
 ) -> list[dict[str, Any]]:
     if table.connection.execute("SELECT 1 FROM now LIMIT 1").fetchone() is None:
         return []
-    fields = [word for word in table.words if word not in (*FIRST, *LAST, "schema_version")]
+    fields = [word for word in table.fields if word not in (*FIRST, *LAST, "schema_version")]
     every = (*FIRST, *fields, *LAST)
     order_by = [name for name in USUAL_ORDER if name in fields] if order_by is None else order_by
-    places = {word: f"json_extract(row, '$[{place}]')" for place, word in enumerate(table.words)}
+    places = {word: f"json_extract(row, '$[{place}]')" for place, word in enumerate(table.fields)}
     places = {name: places.get(name, "NULL") for name in (*FIRST, *fields, *RESULTS)} | {"run": "run"}
     asked = [condition.column for condition in conditions] + [name.removeprefix("-") for name in order_by]
     for names, known in ((columns or (), every), (asked, tuple(places))):
@@ -181,8 +184,8 @@ def needs_of(row: Mapping[str, Any]) -> str | None:
         owners = TASKS.find(str(row.get("task"))), find_architecture(str(row.get("model")))
     except ValueError as error:  # an unknown name
         return str(error).split(" is not registered")[0]
-    words = set(row) - {*FIRST, *LAST, "schema_version"}
-    unknown = sorted(word for word in words if path_of(word, *owners) is None)
+    fields = set(row) - {*FIRST, *LAST, "schema_version"}
+    unknown = sorted(word for word in fields if path_of(word, *owners) is None)
     return f"field {unknown[0]}" if unknown else None
 
 
@@ -254,5 +257,5 @@ def damage(store: RunStore) -> str:
     runs = [row["run"] for row in find_runs(store, parse_conditions(["status=damaged"]), columns=["run"])]
     if not runs:
         return ""
-    told = f"left out {len(runs)} damaged record{'s' * (len(runs) > 1)}, {runs[0][:8]} first"
-    return f"{told}; recallscope store verify {shlex.quote(str(store.root))} --dry-run says why."
+    sentence = f"left out {len(runs)} damaged record{'s' * (len(runs) > 1)}, {runs[0][:8]} first"
+    return f"{sentence}; recallscope store verify {shlex.quote(str(store.root))} --dry-run says why."

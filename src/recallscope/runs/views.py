@@ -19,13 +19,13 @@ State = Literal["missing", "running", "done", "failed"]
 
 def varying_columns(cells: Sequence[Cell]) -> list[str]:
     """Words that tell some runs apart: those of their grids that vary, then others that are needed for it."""
-    own = dict.fromkeys(name for cell in cells for name in cell.words)
+    own = dict.fromkeys(name for cell in cells for name in cell.fields)
     telling = [name for name in own if len({value_of(cell, name) for cell in cells}) > 1]
     keys = [tuple(value_of(cell, name) for name in telling) for cell in cells]
     if len(set(keys)) < len(cells):  # several grids, told apart by what each keeps fixed
-        words = [flat_fields(cell.spec) for cell in cells]
-        for name in dict.fromkeys(name for row in words for name in row if name not in telling):
-            more = [(*key, row.get(name)) for key, row in zip(keys, words, strict=True)]
+        fields = [flat_fields(cell.spec) for cell in cells]
+        for name in dict.fromkeys(name for row in fields for name in row if name not in telling):
+            more = [(*key, row.get(name)) for key, row in zip(keys, fields, strict=True)]
             if len(set(more)) > len(set(keys)):
                 telling, keys = [*telling, name], more
     return telling
@@ -33,7 +33,7 @@ def varying_columns(cells: Sequence[Cell]) -> list[str]:
 
 def value_of(cell: Cell, word: str) -> Any:
     """The value of a word, of its grid or its spec, as something that can be compared; None if it has none."""
-    value = cell.words[word] if word in cell.words else flat_fields(cell.spec).get(word)
+    value = cell.fields[word] if word in cell.fields else flat_fields(cell.spec).get(word)
     return value if isinstance(value, Hashable) else str(value)
 
 
@@ -145,12 +145,12 @@ class PlainView(TallyView):
     def __init__(self, stream: IO[str]) -> None:
         super().__init__()
         self.stream = stream
-        self.words: list[str] = []
+        self.fields: list[str] = []
 
     def begin(self, plan: Plan) -> None:
         """Print what is to be done."""
         super().begin(plan)
-        self.words = varying_columns([*plan.done, *plan.missing, *plan.failed])
+        self.fields = varying_columns([*plan.done, *plan.missing, *plan.failed])
         before = f", {len(plan.failed)} failed before" if plan.failed else ""
         self._write(
             f"{plan.total} run{'s' * (plan.total != 1)}: {len(plan.done)} done, {len(plan.missing)} to do{before}"
@@ -180,8 +180,8 @@ class PlainView(TallyView):
         counts = self.tally.counts()
         ended, total = counts["done"] + counts["failed"], sum(counts.values())
         left = f"  left {clock(self.tally.seconds_left())}" if ended < total else ""
-        words = " ".join(f"{name}={value_of(cell, name)}" for name in self.words or cell.words) or "the only run"
-        self._write(f"[{ended}/{total}] {what:6} {cell.run[:8]}  {words}  {more}{left}")
+        fields = " ".join(f"{name}={value_of(cell, name)}" for name in self.fields or cell.fields) or "the only run"
+        self._write(f"[{ended}/{total}] {what:6} {cell.run[:8]}  {fields}  {more}{left}")
 
     def _write(self, line: str) -> None:
         self.stream.write(line + "\n")

@@ -17,7 +17,7 @@ from scipy.special import stdtrit
 from recallscope.analysis.compare import law_on_cells
 from recallscope.analysis.seed_noise import Ends, seed_noise
 from recallscope.measuring.measurement import Information, linear_by_state, linear_curve
-from recallscope.measuring.trainings import RATES
+from recallscope.measuring.training_runs import RATES
 from recallscope.presets import Fields, Preset
 from recallscope.records import RunRecord
 from recallscope.runs.store import RunStore
@@ -52,7 +52,7 @@ class Form:
 
 _UNGATED = {"norm": "none", "residual": False, "skip": False, "conv_width": 2}
 BARE = (
-    Form("linear Mamba", "adds", "S + B xᵀ, values of 2 D channels", {"kind": "linear"}),
+    Form("linear Mamba", "adds", "S + B xᵀ, values of 2 D channels", {"kind": "linear_mamba"}),
     Form("linear attention", "adds", "S + k vᵀ", {"kind": "linear_attention"}),
     Form(
         "Based",
@@ -70,9 +70,9 @@ BARE = (
     Form("MesaNet", "solves", "S + k vᵀ, H + k kᵀ; read Sᵀ (H + λ)⁻¹ q", {"kind": "mesa_net"}),
     Form("attention", "keeps all", "every key and value is kept", {"kind": "attention"}),
     Form(
-        "Mamba without gate", "fades", "exp(Δ A) S + Δ B xᵀ, Δ per channel", {"kind": "full", "gate": False} | _UNGATED
+        "Mamba without gate", "fades", "exp(Δ A) S + Δ B xᵀ, Δ per channel", {"kind": "mamba", "gate": False} | _UNGATED
     ),
-    Form("Mamba-2 without norm", "fades", "exp(Δ a) S + Δ B xᵀ, one Δ", {"kind": "full2", "num_heads": 1} | _UNGATED),
+    Form("Mamba-2 without norm", "fades", "exp(Δ a) S + Δ B xᵀ, one Δ", {"kind": "mamba2", "num_heads": 1} | _UNGATED),
 )
 _BY_LABEL = {form.label: form for form in BARE}
 PUBLISHED = tuple(
@@ -83,7 +83,7 @@ PUBLISHED = tuple(
         ("Gated DeltaNet", "Gated DeltaNet", {"kind": "gated_delta_net"}, 0.003),
         ("GLA", "GLA", {"kind": "gla"}, 0.01),
         ("RWKV-7", "RWKV-7", {"kind": "rwkv7"}, 0.01),
-        ("Mamba-2", "Mamba-2 without norm", {"kind": "full2", "num_heads": 1, "conv_width": 4}, 0.01),
+        ("Mamba-2", "Mamba-2 without norm", {"kind": "mamba2", "num_heads": 1, "conv_width": 4}, 0.01),
         ("attention", "attention", {"kind": "attention"}, 0.01),
     )
 )  # fmt: skip
@@ -148,7 +148,7 @@ def measured(runs: PaperRuns, what: str, form: Form) -> dict[Cell, Measured]:
     )
     cells: dict[Cell, list[RunRecord]] = {}
     for record in runs.records(label_of(what, form)):
-        V, N_f, D, N = (record.words[name] for name in SIZES)
+        V, N_f, D, N = (record.fields[name] for name in SIZES)
         cells.setdefault((V, N_f, D, N), []).append(record)  # type: ignore[arg-type]
     found = {}
     for cell, records in cells.items():
@@ -249,8 +249,8 @@ def flagged(runs: PaperRuns, forms: Sequence[Form] = FORMS) -> dict[str, str]:
 
 
 def _flag(form: Form, record: RunRecord) -> str:
-    words = record.words
-    where = f"{words['task']}, (V, N_f, D, N) = ({', '.join(str(words[name]) for name in SIZES)})"
+    fields = record.fields
+    where = f"{fields['task']}, (V, N_f, D, N) = ({', '.join(str(fields[name]) for name in SIZES)})"
     return f"{form.label} at {where}, seed {record.spec.seed}: {record.flag} ({record.test_accuracy:.3f})"
 
 
@@ -297,7 +297,7 @@ def zoo_law_errors(
         own = find_architecture(form.model["kind"]).model_validate(fields).own_law
         cells = measured(runs, what, form)
         if own and cells:
-            words = [dict(zip(SIZES, cell, strict=True)) | {"task": "mqar"} for cell in cells]
+            flat = [dict(zip(SIZES, cell, strict=True)) | {"task": "mqar"} for cell in cells]
             seen = np.array([one.mean for one in cells.values()])
-            found.setdefault(own, {})[form] = seen - law_on_cells(find_law(own), words)
+            found.setdefault(own, {})[form] = seen - law_on_cells(find_law(own), flat)
     return found

@@ -106,9 +106,9 @@ FORMS = (*FIRST, *REST, *PAIRS)
 _BY_FIELDS = {tuple(form.fields.values()): form for form in FORMS}
 
 
-def form_of(words: Mapping[str, Any]) -> Form:
+def form_of(fields: Mapping[str, Any]) -> Form:
     """Which form a run is, from the parts its model has."""
-    return _BY_FIELDS[tuple(words[name] for name in FULL)]
+    return _BY_FIELDS[tuple(fields[name] for name in FULL)]
 
 
 def side_by_side(forms: Iterable[Form]) -> dict[str, list[Any]]:

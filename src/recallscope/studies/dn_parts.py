@@ -13,7 +13,7 @@ from recallscope.analysis.seed_noise import SeedNoise
 from recallscope.presets import Fields, Preset
 from recallscope.studies.experiment import Part, Rows, Scale, part
 from recallscope.studies.paper_runs import PaperRuns
-from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.associative_recall import MQARSpec
 
 # Tab. 1's letters, by the row of Fig. 7 (`app-fig:scaling-laws-2d-dims`)
 REGIMES: dict[str, Fields] = {
@@ -24,13 +24,13 @@ REGIMES: dict[str, Fields] = {
 LINEAR = Preset(
     "D-N grids of the linear model (Fig. 1 c), regime (iii)",
     {"kind": "mqar", **REGIMES["iii"]},
-    {"kind": "linear", "embed_dim": 32, "state_dim": 16},
+    {"kind": "linear_mamba", "embed_dim": 32, "state_dim": 16},
     seeds=3,
 )
 FULL = Preset(
     "D-N grids of full Mamba (Fig. 1 d), regime (iii)",
     {"kind": "mqar", **REGIMES["iii"]},
-    {"kind": "full", "embed_dim": 32, "state_dim": 16},
+    {"kind": "mamba", "embed_dim": 32, "state_dim": 16},
     {"flat_steps": 5900, "decay_steps": 14000, "clip_norm": 0.75, "stop_accuracy": 0.999, "eval_every": 1000},
     seeds=5,
 )
@@ -104,7 +104,7 @@ class BothModels:
     missing: int
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         """How the two were trained, and how many runs there are."""
         left_out = f" ({self.at_chance} that stayed at chance left out)" if self.at_chance else ""
         return "; ".join(

@@ -41,14 +41,14 @@ Scale = Literal["quick", "small", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 MANY = 2000  # runs that are counted without making them
 
-Rows = list[dict[str, Any]]  # measurements: words of a run, and test_accuracy
+Rows = list[dict[str, Any]]  # measurements: fields of a run, and test_accuracy
 Misses = dict[str, dict[str, list[tuple[Any, float]]]]  # group, law: every cell, and measured minus predicted
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
 class Part:
-    """One grid of trainings of an experiment; `cut` says what else than axes and seeds is less than the paper's.
+    """One grid of training runs of an experiment; `cut` says what else than axes and seeds is less than the paper's.
 
     Parts of a lower `turn` are run before others; within a turn long runs come first.
     """
@@ -127,7 +127,7 @@ class Experiment:
         return self._made[scale]
 
     def parts(self, scale: Scale) -> tuple[Part, ...]:
-        """The trainings of a scale."""
+        """The training runs of a scale."""
         return tuple(one for one in self.all_parts(scale) if isinstance(one, Part))
 
     def designed(self, scale: Scale) -> tuple[DesignedPart, ...]:
@@ -155,7 +155,7 @@ class Experiment:
     findings = _decorator("findings")  # (runs): questions put to the runs
     law_cells = _decorator("law_cells")  # (runs): groups of runs, by name, that every law is held against
     law_notes = _decorator("law_notes")  # (runs, misses): sentences under the law table, from the errors of every law
-    after_runs = _decorator("after_runs")  # (runs): work that `reproduce` does once the trainings are there
+    after_runs = _decorator("after_runs")  # (runs): work that `reproduce` does once the training runs are there
     tables = _decorator("tables")  # (runs, console): tables that `reproduce` prints above the findings
     summary = _decorator("summary")  # (runs): what the figures show, one sentence that `reproduce` prints at the end
 
@@ -197,8 +197,8 @@ STUDIES: Registry[Experiment] = Registry(  # in the order of the report: the pap
         "minimality": "recallscope.studies.paper.minimality:minimality",
         "mechanism": "recallscope.studies.paper.mechanism:mechanism",
         "seeds": "recallscope.studies.paper.seeds:seeds",
-        "corner": "recallscope.studies.own.small_vocab:corner",
-        "zoo": "recallscope.studies.own.architectures:zoo",
+        "small-vocab": "recallscope.studies.own.small_vocab:small_vocab",
+        "architectures": "recallscope.studies.own.architectures:architectures",
         "components": "recallscope.studies.own.components:components",
         "large-sizes": "recallscope.studies.own.large_sizes:large_sizes",
         "fresh-cells": "recallscope.studies.own.fresh_cells:fresh_cells",

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from recallscope.analysis.collapse import collapsed, fit_collapse
 from recallscope.analysis.compare import dimensions, law_on_cells
-from recallscope.analysis.rows import Row, cell_words, compared_cells
+from recallscope.analysis.rows import Row, cell_fields, compared_cells
 from recallscope.studies.experiment import Misses, experiments
 from recallscope.studies.paper_runs import PaperRuns
 from recallscope.theory.law import find_law
@@ -101,8 +101,8 @@ def counted(cells: Sequence[Row]) -> Array | None:
     """
     if not all(cell.get("head_pattern") for cell in cells):
         return None
-    words = ("head_pattern", "num_heads", "vocab_size", "num_facts", "embed_dim", "state_dim", "task", "expand")
-    return np.array([float(sharing_heads_law(**{name: cell[name] for name in words})) for cell in cells])
+    fields = ("head_pattern", "num_heads", "vocab_size", "num_facts", "embed_dim", "state_dim", "task", "expand")
+    return np.array([float(sharing_heads_law(**{name: cell[name] for name in fields})) for cell in cells])
 
 
 def _fitted_curve(cells: Sequence[Row]) -> Array | None:
@@ -110,7 +110,7 @@ def _fitted_curve(cells: Sequence[Row]) -> Array | None:
     if len({(cell["vocab_size"], cell["task"]) for cell in cells}) > 1:
         return None
     try:
-        fit = fit_collapse(cells, np.random.default_rng(0), bootstrap=0, axes=cell_words(cells))
+        fit = fit_collapse(cells, np.random.default_rng(0), bootstrap=0, axes=cell_fields(cells))
     except ValueError:
         return None
     return collapsed(dimensions(cells), fit.a, fit.b, "phi")

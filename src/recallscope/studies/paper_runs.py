@@ -1,6 +1,6 @@
 """What a store holds of the paper's experiments at one scale: records by part, and circuits measured beside them.
 
-STORE/runs/HASH/record.json           the trainings
+STORE/runs/HASH/record.json           the training runs
 STORE/designed/NAME.json              designed circuits, measured (no training, so no record)
 STORE/inside/HASH.npz, HASH.json      arrays and scores of a trained model that was inspected
 
@@ -14,10 +14,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from textwrap import fill
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from recallscope.analysis.accuracy_grid import planned_grid
-from recallscope.analysis.rows import row_of
+from recallscope.analysis.collapse import CollapseCurve, collapse_curve
+from recallscope.analysis.rows import learned, row_of
 from recallscope.analysis.seed_noise import SeedNoise, seed_noise
 from recallscope.records import RunRecord
 from recallscope.runs.store import RunStore
@@ -132,3 +135,26 @@ def draw_part(
     if not rows:
         return draw_missing(ax, title=title)
     return draw_grid(planned_grid(part.grid, rows, axes), ax, title=title)
+
+
+# the a of Rem 4.3 and its name; for the full model half of it, the paper's heuristic
+PRINTED_A = {("linear", "ar"): (1.0, "1"), ("linear", "mqar"): (1.25, "5/4"), ("full", "mqar"): (0.625, "5/8")}
+NOTE = "dashed: as printed; solid: fitted, its 95\u00a0% band from resampled cells and seed noise"
+
+
+def curve_of(runs: PaperRuns, label: str, a: float, **options: Any) -> CollapseCurve | None:
+    """The collapse of a part's runs with this a, without seeds that failed; None without runs."""
+    rows = learned(runs.rows(label))
+    return collapse_curve(rows, a, np.random.default_rng(0), noise=runs.noise(rows), **options) if rows else None
+
+
+def draw_curve(
+    runs: PaperRuns, part: Part | None, curve: CollapseCurve | None, ax: Axes, name_a: str, sizes: Sequence[float]
+) -> None:
+    """A collapse with colours for the sizes of all panels; without runs as `draw_part` does."""
+    from recallscope.figures.accuracy_panels import draw_collapse
+
+    if curve:
+        draw_collapse(curve, ax, name_a=name_a, group_range=(min(sizes), max(sizes)))
+    else:
+        draw_part(runs, part, ax).set_box_aspect(None)

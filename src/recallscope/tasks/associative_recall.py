@@ -1,4 +1,5 @@
-"""Base of the paper's tasks: associative recall as zoology generates it."""
+"""The paper's tasks: associative recall as zoology generates it. `mqar` asks every fact once, `ar` one of them,
+and `repeated` writes them several times, with other values each time."""
 
 from __future__ import annotations
 
@@ -6,12 +7,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
-from recallscope.specs import Positive, Size, TaskSpec
+from recallscope.specs import Positive, Size, TaskSpec, task
 
 if TYPE_CHECKING:
     import torch
 
     from recallscope.tasks.batch import Batch
+
 
 Filler = Literal["random", "zero", "values"]
 
@@ -114,3 +116,59 @@ class AssociativeRecall(TaskSpec):
         from recallscope.tasks.drawing import draw_recall
 
         return draw_recall(self, batch_size, generator)
+
+
+@task("ar")
+class ARSpec(AssociativeRecall):
+    """Associative recall: N_f facts, then one query. It is MQAR at L = 4 N_f, cut after its first query.
+
+    Paper: Sec. 2 (`par:mqar-definition`).
+    """
+
+    @classmethod
+    def shortest_length(cls, num_facts: int, key_repeats: int) -> int:
+        """2 N_f + 1."""
+        return 2 * num_facts + 1
+
+    def _check_length(self) -> None:
+        N_f = self.num_facts
+        if self.length != 2 * N_f + 1:
+            raise ValueError(
+                f"length={self.length} does not fit kind='ar': one query after {N_f} facts makes "
+                f"2 N_f + 1 = {2 * N_f + 1} tokens (Sec. 2). Leave length out, or use kind='mqar'."
+            )
+
+    @property
+    def num_slots(self) -> int:
+        """The query stands in one place."""
+        return 1
+
+    @property
+    def num_queries(self) -> int:
+        """One."""
+        return 1
+
+    @property
+    def drawn_slots(self) -> int:
+        """All N_f, of which the first is kept."""
+        return self.num_facts
+
+
+@task("mqar")
+class MQARSpec(AssociativeRecall):
+    """Multi-query associative recall: N_f facts, then every one of them is asked, filler in between.
+
+    Paper: Sec. 2 (`par:mqar-definition`), Tab. 1 (`tab:mqar_notation`).
+    """
+
+
+@task("repeated")
+class RepeatedSpec(AssociativeRecall):
+    """MQAR whose block of facts is written N_k times with the same keys and fresh values; the last value is asked.
+
+    Paper: App. I.2 (`app-subsec:repeated-keys-queries`).
+    Departs: the facts fill 2 N_f N_k tokens, so L >= 2 N_f (N_k + 1), where the text takes L >= 4 N_f for granted.
+    """
+
+    def _check_repeats(self) -> None:
+        """Any number of repeats."""

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln, ndtri, xlogy
 
 from recallscope.theory.extremes import sqrt_two_log, success_integral
-from recallscope.theory.problem import Array, Problem, probability, takes_words
+from recallscope.theory.problem import Array, Problem, probability, takes_fields
 
 JL_CONSTANT = 4.0  # c of the corollary for one-hot vectors
 
@@ -27,7 +27,7 @@ class JLCondition(NamedTuple):
     feasible: NDArray[np.bool_]
 
 
-@takes_words
+@takes_fields
 def jl_condition(problem: Problem) -> JLCondition:
     """Is recall guaranteed for every context? Distortions sqrt(4 log V / D), sqrt(4 log V / N); t = 2 N_f (AR) or L.
 
@@ -40,7 +40,7 @@ def jl_condition(problem: Problem) -> JLCondition:
     return JLCondition(eps_v, eps_k, total, (eps_v < 1) & (eps_k < 1) & (total < 0.5))
 
 
-@takes_words
+@takes_fields
 def jl_least_square(problem: Problem) -> tuple[Array, Array]:
     """Distortion and real dimension D = N at which Lem 4.1 turns feasible; D = N also minimises N D.
 
@@ -51,7 +51,7 @@ def jl_least_square(problem: Problem) -> tuple[Array, Array]:
     return eps, JL_CONSTANT * np.log(problem.V) / eps**2
 
 
-@takes_words
+@takes_fields
 def jl_least_state(problem: Problem) -> Array:
     """Least real N (by symmetry: least D for that N) that Lem 4.1 accepts beside the given dimension; inf if none.
 

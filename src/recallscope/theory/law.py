@@ -45,7 +45,7 @@ class Law:
     _: KW_ONLY
     weights: Weights = "trained"
     """Whether they were learnt or written down."""
-    models: tuple[str, ...] = ("linear",)
+    models: tuple[str, ...] = ("linear_mamba",)
     """Architectures it speaks about; which law an architecture takes for its own, its spec says."""
     summary: str = ""
     """Default: the first line of the function's docstring."""
@@ -109,12 +109,12 @@ class Law:
         """Fields the law needs and the problem does not give."""
         return [name for name in self.needs if getattr(problem, name) is None]
 
-    def __call__(self, problem: Problem | None = None, /, **words: Any) -> Array:
+    def __call__(self, problem: Problem | None = None, /, **fields: Any) -> Array:
         """Recall probability for a Problem, or for the fields of one as keywords.
 
         Lambda layers count as one with the effective state of Thm 4.6, heads as the single head of Thm 4.7.
         """
-        problem, options = problem_and_options(problem, words)
+        problem, options = problem_and_options(problem, fields)
         return np.asarray(self.function(self._reduced(problem), **{**self.options, **options}))
 
     def _reduced(self, problem: Problem) -> Problem:
@@ -129,23 +129,23 @@ class Law:
             raise ValueError(f"law {self.name!r} speaks about one layer only. Use num_layers=1, or another law.")
         return problem
 
-    def in_domain(self, problem: Problem | None = None, /, **words: Any) -> NDArray[np.bool_]:
+    def in_domain(self, problem: Problem | None = None, /, **fields: Any) -> NDArray[np.bool_]:
         """Where the law's number has a meaning, per entry of a Problem."""
-        problem, _ = problem_and_options(problem, words)
+        problem, _ = problem_and_options(problem, fields)
         reduced = self._reduced(problem)
         return np.ones(reduced.shape, bool) if self.domain is None else self.domain.contains(reduced)
 
-    def extrapolated(self, problem: Problem | None = None, /, **words: Any) -> NDArray[np.bool_]:
+    def extrapolated(self, problem: Problem | None = None, /, **fields: Any) -> NDArray[np.bool_]:
         """Where the law was not compared with anything, per entry of a Problem."""
-        problem, _ = problem_and_options(problem, words)
+        problem, _ = problem_and_options(problem, fields)
         outside = np.ones(problem.shape, bool)
         for domain in self.compared:
             outside &= ~domain.contains(problem)
         return outside
 
-    def limits(self, problem: Problem | None = None, /, **words: Any) -> str:
+    def limits(self, problem: Problem | None = None, /, **fields: Any) -> str:
         """Why an answer is extrapolated, with the conditions that the problem breaks; "" where it is not."""
-        problem, _ = problem_and_options(problem, words)
+        problem, _ = problem_and_options(problem, fields)
         if not self.compared:
             return "extrapolated: compared with no measurement"
         same_task = [domain for domain in self.compared if domain.task in (None, problem.task)] or self.compared
@@ -174,10 +174,7 @@ class LawRegistry(Registry[Law]):
 LAWS = LawRegistry("law", {})
 find_law = LAWS.find
 
-RECOMMENDED: dict[str, str] = {  # by weights; an architecture names its own
-    "trained": "trained-sharing",
-    "designed": "designed-improved",
-}
+TRAINED_LAW, DESIGNED_LAW = "trained-sharing", "designed-improved"  # of the linear Mamba; an architecture names its own
 
 
 def register_law(law: Law) -> None:
@@ -187,16 +184,21 @@ def register_law(law: Law) -> None:
 
 
 def recommended() -> dict[str, str]:
-    """The law to ask about weights, trained (that is linear) or designed, and about each architecture that has one."""
+    """The law of each architecture that has one, and of hand-constructed weights ("designed")."""
     own = {kind: find_architecture(kind).law for kind in ARCHITECTURES.names()}
-    return RECOMMENDED | {kind: name for kind, name in own.items() if name}
+    return {"designed": DESIGNED_LAW} | {kind: name for kind, name in own.items() if name}
 
 
-def laws_for(model: str) -> list[Law]:
-    """The laws of an architecture, or of weights: trained (that is linear) or designed; the recommended one first."""
-    weights = model if model in RECOMMENDED else "trained"
-    kind, first = ("linear", RECOMMENDED[model]) if model in RECOMMENDED else (model, find_architecture(model).law)
-    like = (law for law in LAWS if law.name == first or (law.weights == weights and kind in law.models))
+def own_law(model: str, *, designed: bool = False) -> str | None:
+    """Name of the law for an architecture, trained or hand-constructed; None if the catalogue has none."""
+    law = find_architecture(model).law
+    return law if not designed else DESIGNED_LAW if law == TRAINED_LAW else None
+
+
+def laws_for(model: str = "linear_mamba", *, designed: bool = False) -> list[Law]:
+    """The laws of an architecture, trained or hand-constructed; the recommended one first."""
+    first, weights = own_law(model, designed=designed), "designed" if designed else "trained"
+    like = (law for law in LAWS if law.name == first or (law.weights == weights and model in law.models))
     return sorted(like, key=lambda law: law.name != first)
 
 

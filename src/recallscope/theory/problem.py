@@ -116,28 +116,28 @@ class Problem:
         return np.maximum(np.floor((self.L - 2 * self.N_f) / 2), 1.0)
 
     @property
-    def words(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """The fields that are given, by name."""
         return {name: self.__dict__[name] for name in FIELDS if self.__dict__[name] is not None}
 
     @classmethod
-    def from_words(cls, words: Mapping[str, Any]) -> Problem:
+    def from_fields(cls, fields: Mapping[str, Any]) -> Problem:
         """The problem of a run, from a mapping of its fields; other keys and None are ignored.
 
         The length of an AR run follows from its facts and is ignored, too.
         """
-        known = {name: words[name] for name in FIELDS if words.get(name) is not None}
+        known = {name: fields[name] for name in FIELDS if fields.get(name) is not None}
         if known.get("task") == "ar":
             known.pop("length", None)
         return cls(**known)
 
     def replace(self, **changes: Any) -> Problem:
         """The same problem with some fields changed."""
-        return Problem(**(self.words | changes))
+        return Problem(**(self.fields | changes))
 
     def take(self, index: Any) -> Problem:
         """Some entries of the broadcast arrays: the problems at an index, as numpy understands it."""
-        arrays = {name: value for name, value in self.words.items() if np.ndim(value) or not self.shape}
+        arrays = {name: value for name, value in self.fields.items() if np.ndim(value) or not self.shape}
         sizes = (name for name in arrays if name not in ("task", "head_pattern"))
         return self.replace(**{name: np.broadcast_to(arrays[name], self.shape)[index] for name in sizes})
 
@@ -152,24 +152,24 @@ def one_value(name: str) -> Any:
     return int if name in SIZES else get_type_hints(Problem)[name]
 
 
-def problem_and_options(problem: Problem | None, words: dict[str, Any]) -> tuple[Problem, dict[str, Any]]:
+def problem_and_options(problem: Problem | None, fields: dict[str, Any]) -> tuple[Problem, dict[str, Any]]:
     """Part keyword arguments into the fields of a Problem, which it gets, and all others."""
-    sizes = {name: value for name, value in words.items() if name in FIELDS}
+    sizes = {name: value for name, value in fields.items() if name in FIELDS}
     if problem is None:
         problem = Problem(**sizes)
     elif sizes:
         problem = problem.replace(**sizes)
-    return problem, {name: value for name, value in words.items() if name not in FIELDS}
+    return problem, {name: value for name, value in fields.items() if name not in FIELDS}
 
 
-def takes_words(function: Callable[..., Result]) -> Callable[..., Result]:
+def takes_fields(function: Callable[..., Result]) -> Callable[..., Result]:
     """Let a function of one Problem be called with the fields of a Problem as keywords instead."""
 
     @wraps(function)
-    def called(problem: Problem | None = None, /, **words: Any) -> Result:
-        if problem is None or words:
-            problem, words = problem_and_options(problem, words)
-        return function(problem, **words)
+    def called(problem: Problem | None = None, /, **fields: Any) -> Result:
+        if problem is None or fields:
+            problem, fields = problem_and_options(problem, fields)
+        return function(problem, **fields)
 
     return called
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from recallscope.specs import LARGEST, find_architecture
-from recallscope.theory.law import RECOMMENDED, Law, find_law
+from recallscope.theory.law import TRAINED_LAW, Law, find_law
 from recallscope.theory.problem import Problem, probability
 
 Unknown = Literal["embed_dim", "state_dim", "num_facts", "vocab_size", "num_layers"]
@@ -23,7 +23,7 @@ LARGEST_WANTED = {"num_facts": "largest num_facts", "vocab_size": "largest even 
 
 
 @dataclass(frozen=True, eq=False)
-class Question(Problem):
+class SizeQuery(Problem):
     """A Problem that leaves out one size (None), the law that is inverted, and the wanted probability.
 
     `law` is a Law or the name of one; unless given, the one recommended for trained models, with heads or without.
@@ -35,7 +35,7 @@ class Question(Problem):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.law, Law):
-            law = find_law(self.law) if self.law else find_law(RECOMMENDED["trained"]).for_pattern(self.head_pattern)
+            law = find_law(self.law) if self.law else find_law(TRAINED_LAW).for_pattern(self.head_pattern)
             object.__setattr__(self, "law", law)
 
     def known(self, size: str) -> int | None:
@@ -78,15 +78,15 @@ class Answer:
     unknown: str = ""  # what was found
 
 
-def solve(question: Question | None = None, unknown: Unknown | None = None, **known: Any) -> Answer:
+def solve(question: SizeQuery | None = None, unknown: Unknown | None = None, **known: Any) -> Answer:
     """The least D, N or number of layers, the largest N_f or V, that reaches the target.
 
-    Takes a Question, or the fields of one as keywords: `solve(vocab_size=512, num_facts=16, embed_dim=64)` finds the
+    Takes a SizeQuery, or the fields of one as keywords: `solve(vocab_size=512, num_facts=16, embed_dim=64)` finds the
     state dimension for .99. The unknown is the size that is left out, unless it is named.
 
     Paper: Rem 4.3 (`rem:practical-scaling-law`) and Rem 4.4 (`rem:dim-scaling-law`), inverted.
     """
-    question = Question(**known) if question is None else replace(question, **known)
+    question = SizeQuery(**known) if question is None else replace(question, **known)
     unknown = unknown or _left_out(question)
     probability("target", question.target)
     for name in get_args(Unknown):
@@ -110,7 +110,7 @@ def solve(question: Question | None = None, unknown: Unknown | None = None, **kn
     return Answer(value, p, reason, closed_form(question, unknown), question.limits(**{unknown: value}), unknown)
 
 
-def _left_out(question: Question) -> Unknown:
+def _left_out(question: SizeQuery) -> Unknown:
     """The one size that a question leaves out."""
     missing: list[Unknown] = [name for name in get_args(Unknown) if getattr(question, name) is None]
     if len(missing) != 1:
@@ -119,7 +119,7 @@ def _left_out(question: Question) -> Unknown:
     return missing[0]
 
 
-def closed_form(question: Question, unknown: Unknown) -> float | None:
+def closed_form(question: SizeQuery, unknown: Unknown) -> float | None:
     """The exact real solution, for laws that have an `inverse`; None for the others."""
     law, several = question.law, (question.known("num_layers") or 1) > 1
     if law.inverse is None or unknown == "num_layers" or (several and law.layers != "printed"):
@@ -137,7 +137,7 @@ class _Search(NamedTuple):
     best: tuple[float, int] | None = None  # the most that was found, and where; else at the end that promises most
 
 
-def _search(q: Question, unknown: Unknown) -> _Search:
+def _search(q: SizeQuery, unknown: Unknown) -> _Search:
     """The range of an unknown, and the sentences about its ends."""
     law, short, more = q.law, f"below {q.target:g}", "Use a larger embed_dim or state_dim."
     below = f"{{p}}, {short}"
@@ -183,7 +183,7 @@ def _search(q: Question, unknown: Unknown) -> _Search:
             return _Search(1, max(D // N, 1), none)
 
 
-def _scan_states(q: Question, steps: NDArray[np.int64]) -> tuple[int, int, tuple[float, int]]:
+def _scan_states(q: SizeQuery, steps: NDArray[np.int64]) -> tuple[int, int, tuple[float, int]]:
     """Ends of the first step that reaches the target, 1 and 0 if none does, and the most that was found.
 
     Recall need not grow with N (a law may dip), so the steps are taken one after the other, in ever larger batches.
@@ -222,16 +222,16 @@ class FrontierPoint:
 
 
 def frontier(
-    question: Question | None = None, *, model: str = "linear", max_points: int = 256, **known: Any
+    question: SizeQuery | None = None, *, model: str = "linear_mamba", max_points: int = 256, **known: Any
 ) -> list[FrontierPoint]:
     """All minimal (D, N) that reach the target, N <= D: none of them can give up a unit of either.
 
-    Takes a Question, or the fields of one as keywords. Costs are those of an architecture, by its defaults. Beyond
+    Takes a SizeQuery, or the fields of one as keywords. Costs are those of an architecture, by its defaults. Beyond
     `max_points` different N the list is thinned to geometric steps. State bytes are float32.
 
     Paper: the inverse D-N trade-off of Rem 4.4 (`rem:dim-scaling-law`), Fig. 1 (`fig:scaling-laws-2d-dims`).
     """
-    q = Question(**known) if question is None else replace(question, **known)
+    q = SizeQuery(**known) if question is None else replace(question, **known)
     probability("target", q.target)
     unit = int(q.M)  # heads split D evenly
     square = _first_true(lambda d: q.reaches(embed_dim=unit * d, state_dim=unit * d), -(-2 // unit), LARGEST_EMBED)

@@ -155,7 +155,7 @@ def _train(
             "kernels": backend_name(device),
         },
     )
-    return Trained(record.model_copy(update={"flag": examine(record.model_dump(mode="json")).flag}), model)
+    return Trained(record.model_copy(update={"flag": examine(record.model_dump(mode="json")).kind}), model)
 
 
 def _state(weights: FlatWeights, best: list[torch.Tensor], batches: torch.Generator) -> dict[str, torch.Tensor]:

@@ -23,7 +23,7 @@ from recallscope.studies.architecture_forms import (
 )
 from recallscope.studies.experiment import Scale
 from recallscope.studies.paper_runs import PaperRuns
-from recallscope.web.runs import StoreQuestion
+from recallscope.web.runs import StoreQuery
 from recallscope.web.store_set import StoreSet
 
 SCALE: Scale = "small"  # at which the committed records were made
@@ -34,15 +34,15 @@ def paper_runs(store_set: StoreSet, store: RunStore) -> PaperRuns:
     return store_set.kept(store, ("paper runs",), lambda: PaperRuns(RunStore(store.root), SCALE))
 
 
-def zoo(store_set: StoreSet, words: dict[str, Any]) -> dict[str, Any]:
+def zoo(store_set: StoreSet, fields: dict[str, Any]) -> dict[str, Any]:
     """Every form: recall by cell with intervals, keys written twice, recall by age."""
-    store = store_set.store(StoreQuestion.of(words).store)
+    store = store_set.store(StoreQuery.of(fields).store)
     return store_set.kept(store, ("zoo",), lambda: _zoo(paper_runs(store_set, store)))
 
 
-def zoo_curves(store_set: StoreSet, words: dict[str, Any]) -> dict[str, Any]:
+def zoo_curves(store_set: StoreSet, fields: dict[str, Any]) -> dict[str, Any]:
     """What the forms of each cell are compared with, which takes longer: the linear Mamba by its law, and the bound."""
-    store = store_set.store(StoreQuestion.of(words).store)
+    store = store_set.store(StoreQuery.of(fields).store)
     return store_set.kept(store, ("zoo curves",), lambda: _curves(paper_runs(store_set, store)))
 
 

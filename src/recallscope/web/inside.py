@@ -33,7 +33,7 @@ Token = Annotated[int, Field(ge=0, le=2**20)]
 Step = tuple[Literal["store", "overwrite"], Token, Token] | tuple[Literal["forget"], Token]
 
 
-class MemoryQuestion(Query):
+class MemoryQuery(Query):
     """A model, what was done to its state since it was empty, and a key that is asked."""
 
     model: Annotated[str, Field(max_length=120)]
@@ -41,7 +41,7 @@ class MemoryQuestion(Query):
     ask: Token | None = None
 
 
-class PictureQuestion(Query):
+class PictureQuery(Query):
     """A model, and which sequence it reads."""
 
     model: Annotated[str, Field(max_length=120)]
@@ -99,9 +99,9 @@ def _designed(circuit: str, V: int, D: int, N: int, seed: int) -> tuple[RecallMo
     return found.build(sizes, torch.Generator().manual_seed(seed)), task
 
 
-def memory(store_set: StoreSet, words: dict[str, Any]) -> dict[str, Any]:
+def memory(store_set: StoreSet, fields: dict[str, Any]) -> dict[str, Any]:
     """The state after all steps: its tables, what can be read off it, which facts it gets wrong, and one answer."""
-    question = MemoryQuestion.of(words)
+    question = MemoryQuery.of(fields)
     one = subject(store_set, question.model)
     with one.lock:
         ledger = _replay(one.memory, question.steps)
@@ -179,9 +179,9 @@ def _answer(memory: HashMemory, key: int) -> dict[str, Any]:
     return {"key": key, **facts, "top": top}
 
 
-def pictures(store_set: StoreSet, words: dict[str, Any]) -> dict[str, Any]:
+def pictures(store_set: StoreSet, fields: dict[str, Any]) -> dict[str, Any]:
     """A sequence, to which tokens each listens, and the operators on some tokens; None for what a model lacks."""
-    question = PictureQuestion.of(words)
+    question = PictureQuery.of(fields)
     one = subject(store_set, question.model)
     batch = sample_batch(one.task, 1, question.seed)
     tokens, positions = batch.tokens, batch.query_positions[0]

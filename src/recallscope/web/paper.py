@@ -15,27 +15,27 @@ from recallscope.studies.experiment import experiments, find_experiment, paper_f
 from recallscope.studies.paper_runs import NoRunsError
 from recallscope.studies.report import Picture, run_facts
 from recallscope.web.architectures import SCALE, paper_runs
-from recallscope.web.runs import StoreQuestion
+from recallscope.web.runs import StoreQuery
 from recallscope.web.store_set import StoreSet
 
 _DRAWING = Lock()  # matplotlib draws one figure at a time
 
 
-class ExperimentQuestion(StoreQuestion):
+class ExperimentQuery(StoreQuery):
     """An experiment of the paper."""
 
     experiment: Annotated[str, Field(max_length=80)]
 
 
-class FigureQuestion(StoreQuestion):
-    """A figure of `recallscope draw`."""
+class FigureQuery(StoreQuery):
+    """A figure of `recallscope figures`."""
 
     name: Annotated[str, Field(max_length=80)]
 
 
-def claims(store_set: StoreSet, words: dict[str, Any]) -> dict[str, Any]:
+def claims(store_set: StoreSet, fields: dict[str, Any]) -> dict[str, Any]:
     """The paper's statements, and which experiments ask about them."""
-    StoreQuestion.of(words)
+    StoreQuery.of(fields)
     asked = [
         {"name": one.name, "title": one.title, "claims": one.claims}
         | {"figures": {name: drawn.title for name, drawn in one.figures.items()}}
@@ -44,9 +44,9 @@ def claims(store_set: StoreSet, words: dict[str, Any]) -> dict[str, Any]:
     return {"claims": [asdict(row) for row in CLAIMS], "experiments": asked, "scale": SCALE}
 
 
-def findings(store_set: StoreSet, words: dict[str, Any]) -> dict[str, Any]:
+def findings(store_set: StoreSet, fields: dict[str, Any]) -> dict[str, Any]:
     """What the runs of a store say about one experiment, its parts, and every record behind them."""
-    question = ExperimentQuestion.of(words)
+    question = ExperimentQuery.of(fields)
     store, experiment = store_set.store(question.store), find_experiment(question.experiment)
 
     def make() -> dict[str, Any]:
@@ -60,9 +60,9 @@ def findings(store_set: StoreSet, words: dict[str, Any]) -> dict[str, Any]:
     return store_set.kept(store, ("findings", experiment.name), make)
 
 
-def figure(store_set: StoreSet, words: dict[str, Any]) -> Response:
-    """A figure as `recallscope draw` makes it, PNG or SVG, whichever is smaller."""
-    question = FigureQuestion.of(words)
+def figure(store_set: StoreSet, fields: dict[str, Any]) -> Response:
+    """A figure as `recallscope figures` makes it, PNG or SVG, whichever is smaller."""
+    question = FigureQuery.of(fields)
     figures = paper_figures()
     if question.name not in figures:
         raise ValueError(f"{question.name!r} is no figure. There are: {', '.join(figures)}.")

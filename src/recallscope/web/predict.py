@@ -25,7 +25,7 @@ from recallscope.specs import ARCHITECTURES, find_architecture, parse_model
 from recallscope.theory.bounds import information_bits, jl_least_square, least_dim_product, most_recall
 from recallscope.theory.law import Law, find_law, recommended
 from recallscope.theory.problem import ASKED, SIZES, Array, Problem, one_value
-from recallscope.theory.solve import Question
+from recallscope.theory.solve import SizeQuery
 from recallscope.web.store_set import Query, StoreSet
 
 START = {"vocab_size": 512, "num_facts": 16, "embed_dim": 64, "state_dim": 16}  # what the page opens with
@@ -38,7 +38,7 @@ CURVE_POINTS = 17
 FRONTIER_POINTS = 24
 MOST_SECONDS = 20.0  # for one question
 MOST_MAPS, MOST_TARGETS = 32, 16  # that are kept
-LINEAR = "linear"  # the architecture of the laws for trained and designed weights
+LINEAR = "linear_mamba"  # the architecture of the laws for trained and designed weights
 RANGES = {
     "vocab_size": (16, 65536), "num_facts": (1, 512), "length": (4, 4096), "embed_dim": (4, 1024),
     "state_dim": (1, 512), "num_layers": (1, 8), "num_heads": (1, 16),
@@ -54,18 +54,23 @@ def _query_field(name: str) -> tuple[Any, Any]:
     return kind, default
 
 
-class FitQuestion(create_model("SizesQuery", __base__=Query, **{name: _query_field(name) for name in ASKED})):  # type: ignore
+class PredictQuery(create_model("SizesQuery", __base__=Query, **{name: _query_field(name) for name in ASKED})):  # type: ignore
     """The sizes of `predict` and `size`, one of each, within bounds that keep an answer quick."""
 
-    model: str = "trained"
+    model: str = LINEAR  # an architecture that has a law, or "designed": the hand-constructed linear Mamba
     target: Annotated[float, Field(gt=0, lt=1)] = 0.99
 
     @property
-    def words(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """As the commands take them."""
         if self.model not in recommended():
             raise UnknownNameError(f"model={self.model!r}: there is a law for {', '.join(recommended())}.")
-        return {**self.model_dump(exclude={"target"}), "law": ()}
+        return {
+            **self.model_dump(exclude={"target"}),
+            "model": self.kind,
+            "designed": self.model == "designed",
+            "law": (),
+        }
 
     @property
     def kind(self) -> str:
@@ -73,11 +78,11 @@ class FitQuestion(create_model("SizesQuery", __base__=Query, **{name: _query_fie
         return self.model if self.model in ARCHITECTURES.names() else LINEAR
 
 
-def fit_parts(question: FitQuestion, store_set: StoreSet) -> Iterator[dict[str, Any]]:
+def fit_parts(question: PredictQuery, store_set: StoreSet) -> Iterator[dict[str, Any]]:
     """The parts of the answer, most wanted first; empty ones let the caller look whether anybody still listens."""
     ends = time.monotonic() + MOST_SECONDS
-    words = question.words
-    answer = prediction(words | {"embed_dim": (question.embed_dim,), "state_dim": (question.state_dim,)}, others=False)
+    fields = question.fields
+    answer = prediction(fields | {"embed_dim": (question.embed_dim,), "state_dim": (question.state_dim,)}, others=False)
     law = find_law(answer["headline"]["law"])
     yield {"headline": answer["headline"], "task": answer["task"], "summary": law.summary, "reference": law.reference}
     yield {"bounds": bounds(question)}
@@ -92,7 +97,7 @@ def fit_parts(question: FitQuestion, store_set: StoreSet) -> Iterator[dict[str, 
                 return
 
 
-def bounds(question: FitQuestion) -> dict[str, Any]:
+def bounds(question: PredictQuery) -> dict[str, Any]:
     """What any state must hold, what the circuit needs in the mean, and what is enough for every context."""
     N_f, V, delta = question.num_facts, question.vocab_size, 1 - question.target
     bits = float(information_bits(N_f, V, delta, values="distinct"))
@@ -101,7 +106,7 @@ def bounds(question: FitQuestion) -> dict[str, Any]:
     known = find_architecture(question.kind).model_fields
     given = {name: value for name, value in more.items() if value is not None and name in known}
     entries = parse_model(fields | given).state_entries
-    problem = Problem.from_words(question.words)
+    problem = Problem.from_fields(question.fields)
     return {
         "state_entries": entries,
         "bits_needed": bits,
@@ -112,7 +117,7 @@ def bounds(question: FitQuestion) -> dict[str, Any]:
     }
 
 
-def measured(question: FitQuestion, store_set: StoreSet) -> list[dict[str, Any]]:
+def measured(question: PredictQuery, store_set: StoreSet) -> list[dict[str, Any]]:
     """Accuracy of runs of the same task and architecture, over D and N: mean of all, and one to look at."""
     wanted: dict[str, Any] = {
         "status": "done",
@@ -185,7 +190,7 @@ _MAPS: OrderedDict[tuple[Any, ...], LawMap] = OrderedDict()
 _MAPS_LOCK = Lock()
 
 
-def _map_of(question: FitQuestion, law: Law) -> LawMap:
+def _map_of(question: PredictQuery, law: Law) -> LawMap:
     """The map around a question. Questions that differ in D, N and target share one, as long as it holds both."""
     top_D, top_N = (_end(size, least) for size, least in ((question.embed_dim, 128), (question.state_dim, 64)))
     fields = question.model_dump(exclude={"embed_dim", "state_dim", "target"})
@@ -195,7 +200,7 @@ def _map_of(question: FitQuestion, law: Law) -> LawMap:
             unit = question.num_heads if question.head_pattern else 1  # heads split D evenly
             D, N = (np.unique(np.arange(1, SIDE + 1) * top // SIDE) for top in (top_D, top_N))
             D = np.unique(np.maximum(D // unit, 1) * unit)
-            _MAPS[key] = LawMap(law, Problem.from_words(fields), D, N)
+            _MAPS[key] = LawMap(law, Problem.from_fields(fields), D, N)
             while len(_MAPS) > MOST_MAPS:
                 _MAPS.popitem(last=False)
         _MAPS.move_to_end(key)
@@ -209,9 +214,9 @@ def _end(size: int, least: int) -> int:
     return least
 
 
-def _curves(question: FitQuestion, law: Law) -> Iterator[dict[str, Any]]:
+def _curves(question: PredictQuery, law: Law) -> Iterator[dict[str, Any]]:
     """The law against each variable, all others kept."""
-    problem = Problem.from_words(question.words)
+    problem = Problem.from_fields(question.fields)
     for name, (low, high) in RANGES.items():
         here = getattr(question, name)
         here = int(problem.L) if here is None else here
@@ -223,7 +228,7 @@ def _curves(question: FitQuestion, law: Law) -> Iterator[dict[str, Any]]:
         yield {"curve": {"name": name, "at": here, "x": values.tolist(), "p": [_digits(x) for x in p.tolist()]}}
 
 
-def _allowed(question: FitQuestion, name: str, values: NDArray[np.int64]) -> NDArray[np.int64]:
+def _allowed(question: PredictQuery, name: str, values: NDArray[np.int64]) -> NDArray[np.int64]:
     """Those values of a size that fit the others of the question."""
     V, N_f, L, D, M = (getattr(question, size) for size in ("vocab_size", "num_facts", "length", "embed_dim",
                                                             "num_heads"))  # fmt: skip
@@ -245,7 +250,7 @@ class _Late(Exception):  # noqa: N818 (no error: the time is over)
     """Raised inside a law to end a search."""
 
 
-def _frontier(question: FitQuestion, chart: LawMap) -> Iterator[dict[str, Any]]:
+def _frontier(question: PredictQuery, chart: LawMap) -> Iterator[dict[str, Any]]:
     """All minimal pairs, as `size` lists them, thinned; a search that takes too long is given up."""
     law, ends = chart.law, time.thread_time() + MOST_SECONDS / 2  # of work: a busy machine takes longer
 
@@ -256,9 +261,9 @@ def _frontier(question: FitQuestion, chart: LawMap) -> Iterator[dict[str, Any]]:
 
     if question.target not in chart.least:
         known = question.model_dump(exclude={"model", "embed_dim", "state_dim"})
-        asked = Question(**known, law=replace(law, function=timed))
+        asked = SizeQuery(**known, law=replace(law, function=timed))
         try:
-            found = sizing(asked, "frontier", model=question.model, max_points=FRONTIER_POINTS)
+            found = sizing(asked, "frontier", model=question.kind, max_points=FRONTIER_POINTS)
         except _Late:
             yield {"stopped": "The frontier takes longer than usual here: recallscope size finds it."}
             return

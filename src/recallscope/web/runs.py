@@ -23,44 +23,44 @@ from recallscope.runs.leases import is_leased
 from recallscope.runs.store import CHECKPOINT, FAILURE, RECORD, RunStore
 from recallscope.runs.table import csv_bytes, find_runs, parse_conditions
 from recallscope.specs import RESULTS
-from recallscope.theory.law import RECOMMENDED, find_law
+from recallscope.theory.law import TRAINED_LAW, find_law
 from recallscope.web.store_set import Query, StoreSet
 
 MOST_ROWS = 5000  # that a page can sort
 MOST_HEADER = 1 << 20  # bytes of a checkpoint's header
 FRESH = 0.9  # seconds for which a look at a store is good
 SHOWN = ("run", "task", "vocab_size", "num_facts", "length", "model", "embed_dim", "state_dim", "num_layers", "seed")
-LAST = ("status", "test_accuracy", "parameters", "state_entries", "seconds", "flag", "needs")
+LAST = ("status", "test_accuracy", "parameters", "state_entries", "seconds", "warning", "needs")
 
 
-class StoreQuestion(Query):
+class StoreQuery(Query):
     """One of the stores, by its number."""
 
     store: Annotated[int, Field(ge=0)] = 0
 
 
-class RowsQuestion(StoreQuestion):
-    """Rows that satisfy some conditions, such as state_dim<=16, model=linear."""
+class RowsQuery(StoreQuery):
+    """Rows that satisfy some conditions, such as state_dim<=16, model=linear_mamba."""
 
     where: Annotated[str, Field(max_length=500)] = ""
 
 
-class RunQuestion(StoreQuestion):
+class RunQuery(StoreQuery):
     """One run; the first digits of its name will do."""
 
     run: Annotated[str, Field(min_length=1, max_length=24, pattern="^[0-9a-f]+$")]
 
 
-class GroupQuestion(StoreQuestion):
+class GroupQuery(StoreQuery):
     """A group of runs by its number, and the law that is drawn over it."""
 
     group: Annotated[int, Field(ge=0)] = 0
-    law: Annotated[str, Field(max_length=80)] = RECOMMENDED["trained"]
+    law: Annotated[str, Field(max_length=80)] = TRAINED_LAW
 
 
-def rows(store_set: StoreSet, words: dict[str, Any]) -> dict[str, Any]:
+def rows(store_set: StoreSet, flat: dict[str, Any]) -> dict[str, Any]:
     """All rows of a store, as lists by column; columns in which no two rows differ are told once."""
-    question = RowsQuestion.of(words)
+    question = RowsQuery.of(flat)
     found = find_runs(
         store_set.store(question.store), parse_conditions([question.where]), order_by=None, limit=MOST_ROWS + 1
     )
@@ -75,16 +75,16 @@ def rows(store_set: StoreSet, words: dict[str, Any]) -> dict[str, Any]:
             "more": more}  # fmt: skip
 
 
-def rows_csv(store_set: StoreSet, words: dict[str, Any]) -> Response:
+def rows_csv(store_set: StoreSet, fields: dict[str, Any]) -> Response:
     """The same as `store export`, all columns."""
-    question = RowsQuestion.of(words)
+    question = RowsQuery.of(fields)
     data = csv_bytes(find_runs(store_set.store(question.store), parse_conditions([question.where])))
     return Response(data, media_type="text/csv", headers={"content-disposition": 'attachment; filename="runs.csv"'})
 
 
-def one_run(store_set: StoreSet, words: dict[str, Any]) -> dict[str, Any]:
+def one_run(store_set: StoreSet, fields: dict[str, Any]) -> dict[str, Any]:
     """All there is about a run, as `store show` tells it."""
-    question = RunQuestion.of(words)
+    question = RunQuery.of(fields)
     return run_details(store_set.store(question.store), question.run)
 
 
@@ -100,23 +100,23 @@ def _groups(store_set: StoreSet, number: int) -> list[RunGroup]:
     return store_set.kept(store, ("groups",), make)
 
 
-def groups(store_set: StoreSet, words: dict[str, Any]) -> list[dict[str, Any]]:
-    """The groups of a store: what each is, in the words that tell it from others of its task and model."""
-    found = _groups(store_set, StoreQuestion.of(words).store)
+def groups(store_set: StoreSet, fields: dict[str, Any]) -> list[dict[str, Any]]:
+    """The groups of a store: what each is, in the fields that tell it from others of its task and model."""
+    found = _groups(store_set, StoreQuery.of(fields).store)
     first = ("task", "vocab_size", "model")
     told = []
     for group in found:
-        kin = [other.words for other in found if all(other.words[name] == group.words[name] for name in first)]
-        telling = [name for name in group.words if len({str(other.get(name)) for other in kin}) > 1]
-        title = f"{str(group.words['task']).upper()} V={group.words['vocab_size']} {group.words['model']}"
-        more = ", ".join(f"{name}={group.words[name]}" for name in telling)
+        kin = [other.fields for other in found if all(other.fields[name] == group.fields[name] for name in first)]
+        telling = [name for name in group.fields if len({str(other.get(name)) for other in kin}) > 1]
+        title = f"{str(group.fields['task']).upper()} V={group.fields['vocab_size']} {group.fields['model']}"
+        more = ", ".join(f"{name}={group.fields[name]}" for name in telling)
         told.append({"title": title, "more": more, "runs": len(group.rows), "axes": group.axes})
     return told
 
 
-def one_group(store_set: StoreSet, words: dict[str, Any]) -> dict[str, Any]:
+def one_group(store_set: StoreSet, fields: dict[str, Any]) -> dict[str, Any]:
     """The grid of a group as `fit` has it, the collapse onto one variable, and a law on the same cells."""
-    question = GroupQuestion.of(words)
+    question = GroupQuery.of(fields)
     found, law = _groups(store_set, question.store), find_law(question.law)
     if question.group >= len(found):
         raise ValueError(f"group={question.group}: the store has {len(found)}.")
@@ -180,8 +180,8 @@ def _progress(checkpoint: Path) -> dict[str, Any]:
             header = json.loads(file.read(min(size, MOST_HEADER)))["__metadata__"]
         facts, identity = json.loads(header["facts"]), json.loads(header["identity"])
         history = facts["history"]
-        words = {**identity.get("task", {}), **identity.get("model", {}), "seed": identity.get("seed", 0)}
-        shown = {name: words[name] for name in SHOWN if name in words}
-        return {"step": facts["step"], "accuracy": history[-1]["accuracy"] if history else None, "words": shown}
+        fields = {**identity.get("task", {}), **identity.get("model", {}), "seed": identity.get("seed", 0)}
+        shown = {name: fields[name] for name in SHOWN if name in fields}
+        return {"step": facts["step"], "accuracy": history[-1]["accuracy"] if history else None, "fields": shown}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error, RecursionError):
         return {}

@@ -30,8 +30,8 @@ from recallscope.faults import explain, finite
 from recallscope.specs import ARCHITECTURES
 from recallscope.theory.law import catalogue, recommended
 from recallscope.web.guard import Guard
-from recallscope.web.predict import RANGES, FitQuestion, fit_parts
-from recallscope.web.runs import StoreQuestion, Watch
+from recallscope.web.predict import RANGES, PredictQuery, fit_parts
+from recallscope.web.runs import StoreQuery, Watch
 from recallscope.web.store_set import Query, StoreSet, has_torch
 
 KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
@@ -42,7 +42,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 Endpoint = Callable[[Request], Awaitable[Response]]
 log = logging.getLogger("recallscope.web")
 
-# address below /api/: module of this package, function (store_set, words) -> plain data or a Response, and its threads
+# address below /api/: module of this package, function (store_set, fields) -> plain data or a Response, and its threads
 ROUTES = {
     "options": ("server:options", QUICK),
     "runs": ("runs:rows", QUICK),
@@ -53,8 +53,8 @@ ROUTES = {
     "models": ("store_set:all_weights", QUICK),
     "memory": ("inside:memory", QUICK),
     "pictures": ("inside:pictures", QUICK),
-    "zoo": ("zoo:zoo", SLOW),
-    "zoo_curves": ("zoo:zoo_curves", SLOW),
+    "zoo": ("architectures:zoo", SLOW),
+    "zoo_curves": ("architectures:zoo_curves", SLOW),
     "claims": ("paper:claims", QUICK),
     "findings": ("paper:findings", SLOW),
     "figure": ("paper:figure", SLOW),
@@ -80,9 +80,9 @@ def plotly_facts() -> dict[str, Any]:
     return {"version": version("plotly"), "styles": sorted({name.decode() for name in names})}
 
 
-def options(store_set: StoreSet, words: dict[str, Any]) -> dict[str, Any]:
+def options(store_set: StoreSet, fields: dict[str, Any]) -> dict[str, Any]:
     """What can be chosen on the page."""
-    Query.of(words)
+    Query.of(fields)
     with_law = recommended()
     return {
         "version": __version__,
@@ -93,15 +93,15 @@ def options(store_set: StoreSet, words: dict[str, Any]) -> dict[str, Any]:
         "no_law": [kind for kind in ARCHITECTURES.names() if kind not in with_law],
         "circuits": list(CIRCUITS.names()),
         "ranges": RANGES,
-        "start": FitQuestion().model_dump(),
+        "start": PredictQuery().model_dump(),
         "laws": {law["name"]: law for law in catalogue()["laws"]},
     }
 
 
-def answer(store_set: StoreSet, name: str, words: dict[str, Any]) -> Any:
+def answer(store_set: StoreSet, name: str, fields: dict[str, Any]) -> Any:
     """Call the function behind an address; its module is imported now, so that missing extras cost only its view."""
     module, _, function = ROUTES[name][0].partition(":")
-    return getattr(import_module(f"recallscope.web.{module}"), function)(store_set, words)
+    return getattr(import_module(f"recallscope.web.{module}"), function)(store_set, fields)
 
 
 def make_app(store_set: StoreSet, hosts: frozenset[str]) -> Starlette:
@@ -120,10 +120,10 @@ def make_app(store_set: StoreSet, hosts: frozenset[str]) -> Starlette:
 
     def answers(name: str) -> Endpoint:
         async def endpoint(request: Request) -> Response:
-            words = await _body(request) if request.method == "POST" else dict(request.query_params)
+            fields = await _body(request) if request.method == "POST" else dict(request.query_params)
             try:
                 with anyio.fail_after(MOST_SECONDS):
-                    work, limiter = partial(answer, store_set, name, words), threads[ROUTES[name][1]]
+                    work, limiter = partial(answer, store_set, name, fields), threads[ROUTES[name][1]]
                     made = await anyio.to_thread.run_sync(work, limiter=limiter, abandon_on_cancel=True)
             except TimeoutError:
                 raise HTTPException(
@@ -135,7 +135,7 @@ def make_app(store_set: StoreSet, hosts: frozenset[str]) -> Starlette:
 
     async def fit(request: Request) -> Response:
         """Parts of the answer as they are made, one JSON object per line."""
-        parts = fit_parts(FitQuestion.of(request.query_params), store_set)
+        parts = fit_parts(PredictQuery.of(request.query_params), store_set)
         first = await anyio.to_thread.run_sync(_next, parts, limiter=threads[QUICK])  # may refuse the question
 
         async def lines() -> AsyncIterator[bytes]:
@@ -152,7 +152,7 @@ def make_app(store_set: StoreSet, hosts: frozenset[str]) -> Starlette:
 
     async def live(request: Request) -> Response:
         """A look at a store every second, as server-sent events, until the page is left."""
-        number = StoreQuestion.of(request.query_params).store
+        number = StoreQuery.of(request.query_params).store
         store_set.store(number)  # there is one
 
         async def events() -> AsyncIterator[bytes]:
@@ -230,14 +230,14 @@ def _safely(endpoint: Endpoint) -> Endpoint:
 
 async def _body(request: Request) -> dict[str, Any]:
     try:
-        words = json.loads(await request.body())
+        fields = json.loads(await request.body())
     except ClientDisconnect:
         raise HTTPException(413, "the question is too long, or was broken off.") from None
     except (ValueError, RecursionError) as error:
         raise HTTPException(400, f"the question is not JSON ({error}).") from None
-    if not isinstance(words, dict):
+    if not isinstance(fields, dict):
         raise HTTPException(400, "a question is a JSON object.")
-    return words
+    return fields
 
 
 def _explain(error: Exception) -> tuple[int, str]:

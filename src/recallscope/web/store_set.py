@@ -24,14 +24,14 @@ MOST_KEPT = 256  # answers that are kept
 
 
 class Query(BaseModel):
-    """Base of the questions: words of an address or of a JSON body. Unknown ones are refused, empty ones left out."""
+    """Base of the questions: fields of an address or of a JSON body. Unknown ones are refused, empty ones left out."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     @classmethod
-    def of(cls: type[T], words: Mapping[str, Any]) -> T:
-        """The question of these words."""
-        given = {name: value for name, value in words.items() if value != ""}
+    def of(cls: type[T], fields: Mapping[str, Any]) -> T:
+        """The question of these fields."""
+        given = {name: value for name, value in fields.items() if value != ""}
         return cls.model_validate(given)  # type: ignore[attr-defined]
 
 
@@ -92,9 +92,9 @@ def has_torch() -> bool:
     return importlib.util.find_spec("torch") is not None
 
 
-def all_weights(store_set: StoreSet, words: dict[str, Any]) -> list[dict[str, Any]]:
+def all_weights(store_set: StoreSet, fields: dict[str, Any]) -> list[dict[str, Any]]:
     """Models that can be looked into: their names for a question, and what they are."""
-    Query.of(words)
+    Query.of(fields)
     found = [
         {"model": f"weights:{number}", "title": _short(path.parent)} for number, path in enumerate(store_set.weights)
     ]

@@ -32,10 +32,11 @@ from recallscope.studies.architecture_forms import (
 )
 from recallscope.studies.chapters.architectures import architectures
 from recallscope.studies.experiment import paper_figures
-from recallscope.studies.own.architectures import CELLS, measure_ages, zoo
+from recallscope.studies.own.architectures import CELLS, measure_ages
+from recallscope.studies.own.architectures import architectures as study
 from recallscope.studies.paper_runs import NoRunsError, PaperRuns
 from recallscope.studies.report import chapter_page
-from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.train.weights import write_weights
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -48,7 +49,7 @@ def accuracy(form: Form, what: str, seed: int) -> float:
 
 
 def put(store: RunStore, form: Form, what: str, *, best: float = 0.01, flag: str = "") -> None:
-    (part,) = (part for part in zoo.parts("small") if part.label == label_of(what, form))
+    (part,) = (part for part in study.parts("small") if part.label == label_of(what, form))
     for cell in part.cells:
         p, rate = accuracy(form, what, min(cell.spec.seed, 1)), cell.spec.train.learning_rate
         store.put(
@@ -83,7 +84,7 @@ def test_a_cell_has_all_seeds_and_an_interval_around_their_mean(some: PaperRuns)
 
 
 def test_the_parameters_of_the_linear_mamba_are_what_its_model_has() -> None:
-    spec = find_architecture("linear")(embed_dim=24, state_dim=6)
+    spec = find_architecture("linear_mamba")(embed_dim=24, state_dim=6)
     model = build_model(spec, 256, torch.Generator().manual_seed(0))
     count = float(sum(weight.numel() for weight in model.parameters()))
     assert linear_by_parameters(256)(np.array([count]), np.array([6.0]))[0] == pytest.approx(24)
@@ -103,14 +104,14 @@ def test_who_recalls_more_at_equal_state_stands_first(some: PaperRuns) -> None:
 
 def test_a_rate_that_the_search_does_not_give_is_named(some: PaperRuns) -> None:
     assert (best_rate(some, BARE[0]), best_rate(some, BARE[4]), best_rate(some, BARE[1])) == (0.01, 0.003, None)
-    finding = zoo.find(some)[0]
+    finding = study.find(some)[0]
     assert finding.verdict == "does not hold"
     assert finding.ours.startswith("GLA is trained at 0.01, and the search says 0.003")
     assert "linear Mamba" not in finding.ours
 
 
 def test_findings_say_who_overwrites_who_guesses_and_who_failed(some: PaperRuns) -> None:
-    verdicts = {finding.question: finding.verdict for finding in zoo.find(some)}
+    verdicts = {finding.question: finding.verdict for finding in study.find(some)}
     assert verdicts["Does the delta rule overwrite?"] == "holds"
     assert verdicts["Does a state that only adds guess?"] == "holds"
     assert verdicts["Do fading, least squares and attention overwrite?"] == "holds approximately"
@@ -142,7 +143,7 @@ def test_figures_are_drawn_from_a_few_runs_and_refused_without_any(some: PaperRu
         "linear Mamba", "GLA", "DeltaNet", "MesaNet"
     ]  # fmt: skip
     for runs in (some, PaperRuns(RunStore(tmp_path / "empty", create=True), "small")):
-        with pytest.raises(NoRunsError, match="recallscope reproduce zoo"):
+        with pytest.raises(NoRunsError, match="recallscope reproduce architectures"):
             paper_figures()["zoo-age"].draw(runs)
 
 

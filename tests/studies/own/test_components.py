@@ -54,7 +54,7 @@ def record(spec: RunSpec, accuracy: float, loss: float = 1.0) -> RunRecord:
         run=spec.content_hash(), spec=spec, test_accuracy=accuracy, val_accuracy=accuracy, test_queries=1000,
         best_step=1, steps=1, seconds=1.0, history=[Evaluation(step=1, loss=loss, accuracy=accuracy)],
     )  # fmt: skip
-    return made.model_copy(update={"flag": examine(made.model_dump(mode="json")).flag})
+    return made.model_copy(update={"flag": examine(made.model_dump(mode="json")).kind})
 
 
 class Held(PaperRuns):
@@ -226,11 +226,11 @@ def test_laws_that_are_not_there_are_left_out() -> None:
 @pytest.fixture
 def large_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PaperRuns:
     """The linear Mamba as its law says, the others .1 above it; the gate has a law, least squares has none."""
-    monkeypatch.setattr(large, "law_of", {"linear": "trained-sharing", "mlstm": "gated", "mesa_net": None}.get)
+    monkeypatch.setattr(large, "law_of", {"linear_mamba": "trained-sharing", "mlstm": "gated", "mesa_net": None}.get)
     says = dict(zip(large.CELLS, (0.515, 0.662, 0.484), strict=True))
     specs = [cell.spec for cell in large_sizes.cells("small").values()]
     sizes = [tuple(flat_fields(spec)[name] for name in large.SIZES) for spec in specs]
-    above = [0.1 * (spec.model.kind != "linear") for spec in specs]
+    above = [0.1 * (spec.model.kind != "linear_mamba") for spec in specs]
     return Held(tmp_path, map(record, specs, [says[size] + more for size, more in zip(sizes, above, strict=True)]))
 
 
@@ -249,7 +249,7 @@ def test_the_large_cells_are_beyond_what_the_linear_law_was_compared_with() -> N
     from recallscope.theory.problem import Problem
 
     for cell in large.CELLS:
-        problem = Problem.from_words(dict(zip(large.SIZES, cell, strict=True)))
+        problem = Problem.from_fields(dict(zip(large.SIZES, cell, strict=True)))
         assert bool(find_law("trained-sharing").extrapolated(problem)), cell
 
 

@@ -12,7 +12,7 @@ from recallscope.analysis.rows import accuracies
 from recallscope.runs.store import RunStore
 from recallscope.studies.architecture_forms import WITH_LAWS as FORMS
 from recallscope.studies.architecture_forms import label_of, zoo_law_errors
-from recallscope.studies.own.architectures import CELLS, zoo
+from recallscope.studies.own.architectures import CELLS, architectures
 from recallscope.studies.own.large_sizes import KINDS, by_cell, law_of
 from recallscope.studies.own.large_sizes import label_of as large_label
 from recallscope.studies.own.longer import TRIED, chosen_rate, longer, name_of
@@ -23,7 +23,7 @@ STORE = Path(__file__).resolve().parents[3] / "results" / "paper"
 
 
 def test_runs_are_those_of_the_zoo_but_for_steps_rate_and_seeds() -> None:
-    of_zoo = {part.label: part for part in zoo.parts("small")}
+    of_zoo = {part.label: part for part in architectures.parts("small")}
     for part in longer.parts("small"):
         (form,) = (form for form in FORMS if part.label.endswith(f", {form.label}"))
         like = {(cell.spec.task, cell.spec.model) for cell in of_zoo[label_of("recall", form)].cells}

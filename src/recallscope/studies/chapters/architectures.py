@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import mean
 
-from recallscope.measuring.trainings import RATES
+from recallscope.measuring.training_runs import RATES
 from recallscope.studies.architecture_forms import (
     BARE,
     CELLS,
@@ -96,10 +96,10 @@ def _what_follows(runs: PaperRuns) -> Iterator[str]:
     searched = {form: rate for form in FORMS if (rate := best_rate(runs, form)) is not None}
     if searched:
         by_rate = {rate: [form.label for form, best in searched.items() if best == rate] for rate in RATES}
-        said = "; ".join(f"{rate:g} for {', '.join(labels)}" for rate, labels in by_rate.items() if labels)
+        text = "; ".join(f"{rate:g} for {', '.join(labels)}" for rate, labels in by_rate.items() if labels)
         other = [form.label for form, rate in searched.items() if rate != form.rate]
         but = f" Trained at another rate than that: {', '.join(other)}." if other else ""
-        yield f"**To train**, the best of {', '.join(f'{rate:g}' for rate in RATES)} is {said}.{but}"
+        yield f"**To train**, the best of {', '.join(f'{rate:g}' for rate in RATES)} is {text}.{but}"
     faults = flagged(runs)
     if faults:
         yield f"**Not to be taken at face value**: {'; '.join(faults.values())}."
@@ -171,9 +171,8 @@ def _method() -> Iterator[str]:
         "has about N (N + 3) / 2 rows where the others have N."
     )
     yield (
-        "Redo the runs with `recallscope reproduce zoo --scale small --store results/paper`, the figures with "
-        "`recallscope draw zoo --store results/paper` (also zoo-parameters, zoo-age, zoo-repeated), and this page with "
-        "`recallscope report`."
+        "Redo the runs with `recallscope reproduce architectures --scale small --store results/paper`, the figures "
+        "with `recallscope figures results/paper architectures`, and this page with `recallscope report`."
     )
     yield "## What it does not show"
     yield (

@@ -31,8 +31,8 @@ def cells(runs: PaperRuns) -> Chapter:
 
 def _cell(record: RunRecord) -> tuple[int, int]:
     """(D, N)."""
-    words: dict[str, Any] = record.words
-    return words["embed_dim"], words["state_dim"]
+    fields: dict[str, Any] = record.fields
+    return fields["embed_dim"], fields["state_dim"]
 
 
 def _example(runs: PaperRuns) -> Iterator[str]:
@@ -44,11 +44,13 @@ def _example(runs: PaperRuns) -> Iterator[str]:
     rows, errors = [], []
     for record in records:
         D, N = _cell(record)
-        said, seen = PUBLISHED_EXAMPLE[D, N], record.test_accuracy
+        published, seen = PUBLISHED_EXAMPLE[D, N], record.test_accuracy
         predicted = [float(find_law(name)(**TASK, embed_dim=D, state_dim=N)) for name in SHOWN_LAWS]
         errors.append([abs(seen - p) for p in predicted])
         laws = (f"{p:.3f}" for p in predicted)
-        rows.append([D, N, f"{said:.2f}", f"{seen:.4f}", f"{seen - said:+.3f}", *laws, f"{record.seconds:.1f}"])
+        rows.append(
+            [D, N, f"{published:.2f}", f"{seen:.4f}", f"{seen - published:+.3f}", *laws, f"{record.seconds:.1f}"]
+        )
     seconds = sum(record.seconds for record in records)
     rows.append(["mean", "error", "", "", "", *(f"{error:.4f}" for error in np.mean(errors, 0)), f"{seconds:.0f}"])
     yield table(["D", "N", "published", "measured", "difference", *SHOWN_LAWS, "seconds"], rows)

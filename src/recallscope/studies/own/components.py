@@ -46,7 +46,7 @@ CELLS: tuple[Cell, ...] = ((256, 8, 24, 4), (256, 8, 16, 8), (512, 16, 32, 8))
 COMPONENTS = Preset(
     "components: full Mamba with parts switched on and off",
     {"kind": "mqar", "vocab_size": 256, "num_facts": 8},
-    {"kind": "full", "embed_dim": 24, "state_dim": 4},
+    {"kind": "mamba", "embed_dim": 24, "state_dim": 4},
     {"warmup_steps": 100, "flat_steps": 5900, "decay_steps": 14000, "clip_norm": 0.75, "eval_every": 1000},
     seeds=5,
 )
@@ -213,10 +213,10 @@ def differences(runs: PaperRuns) -> Iterator[Finding]:
             yield check.untested(f"no cell with {more} and {less} yet, or one seed only", missing)
             continue
         verdict = adds_something(one) if adds else adds_nothing(one)
-        said = f"{more} less {less}: {one.mean:+.3f} [{one.interval[0]:+.3f}, {one.interval[1]:+.3f}]"
+        text = f"{more} less {less}: {one.mean:+.3f} [{one.interval[0]:+.3f}, {one.interval[1]:+.3f}]"
         by_cell = ", ".join(f"{value:+.3f}" for value in one.gaps)
         yield check.answer(
-            said if verdict != "not tested" else f"open: {said}",
+            text if verdict != "not tested" else f"open: {text}",
             verdict,
             f"cell by cell {by_cell}; {_seeds(found, more, less)}; 95 % interval with the noise of seeds; nothing: up "
             f"to {MARGIN}; runs that only guess left out",
@@ -243,7 +243,7 @@ def rates(runs: PaperRuns) -> Iterator[Finding]:
     losses: dict[str, dict[float, float]] = {}
     for record in runs.records(SEARCH):
         loss = record.history[-1].loss if record.history else None
-        losses.setdefault(form_of(record.words).label, {})[record.spec.train.learning_rate] = (
+        losses.setdefault(form_of(record.fields).label, {})[record.spec.train.learning_rate] = (
             inf if loss is None else loss
         )
     done = {
@@ -253,11 +253,11 @@ def rates(runs: PaperRuns) -> Iterator[Finding]:
         yield check.untested("no search is complete yet", runs.missing(SEARCH))
         return
     wrong = [form for form in FORMS if done.get(form.label, form.rate) != form.rate]
-    said = "; ".join(
+    text = "; ".join(
         f"{form.label} is trained at {form.rate:g}, and the search says {done[form.label]:g}" for form in wrong
     )
     yield check.answer(
-        said or f"yes, all {len(done)}",
+        text or f"yes, all {len(done)}",
         "does not hold" if wrong else "holds",
         f"{len(done)} of {len(FORMS)} searches complete, rates {', '.join(f'{rate:g}' for rate in TRIED)}, 2000 steps "
         f"at the first cell, a seed of its own",

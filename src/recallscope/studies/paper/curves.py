@@ -16,7 +16,6 @@ from recallscope.analysis.compare import law_on_cells
 from recallscope.analysis.rows import accuracies, compared_cells, learned
 from recallscope.analysis.seed_noise import interval
 from recallscope.studies.claims import Check, Finding, Verdict, verdict_of, within
-from recallscope.studies.collapse_panels import NOTE, PRINTED_A, curve_of, draw_curve
 from recallscope.studies.dn_parts import (
     BOOTSTRAP,
     EXAMPLE,
@@ -34,7 +33,16 @@ from recallscope.studies.dn_parts import (
 )
 from recallscope.studies.experiment import Part, Scale, experiment
 from recallscope.studies.full_as_linear import coefficient_ratio, effective_dimensions, scaled_errors
-from recallscope.studies.paper_runs import PaperRuns, draw_part, sheet, source_line
+from recallscope.studies.paper_runs import (
+    NOTE,
+    PRINTED_A,
+    PaperRuns,
+    curve_of,
+    draw_curve,
+    draw_part,
+    sheet,
+    source_line,
+)
 from recallscope.theory.law import find_law
 
 if TYPE_CHECKING:
@@ -67,18 +75,18 @@ def one_curve(runs: PaperRuns) -> Iterator[Finding]:
 
 def _one_curve(label: str, runs: PaperRuns, a: float) -> Iterator[Finding]:
     question = f"One curve Phi(x - b), {label}: a, b and the spread around it"
-    said = f"a = {a:g}, b = sqrt(2 log V)"
+    text = f"a = {a:g}, b = sqrt(2 log V)"
     rows, missing = runs.rows(label), runs.missing(label)
     fit = fit_part(rows, runs.noise(rows))
     if fit is None:
-        yield Check("fig-9", question, said, "fig-9").untested("too few cells done", missing)
+        yield Check("fig-9", question, text, "fig-9").untested("too few cells done", missing)
         return
     a_holds, b_holds = within(a, fit.a_interval), within(fit.b_printed, fit.b_interval)
     near = abs(fit.a - a) < 0.3 * a
     verdict: Verdict = (
         "holds" if a_holds and b_holds else "holds approximately" if (a_holds or near) else "does not hold"
     )
-    yield Check("fig-9", question, f"{said} = {fit.b_printed:.2f}", "fig-9").answer(
+    yield Check("fig-9", question, f"{text} = {fit.b_printed:.2f}", "fig-9").answer(
         f"{_fitted(fit)} (m_V = {fit.b_typical:.2f}); spread: {fit.mean_error:.3f} on average, {fit.max_error:.3f} "
         f"at most",
         verdict,
@@ -121,9 +129,9 @@ def half_of_a(runs: PaperRuns) -> Iterator[Finding]:
             f"{fits}; ratio {ratio.value:.2f} {interval(*ratio.interval)}: {half} 1/2, {whole} 1. With one b for "
             f"both: ratio {ratio.shared_b:.2f} {interval(*ratio.shared_b_interval)}",
             "holds" if apart and together else "holds approximately" if together else "does not hold",
-            f"{both.said}, mean of seeds; the ratios are on the {ratio.cells} cells that both have; {spread}95 % "
-            f"intervals by resampling cells, the same for both; full: {noises[0]}; linear: {noises[1]}. Holds: 1/2 "
-            f"inside and 1 outside both intervals of the ratio, approximately: of the one with one b",
+            f"{both.description}, mean of seeds; the ratios are on the {ratio.cells} cells that both have; "
+            f"{spread}95 % intervals by resampling cells, the same for both; full: {noises[0]}; linear: {noises[1]}. "
+            f"Holds: 1/2 inside and 1 outside both intervals of the ratio, approximately: of the one with one b",
             both.missing,
         )
 

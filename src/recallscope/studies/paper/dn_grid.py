@@ -40,7 +40,7 @@ from recallscope.studies.experiment import Misses, Part, Rows, Scale, experiment
 from recallscope.studies.full_as_linear import LawChoice, law_choices
 from recallscope.studies.law_table import SHOWN_LAWS, where_it_fails
 from recallscope.studies.paper_runs import PaperRuns, draw_part, sheet, source_line
-from recallscope.tasks.mqar import MQARSpec
+from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.theory.law import find_law, laws_for
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def example_cell_by_cell(runs: PaperRuns) -> Iterator[Finding]:
     """The authors' small grid against the accuracies published with the code."""
     paper = "14 accuracies (batch 32, 1 seed), .24 at (16, 8) to 1.00"
     check = Check("sec-5.1", "The authors' small linear grid, cell by cell", paper)
-    measured = {(r.words["embed_dim"], r.words["state_dim"]): r for r in runs.records(EXAMPLE)}
+    measured = {(r.fields["embed_dim"], r.fields["state_dim"]): r for r in runs.records(EXAMPLE)}
     if len(measured) < len(PUBLISHED_EXAMPLE):
         yield check.untested(f"{len(measured)} of {len(PUBLISHED_EXAMPLE)} runs done")
         return
@@ -199,7 +199,7 @@ def full_against_linear(runs: PaperRuns) -> Iterator[Finding]:
             f"better by {gap.mean:+.3f} {interval(*gap.interval, 3)} on average, {gap.gaps.min():+.3f} to "
             f"{gap.gaps.max():+.3f} by cell" + (f"; worse at {', '.join(worse)}" if worse else ""),
             ("does not hold", "holds approximately", "holds")[(not worse) + (gap.interval[0] > 0)],
-            f"{len(pairs)} cells, mean of seeds against mean of seeds; {both.said}; 95 % interval: {noise}",
+            f"{len(pairs)} cells, mean of seeds against mean of seeds; {both.description}; 95 % interval: {noise}",
             both.missing,
         )
 
@@ -220,7 +220,7 @@ def law_of_the_full_model(runs: PaperRuns) -> Iterator[Finding]:
     for how in ("best", COMPARED):
         try:
             cells = {regime: compared_cells(rows, how) for regime, rows in grids.items()}
-            by[how] = law_choices("iii", cells, laws_for("full"))
+            by[how] = law_choices("iii", cells, laws_for("mamba"))
         except (ValueError, KeyError):
             yield check.untested("too few cells of regime (iii) to choose on one half and check on the other", missing)
             return
@@ -345,7 +345,7 @@ def what_the_grids_show(runs: PaperRuns) -> str:
         (float(circuits[regime][cell].mean()), accuracy)
         for regime, grid in trained.items()
         for place, accuracy in grid.cells()
-        if (cell := tuple(grid.words(place)[name] for name in AXES)) in circuits[regime]
+        if (cell := tuple(grid.fields(place)[name] for name in AXES)) in circuits[regime]
     ]
     constructed = (
         "; hand-constructed weights reach {:.2f} and trained ones {:.2f} on average".format(*np.mean(both, 0))
@@ -381,8 +381,8 @@ def laws_figure(runs: PaperRuns) -> Figure:
         axes = figure.subplots(1, len(shown), sharey=True)
         for ax, (name, title) in zip(axes, shown.items(), strict=True):
             points = law_points(find_law(name), grids)
-            said = f"{title}\nmean error {points.mean_error:.3f}, {points.cells} cells"
-            draw_law_points(points, ax, title=said, colours=colours, markers=markers)
+            text = f"{title}\nmean error {points.mean_error:.3f}, {points.cells} cells"
+            draw_law_points(points, ax, title=text, colours=colours, markers=markers)
         for ax in axes[1:]:
             ax.set_ylabel("")
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
@@ -410,7 +410,7 @@ def print_grids(runs: PaperRuns, console: Console) -> None:
     }
     columns = []
     for title, grid in grids.items():  # rows D, columns N; only cells that the trained grid has
-        accuracy = {tuple(grid.words(place)[name] for name in trained.axes): value for place, value in grid.cells()}
+        accuracy = {tuple(grid.fields(place)[name] for name in trained.axes): value for place, value in grid.cells()}
         table = Table(title=title, box=None, pad_edge=False, header_style="dim", title_justify="left")
         for heading in ("D \\ N", *trained.axes["state_dim"]):
             table.add_column(str(heading), justify="right")

@@ -160,8 +160,8 @@ def which_single(runs: PaperRuns) -> Iterator[Finding]:
             ],
         )
         off, off_ours = np.abs(measured - printed), np.abs(measured - ours)
-        said = single + (" at most" if "MHA" in patterns else "")
-        yield Check("thm-4.7", question, said, "fig-6").answer(
+        text = single + (" at most" if "MHA" in patterns else "")
+        yield Check("thm-4.7", question, text, "fig-6").answer(
             f"{single} is off by {off.mean():.3f} on average ({off.max():.2f} at most); with 2 D channels counted "
             f"{off_ours.mean():.3f} ({off_ours.max():.2f})",
             verdict_of(float(off.mean()), 0.02, 0.06),
@@ -176,8 +176,8 @@ def _when_chosen(patterns: tuple[str, ...], cells: Rows, errors: NDArray[np.floa
     if patterns != ("MHA",):
         return "Written down after seven MQA cells of results/paper had been seen; the others were trained later"
     by_heads = {M: errors[[cell["num_heads"] == M for cell in cells]] for M in sorted({c["num_heads"] for c in cells})}
-    said = ", ".join(f"{found.mean():.3f} for M = {M}" for M, found in by_heads.items())
-    return f"Min(M, 2) N was foreseen, matching by slices added after all cells of results/paper were seen: {said}"
+    text = ", ".join(f"{found.mean():.3f} for M = {M}" for M, found in by_heads.items())
+    return f"Min(M, 2) N was foreseen, matching by slices added after all cells of results/paper were seen: {text}"
 
 
 @heads.law_cells

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 LARGE_VOCAB = Preset(
     "long contexts, large vocabularies (Fig. 11)",
     {"kind": "mqar", "vocab_size": 10_000, "num_facts": 250},
-    {"kind": "linear", "embed_dim": 150, "state_dim": 75},
+    {"kind": "linear_mamba", "embed_dim": 150, "state_dim": 75},
     {
         "batch_size": 5, "accumulate": 4, "learning_rate": 0.003, "warmup_steps": 500, "flat_steps": 3500,
         "decay_steps": 8000, "clip_norm": 2.5, "stop_accuracy": 0.999, "eval_every": 1000,
@@ -130,10 +130,10 @@ def as_predicted(rows: Rows, law: str) -> Rows:
 @large_vocab.findings
 def vocabulary_findings(runs: PaperRuns) -> Iterator[Finding]:
     """Slopes per length, beside those of the laws on the same cells; then accuracies themselves."""
-    said = "1.18 to 1.56 measured, 1 by the law"
-    slope_check = Check("fig-12", "Slope of Phi^-1(accuracy) against m_V, per length", said, "fig-12")
-    said = "grid at D = 150, N = 75 (V to 50000, L to 4000)"
-    grid_check = Check("fig-11", "Accuracy over V and L", said, "fig-11")
+    text = "1.18 to 1.56 measured, 1 by the law"
+    slope_check = Check("fig-12", "Slope of Phi^-1(accuracy) against m_V, per length", text, "fig-12")
+    text = "grid at D = 150, N = 75 (V to 50000, L to 4000)"
+    grid_check = Check("fig-11", "Accuracy over V and L", text, "fig-11")
     rows = runs.rows(VOCABULARIES)
     slopes = [line for line in vocabulary_slopes(rows) if line.slope == line.slope]
     if not slopes:

@@ -12,18 +12,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recallscope.analysis.collapse import fit_collapse
-from recallscope.analysis.rows import cell_words, seeds_by
+from recallscope.analysis.rows import cell_fields, seeds_by
 from recallscope.analysis.seed_noise import interval, mean_gap
 from recallscope.presets import Preset
 from recallscope.studies.claims import Check, Finding, verdict_of
-from recallscope.studies.collapse_panels import NOTE, PRINTED_A, curve_of, draw_curve
 from recallscope.studies.experiment import Part, Rows, Scale, experiment, part
-from recallscope.studies.paper_runs import PaperRuns, draw_part, sheet, source_line
+from recallscope.studies.paper_runs import (
+    NOTE,
+    PRINTED_A,
+    PaperRuns,
+    curve_of,
+    draw_curve,
+    draw_part,
+    sheet,
+    source_line,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_MODEL = {"kind": "linear", "embed_dim": 64, "state_dim": 6, "num_layers": 2, "residual": True}
+_MODEL = {"kind": "linear_mamba", "embed_dim": 64, "state_dim": 6, "num_layers": 2, "residual": True}
 MQAR_PRESET = Preset(
     "N-Lambda grids with residuals (Fig. 5), MQAR",
     {"kind": "mqar", "vocab_size": 512, "num_facts": 80},
@@ -94,9 +102,9 @@ def named_cells(runs: PaperRuns) -> Iterator[Finding]:
         yield check.untested(f"{len(done)} of the four cells done", runs.missing(MQAR))
         return
     values = np.array(list(done.values()))
-    said = ", ".join(f"{accuracy:.3f} at {cell}" for cell, accuracy in done.items())
+    text = ", ".join(f"{accuracy:.3f} at {cell}" for cell, accuracy in done.items())
     yield check.answer(
-        f"{said}; spread {np.ptp(values):.3f}",
+        f"{text}; spread {np.ptp(values):.3f}",
         verdict_of(max(np.ptp(values), abs(values.mean() - PUBLISHED)), 0.03, 0.08),
         f"{len(done)} of 4 cells, mean of seeds, V = {rows[0]['vocab_size']}, N_f = {rows[0]['num_facts']}; "
         f"{runs.parts[MQAR].cut or 'as published'}",
@@ -124,7 +132,7 @@ def product_alone(runs: PaperRuns) -> Iterator[Finding]:
         gap = mean_gap(pairs, cells, noise)
         fitted = ""
         if len(cells) >= 4:
-            fit = fit_collapse(rows, np.random.default_rng(0), axes=cell_words(rows), noise=noise)
+            fit = fit_collapse(rows, np.random.default_rng(0), axes=cell_fields(rows), noise=noise)
             fitted = (
                 f"; one curve in N_eff = Lambda N with a = {fit.a:.2f} {interval(*fit.a_interval)}, b = {fit.b:.2f}, "
                 f"spread {fit.mean_error:.3f}"
@@ -159,7 +167,7 @@ def layers_figure(runs: PaperRuns, shown: dict[str, str]) -> Figure:
     shown = {label: task for label, task in shown.items() if label in runs.parts}
     text = source_line(runs, layers.name, list(shown))
     curves = {
-        label: curve_of(runs, label, PRINTED_A["linear", task][0], axes=AXES, group_word="num_layers")
+        label: curve_of(runs, label, PRINTED_A["linear", task][0], axes=AXES, group_field="num_layers")
         for label, task in shown.items()
     }
     depths: Sequence[float] = [float(depth) for curve in curves.values() if curve for depth in curve.group]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MECHANISM = Preset(
     "the models whose states are decoded (Fig. 3, Fig. 13-16)",
     {"kind": "mqar", "vocab_size": 256, "num_facts": 16},
-    {"kind": "linear", "embed_dim": 64, "state_dim": 32},
+    {"kind": "linear_mamba", "embed_dim": 64, "state_dim": 32},
 )
 MODELS = "mechanism"
 NUM_SEQUENCES = 500  # behind every score of a model that was inspected
@@ -65,14 +65,14 @@ class Inspected:
     @property
     def cell(self) -> tuple[int, int]:
         """(D, N)."""
-        words: dict[str, Any] = self.record.words
-        return words["embed_dim"], words["state_dim"]
+        fields: dict[str, Any] = self.record.fields
+        return fields["embed_dim"], fields["state_dim"]
 
     @property
     def context_length(self) -> int:
         """Tokens of the facts section."""
-        words: dict[str, Any] = self.record.words
-        return int(2 * words["num_facts"] * words["key_repeats"])
+        fields: dict[str, Any] = self.record.fields
+        return int(2 * fields["num_facts"] * fields["key_repeats"])
 
 
 def inspected_models(runs: PaperRuns) -> list[Inspected]:
@@ -202,7 +202,7 @@ def inside_figure(runs: PaperRuns, panels: str, height: float, most: int | None 
 
 
 def _name(model: Inspected) -> str:
-    (D, N), words, shown = model.cell, model.record.words, len(model.arrays["shown"])
-    some = "" if shown == words["vocab_size"] else f", {shown} of the tokens"
+    (D, N), fields, shown = model.cell, model.record.fields, len(model.arrays["shown"])
+    some = "" if shown == fields["vocab_size"] else f", {shown} of the tokens"
     accuracy = f"accuracy {model.record.test_accuracy:.4f}"
-    return f"$D={D}$, $N={N}$, $V={words['vocab_size']}$, $N_f={words['num_facts']}${some}; {accuracy}"
+    return f"$D={D}$, $N={N}$, $V={fields['vocab_size']}$, $N_f={fields['num_facts']}${some}; {accuracy}"

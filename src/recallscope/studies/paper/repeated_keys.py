@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 REPEATED_KEYS = Preset(
     "keys written N_k times (Fig. 18)",
     {"kind": "repeated", "vocab_size": 512, "num_facts": 10, "length": 128, "key_repeats": 2},
-    {"kind": "linear", "embed_dim": 100, "state_dim": 30, "num_layers": 2, "residual": True},
+    {"kind": "linear_mamba", "embed_dim": 100, "state_dim": 30, "num_layers": 2, "residual": True},
     {
         "batch_size": 32, "learning_rate": 0.003, "weight_decay": 0.1, "warmup_steps": 500, "flat_steps": 2000,
         "decay_steps": 5000, "clip_norm": 1.0, "eval_every": 250,
@@ -74,9 +74,9 @@ def one_layer(runs: PaperRuns) -> Iterator[Finding]:
     if not excess:
         yield check.untested("no one-layer run with repeated keys yet")
         return
-    said = ", ".join(f"{accuracy:.3f} at N_k = {N_k}" for N_k, accuracy in sorted(single.items()))
+    text = ", ".join(f"{accuracy:.3f} at N_k = {N_k}" for N_k, accuracy in sorted(single.items()))
     yield check.answer(
-        f"{said}; above 1/N_k by {np.mean(excess):+.3f} on average",
+        f"{text}; above 1/N_k by {np.mean(excess):+.3f} on average",
         verdict_of(max(map(abs, excess)), 0.03, 0.1),
         f"{len(single)} cells, mean of seeds",
         runs.missing(REPEATS),

@@ -40,10 +40,10 @@ def seeds(scale: Scale) -> Iterator[Part]:
 @seeds.findings
 def seed_findings(runs: PaperRuns) -> Iterator[Finding]:
     """Spread over seeds, and the share that converges."""
-    said = "the boundary is the same for all seeds"
-    spread_check = Check("fig-19", "Seeds of the full model agree but for failures", said, "fig-19")
-    said = "most do; failures are isolated"
-    share_check = Check("fig-20", "Most seeds converge where a cell can learn", said, "fig-20")
+    text = "the boundary is the same for all seeds"
+    spread_check = Check("fig-19", "Seeds of the full model agree but for failures", text, "fig-19")
+    text = "most do; failures are isolated"
+    share_check = Check("fig-20", "Most seeds converge where a cell can learn", text, "fig-20")
     cells = group_cells(runs.rows(FULL_EXAMPLE), ("embed_dim", "state_dim")).values()
     found = [np.array([row["test_accuracy"] for row in members]) for members in cells if len(members) > 1]
     if not found:

@@ -44,7 +44,7 @@ from recallscope.theory.laws.sharing import (
     sharing_law,
     star_dimensions,
 )
-from recallscope.theory.problem import Array, Problem, takes_words
+from recallscope.theory.problem import Array, Problem, takes_fields
 from recallscope.theory.quadrature import slot_rule
 
 RETNET = 31 / 32  # gamma of the first head
@@ -79,7 +79,7 @@ def delta_moments(dim: ArrayLike, rate: ArrayLike, writes: ArrayLike, later: Arr
     return DeltaMoments(b * (1 - b / N) ** m, b**2 * s, b / (2 - b) * (lost + before * (rho_m - u * s)))
 
 
-@takes_words
+@takes_fields
 def delta_law(problem: Problem, *, b: ArrayLike | None = None, slot_nodes: int | None = None, **nodes: int) -> Array:
     """Chance that a delta rule answers a query rightly: at rate `b`, or at the best one (see `delta_rate`).
 
@@ -98,7 +98,7 @@ def delta_law(problem: Problem, *, b: ArrayLike | None = None, slot_nodes: int |
     return _aged(problem, base, some, codes, _delta_noise, rate, ages, slot_nodes or SLOTS, **nodes)
 
 
-@takes_words
+@takes_fields
 def delta_rate(problem: Problem) -> Array:
     """The rate b with the largest mean recall, to 20 %, over slots and ages; 1e-6 where correcting does not pay.
 
@@ -126,7 +126,7 @@ def _delta_noise(asked: Queries, place: Array, N_star: Array, lam: Array | float
     return np.minimum(N_star * w / a**2, LOUDEST), spread
 
 
-@takes_words
+@takes_fields
 def retention_law(problem: Problem, *, gamma: float = RETNET) -> Array:
     """Chance that a linear layer whose state fades by gamma per token answers a query rightly.
 

@@ -24,11 +24,11 @@ from recallscope.theory.laws.paper import (
     unified_inverse,
     unified_law,
 )
-from recallscope.theory.problem import Array, Problem, takes_words
+from recallscope.theory.problem import Array, Problem, takes_fields
 from recallscope.theory.quadrature import slot_rule
 
 
-@takes_words
+@takes_fields
 def designed_improved_law(problem: Problem) -> Array:
     """Mean chance that the designed model answers a query rightly; nan where N > D, which cannot be designed.
 
@@ -89,7 +89,7 @@ def designed_contest(V: Array, N_f: Array, D: Array, N: Array, G: Array, g: Arra
     return filler, Contest(D, N, n, once, twice, empty, spread, logit_variance)
 
 
-@takes_words
+@takes_fields
 def designed_exact_law(problem: Problem) -> Array:
     """The success integral with separate variances of the correct, the wrong and the empty logits.
 
@@ -123,7 +123,7 @@ def designed_exact_law(problem: Problem) -> Array:
 _DESIGNED: Any = {"weights": "designed", "status": "approximate", "compared": MONTE_CARLO}
 _HALF_NOISE: Any = {
     "reference": "Fig. 4 (c), heuristic",
-    "models": ("full",),
+    "models": ("mamba",),
     "holds": "full Mamba, trained long",
     "compared": FULL,
     "layers": "printed",

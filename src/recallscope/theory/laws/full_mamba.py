@@ -38,12 +38,12 @@ from recallscope.theory.laws.sharing import (
     sharing_codes,
     tight_variance,
 )
-from recallscope.theory.problem import Array, Problem, takes_words
+from recallscope.theory.problem import Array, Problem, takes_fields
 
 BANKS = 0.5  # chance that a fact is in the bank of the query
 
 
-@takes_words
+@takes_fields
 def mask_law(problem: Problem, **nodes: int | None) -> Array:
     """Chance that a trained full Mamba answers a query rightly, if keys open and close channels independently.
 
@@ -62,7 +62,7 @@ def mask_law(problem: Problem, **nodes: int | None) -> Array:
     return recall_given_variances(problem, **variances, leak=0.0, **nodes)
 
 
-@takes_words
+@takes_fields
 def bank_law(problem: Problem, **nodes: int | None) -> Array:
     """Chance that a full Mamba with two banks of channels answers a query rightly.
 
@@ -75,7 +75,7 @@ def bank_law(problem: Problem, **nodes: int | None) -> Array:
     return recall_given_variances(problem, key_variance=v_N, value_variance=v_D, leak=0.0, theta=BANKS, **nodes)
 
 
-@takes_words
+@takes_fields
 def capped_law(problem: Problem, **nodes: int | None) -> Array:
     """Chance that a well-trained full Mamba answers a query rightly: by its masks, as far as banks hold.
 
@@ -89,7 +89,7 @@ def capped_law(problem: Problem, **nodes: int | None) -> Array:
     return np.minimum(mask_law(problem, **nodes), banks)
 
 
-_FULL: Any = {"models": ("full",), "reference": "ours; Fig. 4 (c)", "compared": FULL}
+_FULL: Any = {"models": ("mamba",), "reference": "ours; Fig. 4 (c)", "compared": FULL}
 LAWS = [
     Law(
         "full-mask",

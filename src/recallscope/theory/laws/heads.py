@@ -23,11 +23,11 @@ from recallscope.theory.law import DIMENSIONS, Law
 from recallscope.theory.laws.compared import HEADS, SHARING_HEADS
 from recallscope.theory.laws.paper import NEAR_SQUARE, unified_law
 from recallscope.theory.laws.sharing import QUICK, recall_given_variances, sharing_codes, sharing_law
-from recallscope.theory.problem import Array, Problem, takes_words
+from recallscope.theory.problem import Array, Problem, takes_fields
 from recallscope.theory.reduction import one_head
 
 
-@takes_words
+@takes_fields
 def sharing_heads_law(problem: Problem, *, exact: bool = False) -> Array:
     """Chance that a trained many-headed linear layer answers a query rightly.
 
@@ -56,7 +56,7 @@ def sharing_heads_law(problem: Problem, *, exact: bool = False) -> Array:
     )
 
 
-@takes_words
+@takes_fields
 def unified_heads_law(problem: Problem, *, side: Literal["lower", "upper"] = "lower") -> Array:
     """The unified law for the single-head model that bounds a pattern.
 

@@ -38,7 +38,7 @@ from recallscope.theory.laws.sharing import (
     star_dimensions,
     tight_variance,
 )
-from recallscope.theory.problem import Array, Problem, takes_words
+from recallscope.theory.problem import Array, Problem, takes_fields
 
 BARE = "one bare layer with one head: windows of two tokens, no norm, no output gate"
 
@@ -54,7 +54,7 @@ def tight_codes(problem: Problem) -> tuple[Array, Array]:
     return tight_variance(1 / key_rank(problem), V_k), tight_variance(1 / problem.D, problem.V - V_k)
 
 
-@takes_words
+@takes_fields
 def gated_law(problem: Problem, **nodes: int | None) -> Array:
     """Chance that a memory with a write gate answers a query rightly: mLSTM, Mamba-2-like and gated linear attention.
 
@@ -66,7 +66,7 @@ def gated_law(problem: Problem, **nodes: int | None) -> Array:
     return recall_given_variances(problem, key_variance=v_N, value_variance=v_D, leak=0.0, **nodes)
 
 
-@takes_words
+@takes_fields
 def least_squares_law(problem: Problem, *, slot_nodes: int | None = None, **nodes: Any) -> Array:
     """Chance that a memory read by least squares answers a query rightly (MesaNet, recursive least squares).
 
@@ -91,7 +91,7 @@ def least_squares_law(problem: Problem, *, slot_nodes: int | None = None, **node
     return mean_recall(asked, N_star, D_star, n, spread, **nodes).reshape(problem.shape)
 
 
-@takes_words
+@takes_fields
 def rank_bound(problem: Problem, **nodes: int | None) -> Array:
     """Recall of a matrix memory that reaches the rank bound and is not disturbed by filler: AR's least squares.
 
@@ -100,7 +100,7 @@ def rank_bound(problem: Problem, **nodes: int | None) -> Array:
     return least_squares_law(problem.replace(task="ar", length=None), **nodes)
 
 
-@takes_words
+@takes_fields
 def softmax_law(problem: Problem) -> Array:
     """Recall of softmax attention whose scale is free to grow: the nearest key takes all the weight.
 

@@ -17,7 +17,7 @@ from scipy.special import ndtr, ndtri
 from recallscope.theory.extremes import sqrt_two_log, typical_max
 from recallscope.theory.law import Law
 from recallscope.theory.laws.compared import TRAINED
-from recallscope.theory.problem import Array, LawTask, Problem, takes_words
+from recallscope.theory.problem import Array, LawTask, Problem, takes_fields
 
 Level = Literal["sqrt", "mv"]
 Weights = Literal["designed", "trained"]
@@ -53,7 +53,7 @@ def refined_denominator(num_facts: ArrayLike, state_dim: ArrayLike, length: Arra
     return (np.sqrt(L + 2 * N_f + 4 * N) + np.sqrt(4 * N_f + 4 * N)) ** 2 / 16
 
 
-@takes_words
+@takes_fields
 def inv_sigma(
     problem: Problem, *, a: ArrayLike | None = None, weights: Weights = "trained", noise_scale: float = 1.0
 ) -> Array:
@@ -125,7 +125,7 @@ def _bisect_real(sign: Callable[[float], float], low: float, high: float) -> flo
     return high
 
 
-@takes_words
+@takes_fields
 def unified_law(
     problem: Problem,
     *,
@@ -149,7 +149,7 @@ def unified_law(
     return above_the_rest(inv_sigma(problem, weights=weights, noise_scale=noise_scale), problem.V, level)
 
 
-@takes_words
+@takes_fields
 def large_context_law(
     problem: Problem, *, weights: Weights = "trained", level: Level = "sqrt", printed: bool = False
 ) -> Array:

@@ -27,7 +27,7 @@ from recallscope.theory.law import Law
 from recallscope.theory.laws.compared import SHARING
 from recallscope.theory.laws.sharing_nodes import SIGN_CODE, Noise
 from recallscope.theory.laws.sharing_step import key_repulsion, win_probability
-from recallscope.theory.problem import Array, Problem, takes_words
+from recallscope.theory.problem import Array, Problem, takes_fields
 from recallscope.theory.quadrature import Rule, slot_rule, uniform_rule
 
 SMALLEST_VARIANCE, LARGEST_VALUE_VARIANCE = 1e-6, 0.8  # so that N* and D* stay finite, and D* above 1
@@ -60,7 +60,7 @@ class SharingCodes(NamedTuple):
     leak_ratio: Array  # lambda = l / (v_N v_D), noise power of a (value, key) pair over that of a fact
 
 
-@takes_words
+@takes_fields
 def sharing_law(problem: Problem, *, value_rank: ArrayLike | None = None, exact: bool = False) -> Array:
     """Chance that a trained linear layer answers a query rightly (expand 2, convolution of width 2, tied).
 
@@ -93,7 +93,7 @@ def sharing_law(problem: Problem, *, value_rank: ArrayLike | None = None, exact:
     )
 
 
-@takes_words
+@takes_fields
 def recall_given_variances(
     problem: Problem,
     *,
@@ -237,7 +237,7 @@ def _slot_rule(num_slots: Array, num_facts: Array, num_values: Array, n: int | N
     return np.concatenate([0 * G, nodes + 1], axis=-1), np.concatenate([1 / G, (G - 1) / G * weights], axis=-1)
 
 
-@takes_words
+@takes_fields
 def sharing_codes(problem: Problem, *, value_rank: ArrayLike | None = None) -> SharingCodes:
     """Rank, variances, leak and share of the codes that answer best, to be held against trained weights.
 
@@ -306,7 +306,7 @@ def tight_variance(concentration: Array, size: Array) -> Array:
     return np.maximum(0, (concentration - 1 / size) * size / (size - 1))
 
 
-@takes_words
+@takes_fields
 def pair_counts(problem: Problem, *, slot: ArrayLike) -> PairCounts:
     """Mean number of (key, value), (value, key), (key, key) and (value, value) pairs before the query of slot g.
 

@@ -1,5 +1,5 @@
 // Architectures: recall against state, by age, with keys written twice; two of them side by side.
-import { ask, choice, h, latest, many, note, probability, table, words } from "./core.js";
+import { ask, choice, h, latest, many, note, probability, table, query } from "./core.js";
 import { RULES, chart, draw, powers } from "./charts.js";
 
 const DASHES = ["solid", "dash", "dot", "dashdot", "longdash"];
@@ -11,7 +11,7 @@ export async function openZoo(root, params, options) {
   const state = { store: "0", cell: "", size: "state_entries", first: "", second: "", ...params };
   root.append(h("h1", {}, "Architectures"));
   if (!options.stores.length) {
-    root.append(h("p", { className: "card" }, "No store is open. Start with: recallscope explore --store results/paper"));
+    root.append(h("p", { className: "card" }, "No store is open. Start with: recallscope explore results/paper"));
     return null;
   }
   const waiting = h("p", { className: "quiet", role: "status" }, "Reading the records.");
@@ -19,7 +19,7 @@ export async function openZoo(root, params, options) {
   const zoo = await ask("zoo", { store: state.store });
   waiting.remove();
   if (!zoo.forms.length) {
-    root.append(h("p", { className: "card" }, `${options.stores[state.store]} holds no run of the zoo. Make them: recallscope reproduce zoo --scale small --store ${options.stores[state.store]}`));
+    root.append(h("p", { className: "card" }, `${options.stores[state.store]} holds no run of the architecture comparison. Make them: recallscope reproduce architectures --scale small --store ${options.stores[state.store]}`));
     return null;
   }
   const by = Object.fromEntries(zoo.forms.map((form) => [form.label, form]));
@@ -107,7 +107,7 @@ export async function openZoo(root, params, options) {
   }
   function everything() {
     const columns = [{ name: "label", title: "architecture" }, { name: "rule" }, ...zoo.cells.map((cell) => ({ name: cell, number: true, show: (p, row) => h("span", { title: within(row.form.recall[cell]) }, probability(p)) })),
-      { name: "repeated", title: "keys twice", number: true, show: (p, row) => h("span", { title: within(row.form.repeated) }, probability(p)) }, { name: "records", show: (runs) => h("a", { href: `#runs?${words({ store: state.store, run: runs[0] })}` }, `${runs.length} records`) }];
+      { name: "repeated", title: "keys twice", number: true, show: (p, row) => h("span", { title: within(row.form.repeated) }, probability(p)) }, { name: "records", show: (runs) => h("a", { href: `#runs?${query({ store: state.store, run: runs[0] })}` }, `${runs.length} records`) }];
     const rows = zoo.forms.map((form) => ({ form, label: form.label, rule: form.rule, repeated: form.repeated?.mean ?? null, records: form.runs, ...Object.fromEntries(zoo.cells.map((cell) => [cell, form.recall[cell]?.mean ?? null])) }));
     return table(columns, rows, { caption: "All architectures" });
   }

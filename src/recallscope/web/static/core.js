@@ -11,10 +11,10 @@ export function h(tag, attributes, ...children) {
   return node;
 }
 
-export const words = (params) =>
+export const query = (params) =>
   new URLSearchParams(Object.entries(params).filter(([, value]) => value !== "" && value !== null && value !== undefined)).toString();
 
-const address = (path, params) => (Object.keys(params).length ? `${path}?${words(params)}` : path);
+const address = (path, params) => (Object.keys(params).length ? `${path}?${query(params)}` : path);
 
 async function refused(response) {
   const text = await response.text();
@@ -54,7 +54,7 @@ export function place() {
 }
 
 export function note(view, params) {
-  history.replaceState(null, "", `#${view}?${words(params)}`);
+  history.replaceState(null, "", `#${view}?${query(params)}`);
 }
 
 export function alarm(error) {

@@ -1,14 +1,14 @@
 // Runs: a sweep as it goes, grids and collapse of any group, all rows, and one run in full.
-import { ask, choice, facts, h, later, latest, many, note, probability, shown, table, words } from "./core.js";
+import { ask, choice, facts, h, later, latest, many, note, probability, shown, table, query } from "./core.js";
 import { SCALE, bar, chart, draw } from "./charts.js";
 
 const LETTERS = { embed_dim: "D", state_dim: "N", num_facts: "N_f", num_layers: "Λ", num_heads: "M" };
 const letter = (name) => LETTERS[name] ?? name;
-const USUAL = ["run", "task", "vocab_size", "num_facts", "length", "model", "embed_dim", "state_dim", "num_layers", "num_heads", "head_pattern", "batch_size", "seed", "status", "test_accuracy", "parameters", "state_entries", "seconds", "flag", "needs"];
+const USUAL = ["run", "task", "vocab_size", "num_facts", "length", "model", "embed_dim", "state_dim", "num_layers", "num_heads", "head_pattern", "batch_size", "seed", "status", "test_accuracy", "parameters", "state_entries", "seconds", "warning", "needs"];
 const CONDITION = /^\s*([\w.]+)\s*(<=|>=|!=|==|=|<|>)\s*(.*?)\s*$/;
 const TESTS = { "<=": (a, b) => a <= b, ">=": (a, b) => a >= b, "<": (a, b) => a < b, ">": (a, b) => a > b };
 
-// Conditions as `store list --where` takes them: state_dim<=16, model=linear; a word alone is looked for everywhere.
+// Conditions as `store list --where` takes them: state_dim<=16, model=linear_mamba; a word alone is looked for everywhere.
 function filter(text, columns, alike) {
   const tests = text.split(",").filter((part) => part.trim()).map((part) => {
     const found = part.match(CONDITION);
@@ -31,7 +31,7 @@ export async function openRuns(root, params, options) {
   const save = () => note("runs", state);
   root.append(h("h1", {}, "Runs"));
   if (!options.stores.length) {
-    root.append(h("p", { className: "card" }, "No store is open. Start with: recallscope explore --store DIR"));
+    root.append(h("p", { className: "card" }, "No store is open. Start with: recallscope explore DIR"));
     return null;
   }
   const live = h("section", { className: "tight", "aria-label": "Now" });
@@ -55,11 +55,11 @@ export async function openRuns(root, params, options) {
     counts.replaceChildren(h("b", {}, many(seen.done)), " done, ", h("b", {}, many(seen.running.length)), " running, ", h("b", {}, many(seen.failed)), " failed",
       ...(seen.waiting ? [", ", h("b", {}, many(seen.waiting)), " begun and not finished"] : []), seen.running.length ? h("span", { className: "badge good" }, "live") : "");
     running.replaceChildren(...seen.running.map((run) => h("span", { className: "badge" },
-      `${run.run.slice(0, 8)}${run.words ? ` D ${run.words.embed_dim} N ${run.words.state_dim}` : ""}${run.step === undefined ? "" : `, step ${many(run.step)}`}${run.accuracy === null || run.accuracy === undefined ? "" : `, ${probability(run.accuracy)}`}`)));
+      `${run.run.slice(0, 8)}${run.fields ? ` D ${run.fields.embed_dim} N ${run.fields.state_dim}` : ""}${run.step === undefined ? "" : `, step ${many(run.step)}`}${run.accuracy === null || run.accuracy === undefined ? "" : `, ${probability(run.accuracy)}`}`)));
     if (finished !== null && finished !== seen.done) again();
     finished = seen.done;
   }
-  const source = new EventSource(`api/live?${words({ store: state.store })}`);
+  const source = new EventSource(`api/live?${query({ store: state.store })}`);
   source.onmessage = (event) => now(JSON.parse(event.data));
 
   // groups
@@ -142,7 +142,7 @@ export async function openRuns(root, params, options) {
   }
 
   // rows
-  const box = h("input", { type: "text", value: state.where, placeholder: "state_dim<=16, model=linear", oninput: later(150, () => { state.where = box.value; save(); showRows(); }) });
+  const box = h("input", { type: "text", value: state.where, placeholder: "state_dim<=16, model=linear_mamba", oninput: later(150, () => { state.where = box.value; save(); showRows(); }) });
   const every = h("label", { className: "tick" }, h("input", { type: "checkbox", checked: state.all === "1", onchange: (event) => { state.all = event.target.checked ? "1" : ""; save(); showRows(); } }), "All columns");
   const count = h("p", { className: "quiet", role: "status" });
   const csv = h("a", { download: "runs.csv" }, "Download CSV");
@@ -157,7 +157,7 @@ export async function openRuns(root, params, options) {
     showRows();
   }
   function showRows() {
-    csv.href = `api/runs.csv?${words({ store: state.store, where: state.where.split(",").filter((part) => CONDITION.test(part)).join(",") })}`;
+    csv.href = `api/runs.csv?${query({ store: state.store, where: state.where.split(",").filter((part) => CONDITION.test(part)).join(",") })}`;
     let found;
     try {
       found = rows.table.filter(filter(state.where, rows.columns, rows.alike));
@@ -184,11 +184,11 @@ export async function openRuns(root, params, options) {
     const history = chart(260);
     const close = h("button", { type: "button", onclick: () => { state.run = ""; save(); one.hidden = true; } }, "Close");
     one.replaceChildren(h("div", { className: "row middle spread" }, h("h2", {}, "Run ", h("code", {}, found.run)), close),
-      ...(found.warning ? [h("p", { className: "warn said" }, found.warning)] : []), ...(found.failure ? [h("p", {}, `Failed ${found.failure.tries} times: its worker ${found.failure.reason}.`)] : []),
+      ...(found.explanation ? [h("p", { className: "warn said" }, found.explanation)] : []), ...(found.failure ? [h("p", {}, `Failed ${found.failure.tries} times: its worker ${found.failure.reason}.`)] : []),
       record ? h("div", { className: "pair" }, history, h("div", { className: "scroll" }, facts({ "test accuracy": `${record.test_accuracy.toFixed(4)} over ${many(record.test_queries)} questions`, steps: many(record.steps), seconds: record.seconds.toFixed(1),
         task: told2(record.spec.task), model: told2(record.spec.model), training: told2(record.spec.train), seed: record.spec.seed, parameters: many(record.parameters), "state entries": many(record.state_entries),
         environment: told2(record.environment), files: found.files.join(", ") }))) : h("p", {}, "It has no record yet."),
-      ...(found.files.includes("weights.safetensors") ? [h("p", {}, h("a", { href: `#inside?${words({ model: `run:${state.store}:${found.run}` })}` }, "Look inside"))] : []));
+      ...(found.files.includes("weights.safetensors") ? [h("p", {}, h("a", { href: `#inside?${query({ model: `run:${state.store}:${found.run}` })}` }, "Look inside"))] : []));
     if (record?.history?.length) draw(history, (c) => ({
       says: `Validation accuracy and training loss over ${many(record.steps)} steps.`,
       data: [{ type: "scatter", mode: "lines+markers", name: "accuracy", x: record.history.map((one) => one.step), y: record.history.map((one) => one.accuracy), line: { color: c.accent } },

@@ -1,4 +1,4 @@
-"""Trainings for a measurement: one recipe for all, a small search of the learning rate, and a store that keeps them."""
+"""Training runs for a measurement: one recipe for all, a small search of the learning rate, and their store."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def store_trainer(
 
 
 def _cell(run: RunSpec) -> Cell:
-    """A run, with the words that tell the trainings of a measurement apart."""
-    words = flat_fields(run)
-    names = tuple(name for name in ("num_facts", "embed_dim", "state_dim", "learning_rate") if name in words)
-    return replace(Cell.of(run), names=names, values=tuple(words[name] for name in names))
+    """A run, with the fields that tell the training runs of a measurement apart."""
+    fields = flat_fields(run)
+    names = tuple(name for name in ("num_facts", "embed_dim", "state_dim", "learning_rate") if name in fields)
+    return replace(Cell.of(run), names=names, values=tuple(fields[name] for name in names))
 
 
 def _record(store: RunStore, cell: Cell) -> RunRecord:

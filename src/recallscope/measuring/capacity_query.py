@@ -17,7 +17,7 @@ from recallscope.theory.problem import Problem, probability
 
 
 @dataclass
-class CapacityQuestion:
+class CapacityQuery:
     """Which field is looked for, in which runs, and for which target."""
 
     fields: dict[str, Any]  # of a RunSpec, by part, without the unknown
@@ -28,7 +28,7 @@ class CapacityQuestion:
         probability("target", self.target)
         kinds = (
             TASKS.find(self.fields["task"].get("kind") or "mqar"),
-            find_architecture(str(self.fields["model"].get("kind") or "linear")),
+            find_architecture(str(self.fields["model"].get("kind") or "linear_mamba")),
         )
         path = path_of(self.unknown, *kinds)
         fields = kinds[1].model_fields
@@ -73,7 +73,7 @@ class CapacityQuestion:
 
     def _by_law(self, law: Law, value: int) -> float | None:
         try:
-            p = float(law(Problem.from_words(flat_fields(self.run_at(value)))))
+            p = float(law(Problem.from_fields(flat_fields(self.run_at(value)))))
         except ValueError:  # a task, or sizes, that the law does not speak about
             return None
         return p if p == p else None
