@@ -283,12 +283,18 @@ def measure(halves: tuple[str, ...]) -> None:
 
 def write_page(rows: list[dict[str, str]]) -> None:
     """Errors by group and half, and the bits case by case."""
-    lines = ["# Rounded states against their law", "",
-             "Written by `results/theory/precision_monte_carlo.py`; predictions are those of `precision_predictions.csv`,"
-             " which was committed", "before the halves `other` and `bits` were played; the form of the law was settled on"
-             " `first`. Errors are predicted minus measured; *exact* is the error of"
-             " the law without any rounding.", "",
-             "| half | group | settings | mean absolute error | largest | bias | exact |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        "# Rounded states against their law",
+        "",
+        "Written by `results/theory/precision_monte_carlo.py`; predictions are those of `precision_predictions.csv`,"
+        " which was committed",
+        "before the halves `other` and `bits` were played; the form of the law was settled on"
+        " `first`. Errors are predicted minus measured; *exact* is the error of"
+        " the law without any rounding.",
+        "",
+        "| half | group | settings | mean absolute error | largest | bias | exact |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for half in ("first", "other"):
         groups: dict[str, list[tuple[float, float]]] = {}
         for row in rows:

@@ -57,7 +57,9 @@ def weights(store: Path) -> list[tuple[str, Path]]:
 def predict(store: Path) -> None:
     with PREDICTED.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["source", "run", "model", "num_facts", "embed_dim", "state_dim", "format", "exact", "predicted"])
+        writer.writerow(
+            ["source", "run", "model", "num_facts", "embed_dim", "state_dim", "format", "exact", "predicted"]
+        )
         for source, path in weights(store):
             model, task = read_weights(path)
             if model.why_not(StepsState) is not None:
@@ -97,9 +99,16 @@ def write_page(rows: list[dict[str, str]]) -> None:
     for group in dict.fromkeys(group for group, _ in FORMATS.values()):
         here = [row for row in rows if FORMATS[row["format"]][0] == group]
         off = np.array([float(row["predicted"]) - float(row["measured"]) for row in here])
-        lines.append(f"| {group} | {len(off)} | {np.abs(off).mean():.3f} | {np.abs(off).max():.3f} | {off.mean():+.3f} |")
-    lines += ["", f"Measured (law), {SEQUENCES} sequences each, one scale per head unless the format says rows.", "",
-              "| model, D, N, facts | exact | " + " | ".join(FORMATS) + " |", "|---" * (len(FORMATS) + 2) + "|"]
+        lines.append(
+            f"| {group} | {len(off)} | {np.abs(off).mean():.3f} | {np.abs(off).max():.3f} | {off.mean():+.3f} |"
+        )
+    lines += [
+        "",
+        f"Measured (law), {SEQUENCES} sequences each, one scale per head unless the format says rows.",
+        "",
+        "| model, D, N, facts | exact | " + " | ".join(FORMATS) + " |",
+        "|---" * (len(FORMATS) + 2) + "|",
+    ]
     for run in dict.fromkeys(row["run"] for row in rows):
         here = {row["format"]: row for row in rows if row["run"] == run}
         one = next(iter(here.values()))

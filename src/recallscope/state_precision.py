@@ -46,6 +46,11 @@ FORMATS: dict[str, Format] = {
 }
 
 
+def format_names() -> tuple[str, ...]:
+    """The formats, integers in short."""
+    return ("int2 .. int16", *(name for name, number in FORMATS.items() if number.is_float))
+
+
 class StatePrecision(Spec):
     """A state of P x N numbers per head, one row per channel of the values, stored in `format` after some tokens.
 

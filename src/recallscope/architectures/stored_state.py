@@ -1,6 +1,7 @@
 """A model whose state is stored in few bits between tokens: any model that steps its state, asked as any other."""
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float, Int
@@ -11,6 +12,7 @@ from recallscope.architectures.model import RecallModel
 from recallscope.ops.state_rounding import kept_residual, round_state
 from recallscope.state_precision import StatePrecision
 
+P = TypeVar("P")
 ENTRIES_AT_ONCE = 2**20  # logits, while answers are looked for
 
 
@@ -49,7 +51,15 @@ class StoredState(RecallModel):
         model.require(StepsState)
         super().__init__(model.spec, model.vocab_size)
         self.model, self.precision = model, precision
-        self.generator = torch.Generator(next(model.parameters()).device).manual_seed(seed)
+        self.seed, self.generator = seed, torch.Generator().manual_seed(seed)
+
+    def capability(self, protocol: type[P]) -> P | None:
+        """Those of the model: what it shows of itself is not rounded."""
+        return self.model.capability(protocol)
+
+    def why_not(self, protocol: type) -> str | None:
+        """As of the model."""
+        return self.model.why_not(protocol)
 
     def forward(self, tokens: Int[Tensor, "batch L"]) -> Float[Tensor, "batch L V"]:
         """Logits after every token; a state that is stored once is stored before the last of them."""
@@ -68,5 +78,7 @@ class StoredState(RecallModel):
         return torch.cat([self.answer(some, asked).argmax(dim=-1) for some, asked in parts])
 
     def _answer(self, tokens: Tensor, positions: Tensor, first: Tensor) -> Tensor:
+        if self.generator.device != tokens.device:
+            self.generator = torch.Generator(tokens.device).manual_seed(self.seed)
         store = StateRounding(self.precision, self.generator, first)
         return self.model.require(StepsState).answer_stored(tokens, positions, store)

@@ -42,6 +42,14 @@ class HeadBits:
     bits_once: int
     """the same for a single rounding: a cached prefix, or error feedback"""
 
+    @property
+    def sentence(self) -> str:
+        """In one line."""
+        return (
+            f"layer {self.layer} head {self.head}: absmax/rms {self.absmax_over_rms:.2f}, kept power {self.kept:.5f}, "
+            f"noise of {self.roundings:.0f} roundings: {self.bits} bits, or {self.bits_once} if rounded once"
+        )
+
 
 @torch.no_grad()
 def measure_heads(model: RecallModel, batch: Batch, *, scale: str = "row") -> list[HeadBits]:
@@ -68,8 +76,7 @@ def measure_heads(model: RecallModel, batch: Batch, *, scale: str = "row") -> li
                 continue
             A = sqrt(float(largest[head]) / own)
             T = 2 * float(noise[layer].mean(dim=0)[head]) / float(largest[head])
-            delta_bits = bits_needed(max(T, 2.0), A), bits_needed(1, A)
-            found.append(HeadBits(layer, head, A, float(rho[head]), T, *delta_bits))
+            found.append(HeadBits(layer, head, A, float(rho[head]), T, bits_needed(T, A), bits_needed(1, A)))
     return found
 
 

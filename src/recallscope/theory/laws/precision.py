@@ -19,9 +19,9 @@ Rounding every m tokens counts T / m roundings, once or with exact error feedbac
 leaves a noise smaller by (2^r - 2)².
 
 **Large steps.** Stochastic rounding stays right on average; a token's noise is d² E {ru}(1 - {ru}) with r = sqrt(p) / d
-and u the product of two normals. (Derived.) Nearest rounding becomes a dead zone: small writes and slow fading are lost,
-old facts grow with the scale. Where steps are that large, `entries` plays independent entries with drawn writes through
-the format and takes power and gains from them. (Approximate: entries of one matrix share keys and values.)
+and u the product of two normals. (Derived.) Nearest rounding becomes a dead zone: small writes and slow fading are
+lost, old facts grow with the scale. Where steps are that large, `entries` plays independent entries with drawn writes
+through the format and takes power and gains from them. (Approximate: entries of one matrix share keys and values.)
 """
 
 from __future__ import annotations
@@ -210,9 +210,7 @@ def smooth(gains: Array) -> Array:
     return np.interp(np.arange(len(gains)), centres, [part.mean() for part in parts])
 
 
-def quantised(
-    state: NDArray[np.float32], precision: StatePrecision, rng: np.random.Generator
-) -> NDArray[np.float32]:
+def quantised(state: NDArray[np.float32], precision: StatePrecision, rng: np.random.Generator) -> NDArray[np.float32]:
     """A numpy twin of `ops.state_rounding.round_state`."""
     d = _step(state, precision)
     x = state / d
@@ -284,7 +282,7 @@ def recall(memory: Memory, precision: StatePrecision | None = None) -> float:
         moments = delta_moments(N, memory.rate, memory.tokens)
         faded = memory.decay ** (2 * np.arange(memory.tokens))
         own = ((moments.interference + moments.mean_square - moments.amplitude**2) * faded)[::-1][: memory.num_facts]
-        left = own + stored.power - exact_state(memory).power
+        left = np.maximum(own + stored.power - exact_state(memory).power, 1e-12)
     else:
         left = np.maximum(stored.power - stored.gains**2 / N, 1e-12)
     snr = np.sqrt(D) * stored.gains / np.sqrt(left)
