@@ -19,30 +19,12 @@ import torch
 from recallscope.architectures.capabilities import StepsState
 from recallscope.architectures.stored_state import StoredState
 from recallscope.interp.stored_states import predicted_recall
-from recallscope.state_precision import StatePrecision
+from recallscope.studies.own.state_precision import FORMATS, SEED, SEQUENCES
 from recallscope.train.evaluate import evaluate
 from recallscope.train.weights import read_weights
 
 HERE = Path(__file__).resolve().parent
 PREDICTED, MEASURED = HERE / "precision_trained_predictions.csv", HERE / "precision_trained.csv"
-SEQUENCES, SEED = 128, 1
-FORMATS = {
-    "int8 nearest": ("nearest, 5 to 8 bits", StatePrecision.of("int8", "tensor")),
-    "int6 nearest": ("nearest, 5 to 8 bits", StatePrecision.of("int6", "tensor")),
-    "int5 nearest": ("nearest, 5 to 8 bits", StatePrecision.of("int5", "tensor")),
-    "int4 nearest": ("nearest, 3 and 4 bits", StatePrecision.of("int4", "tensor")),
-    "int3 nearest": ("nearest, 3 and 4 bits", StatePrecision.of("int3", "tensor")),
-    "int5 stochastic": ("stochastic", StatePrecision.of("int5", "tensor", rounding="stochastic")),
-    "int4 stochastic, rows": ("stochastic", StatePrecision.of("int4", "row", rounding="stochastic")),
-    "int3 once": ("once and error feedback", StatePrecision.of("int3", "tensor", every="once")),
-    "int3 error feedback": (
-        "once and error feedback", StatePrecision.of("int3", "tensor", rounding="error-feedback")),
-    "int4, every 8 tokens": ("chunks", StatePrecision.of("int4", "tensor", every=8)),
-    "bf16": ("floats", StatePrecision.of("bf16")),
-    "e4m3": ("floats", StatePrecision.of("fp8-e4m3")),
-    "e5m2": ("floats", StatePrecision.of("fp8-e5m2")),
-    "e5m2 stochastic": ("floats", StatePrecision.of("fp8-e5m2", rounding="stochastic")),
-}  # fmt: skip
 
 
 def weights(store: Path) -> list[tuple[str, Path]]:

@@ -113,7 +113,7 @@ class NoiseOfLaw:
         drawn = torch.randn(state.shape, generator=self.generator, dtype=state.dtype, device=state.device)
         return state, state + drawn * (noise + read).sqrt()
 
-    def _unit(self, state: Float[Tensor, "*heads P N"]) -> Float[Tensor, "*heads #P #N"]:
+    def _unit(self, state: Float[Tensor, "*heads P N"]) -> Float[Tensor, "*#heads #P #N"]:
         """Distance between neighbouring stored numbers."""
         d = step_of(state, self.precision)
         return d * spacing(state / d, self.precision.number)

@@ -35,10 +35,10 @@ def group_absmax(state: Float[Tensor, "*heads P N"], scale: str) -> Float[Tensor
     return torch.linalg.vector_norm(state, torch.inf, dim=over[scale], keepdim=True)
 
 
-def step_of(state: Float[Tensor, "*heads P N"], precision: StatePrecision) -> Float[Tensor, "*heads #P #N"]:
+def step_of(state: Float[Tensor, "*heads P N"], precision: StatePrecision) -> Float[Tensor, "*#heads #P #N"]:
     """d: what one unit of the format stands for; 1 where a group holds nothing, or where there is no scale."""
     if precision.scale in ("none", "fixed"):
-        return state.new_full((1, 1), precision.step or 1.0)
+        return state.new_full((1,) * state.ndim, precision.step or 1.0)
     d = group_absmax(state, precision.scale) / precision.number.full_scale
     return torch.where(d > 0, d, 1.0)
 

@@ -274,6 +274,17 @@ def _last_step(memory: Memory, precision: StatePrecision) -> float:
     return sqrt(absmax_square(memory.group(precision.scale)) * power) / number.levels
 
 
+def snr_share(memory: Memory, precision: StatePrecision) -> float:
+    """Share of SNR² that rounding leaves, mean over the facts; above 1 where a dead zone keeps later writes out."""
+    exact, stored = exact_state(memory), stored_state(memory, precision)
+
+    def level(state: Stored) -> float:
+        squares = state.gains**2
+        return float(np.mean(squares / np.maximum(state.power - squares / memory.key_dim, 1e-12)))
+
+    return level(stored) / level(exact)
+
+
 def recall(memory: Memory, precision: StatePrecision | None = None) -> float:
     """Chance that a query is answered correctly, mean over the facts: random words, random keys."""
     stored = exact_state(memory) if precision is None else stored_state(memory, precision)
