@@ -28,7 +28,7 @@ from recallscope.theory.laws.precision import Memory, recall
 Array = NDArray[np.float32]
 HERE = Path(__file__).resolve().parent
 PREDICTED, MEASURED = HERE / "precision_predictions.csv", HERE / "precision_monte_carlo.csv"
-QUERIES = 4000  # at least, per setting
+QUERIES = 2500  # at least, per setting
 BIT_QUERIES = 6000
 BITS = range(3, 12)
 MEMORY = ("vocab_size", "num_facts", "key_dim", "value_dim", "decay", "rate", "later_writes", "later_strength")

@@ -74,11 +74,11 @@ def test_capacity_counts_the_stored_state(run, tmp_path, monkeypatch):
     found = json.loads(out)
     assert found["precision"]["format"] == "int2"
     by_run = {json.loads(path.read_text())["identity"]["run"]: json.loads(path.read_text()) for path in kept}
-    assert {tried["run"]: tried["accuracy"] for tried in found["trainings"]} == {
+    assert {tried["run"]: tried["accuracy"] for tried in found["runs"]} == {
         name: one["test_accuracy"] for name, one in by_run.items()
     }
     code, again, err = run(*asked, "--state-format", "int2", "--state-scale", "tensor")
-    assert json.loads(again)["trainings"][0]["accuracy"] == found["trainings"][0]["accuracy"]
+    assert json.loads(again)["runs"][0]["accuracy"] == found["runs"][0]["accuracy"]
     assert sorted((tmp_path / "runs" / "capacity" / "stored-states").glob("*.json")) == kept
 
 
