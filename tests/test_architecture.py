@@ -41,6 +41,23 @@ assert "torch" not in sys.modules, "a task or architecture spec loads torch"
     assert done.returncode == 0, done.stderr
 
 
+def test_commands_that_read_no_table_load_no_pandas() -> None:
+    """The contract of import-linter looks at modules; this runs commands: predicting, sizing and planning a sweep."""
+    sizes = "--vocab-size 64 --num-facts 4 --embed-dim 16"
+    lines = f"predict {sizes} --state-dim 4", f"size {sizes} --target 0.9", "sweep examples/tiny_grid.toml --dry-run"
+    commands = [line.split() for line in lines]
+    code = f"""
+import sys
+from recallscope.cli.main import main
+import recallscope.train.loop
+for command in {commands}:
+    assert main(command) in (0, None), command
+    assert "pandas" not in sys.modules, command
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def subclasses(root: type) -> Iterator[str]:
     for child in root.__subclasses__():
         yield child.__name__

@@ -43,11 +43,11 @@ def test_what_is_no_whole_number_is_still_refused(size):
 
 
 def test_an_unknown_field_names_its_owner_or_the_nearest():
-    with pytest.raises(ValidationError, match="linear has no field 'gate'; full has it"):
+    with pytest.raises(ValidationError, match="linear_mamba has no field 'gate'; mamba has it"):
         rs.LinearMambaSpec(**SIZES, gate=True)
     with pytest.raises(ValidationError, match="Did you mean embed_dim"):
         rs.LinearMambaSpec(embed_dmi=8, state_dim=4)
-    with pytest.raises(ValidationError, match="linear has no field 'batch_size'; training has it"):
+    with pytest.raises(ValidationError, match="linear_mamba has no field 'batch_size'; training has it"):
         rs.LinearMambaSpec(**SIZES, batch_size=8)
 
 

@@ -11,7 +11,6 @@ import matplotlib.pyplot as plt
 
 import recallscope as rs
 from recallscope.runs.store import RunStore
-from recallscope.runs.table import find_runs
 from recallscope.specs import ARCHITECTURES
 
 task = rs.MQARSpec(vocab_size=64, num_facts=8)
@@ -26,13 +25,11 @@ for kind in ("linear_mamba", "linear_attention", "gla", "delta_net", "attention"
 print(f"{len(list(store.records()))} trainings")
 
 # %%
-rows = sorted(find_runs(store), key=lambda row: row["test_accuracy"])
+runs = rs.load_runs(store.root).sort_values("test_accuracy")
 figure, ax = plt.subplots(figsize=(5, 2.4), layout="constrained")
-ax.barh([row["model"] for row in rows], [row["test_accuracy"] for row in rows])
-for place, row in enumerate(rows):
-    ax.text(
-        row["test_accuracy"] + 0.01, place, f"{row['test_accuracy']:.2f}, state {row['state_entries']}", va="center"
-    )
+ax.barh(runs["model"], runs["test_accuracy"])
+for place, run in enumerate(runs.itertuples()):
+    ax.text(run.test_accuracy + 0.01, place, f"{run.test_accuracy:.2f}, state {run.state_entries}", va="center")
 ax.set(xlabel="recall", xlim=(0, 1.25))
 plt.show()
 

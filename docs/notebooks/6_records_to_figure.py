@@ -9,22 +9,18 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import recallscope as rs
-from recallscope.runs.store import RunStore
-from recallscope.runs.table import find_runs, parse_conditions
 
-conditions = parse_conditions(
-    [
-        "model=linear_mamba",
-        "task=mqar",
-        "vocab_size=512",
-        "num_facts=16",
-        "batch_size=32",
-        "eval_size=1000",
-        "length=64",
-    ]
-)
-rows = find_runs(RunStore("results/paper"), conditions)
-print(len(rows), "runs")
+wanted = [
+    "model=linear_mamba",
+    "task=mqar",
+    "vocab_size=512",
+    "num_facts=16",
+    "batch_size=32",
+    "eval_size=1000",
+    "length=64",
+]
+runs = rs.load_runs("results/paper", *wanted)  # a pandas DataFrame: a row per run, a column per field and result
+print(len(runs), "runs")
 
 # %% [markdown]
 # Put them on a grid, one cell per pair of sizes; several seeds would be averaged:
@@ -33,7 +29,7 @@ print(len(rows), "runs")
 from recallscope.analysis.accuracy_grid import AccuracyGrid
 from recallscope.figures.accuracy_panels import draw_grid
 
-grid = AccuracyGrid.from_runs(rows, ["embed_dim", "state_dim"])
+grid = AccuracyGrid.from_runs(runs, ["embed_dim", "state_dim"])
 figure, ax = plt.subplots(figsize=(3.4, 3))
 draw_grid(grid, ax, title="measured")
 plt.show()
@@ -47,7 +43,7 @@ from recallscope.figures.accuracy_panels import shades
 from recallscope.figures.style import figure_style
 
 law = rs.find_law("trained-sharing")
-states = sorted({row["state_dim"] for row in rows})
+states = sorted(set(runs["state_dim"]))
 widths = np.arange(8, 68, 4)
 with figure_style():
     figure, ax = plt.subplots(figsize=(3.4, 2.5), layout="constrained")
@@ -58,8 +54,8 @@ with figure_style():
             color=colour,
             label=f"N = {state}",
         )
-        here = [(row["embed_dim"], row["test_accuracy"]) for row in rows if row["state_dim"] == state]
-        ax.scatter(*zip(*here, strict=True), color=colour, s=14, zorder=3)
+        here = runs[runs["state_dim"] == state]
+        ax.scatter(here["embed_dim"], here["test_accuracy"], color=colour, s=14, zorder=3)
     ax.set(xlabel="embedding D", ylabel="recall", ylim=(0, 1.03))
     ax.legend()
     plt.show()
@@ -68,9 +64,9 @@ with figure_style():
 # How far off is the law, in numbers for the caption?
 
 # %%
-words = ("vocab_size", "num_facts", "embed_dim", "state_dim")
-errors = [abs(row["test_accuracy"] - float(law(**{name: row[name] for name in words}))) for row in rows]
-print(f"mean error {np.mean(errors):.3f}, largest {max(errors):.3f}, {len(errors)} runs")
+sizes = ("vocab_size", "num_facts", "embed_dim", "state_dim")
+errors = abs(runs["test_accuracy"] - law(**{name: runs[name] for name in sizes}))
+print(f"mean error {errors.mean():.3f}, largest {errors.max():.3f}, {len(errors)} runs")
 
 # %% [markdown]
 # `save_figure(figure, Path("figure-1"))` writes PNG and SVG; the same figure gives the same bytes, so that a figure in version control

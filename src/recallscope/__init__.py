@@ -43,6 +43,7 @@ _HOMES = {
     "from_pretrained": "recallscope.architectures.pretrained",
     "frontier": "recallscope.theory.solve",
     "ideal_circuit": "recallscope.circuits.single",
+    "load_runs": "recallscope.analysis.table",
     "measure": "recallscope.measuring.measure",
     "user_module": "recallscope.architectures.user_module",
     "probe": "recallscope.measuring.checkpoints.probe",

@@ -15,7 +15,7 @@ _ALLOCATION = re.compile("can't allocate memory|not enough memory|out of memory"
 _EXTRAS = {  # package: the extra that installs it
     **dict.fromkeys(("torch", "einops", "jaxtyping", "safetensors"), "torch"),
     "transformers": "hf",
-    **dict.fromkeys(("matplotlib", "jinja2"), "figures"),
+    **dict.fromkeys(("matplotlib", "jinja2", "pandas"), "figures"),
     **dict.fromkeys(("starlette", "uvicorn", "plotly", "anyio"), "web"),
 }
 

@@ -5,6 +5,7 @@ import pytest
 
 from recallscope.analysis.accuracy_grid import AccuracyGrid
 from recallscope.analysis.compare import law_on_cells
+from recallscope.analysis.table import as_table
 from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.records import RunRecord
@@ -43,7 +44,7 @@ RUNS = [
     ],
 )
 def test_seeds_are_put_together_as_asked(reduce, seed, expected, counts):
-    grid = AccuracyGrid.from_runs(RUNS, reduce=reduce, seed=seed)
+    grid = AccuracyGrid.from_runs(as_table(RUNS), reduce=reduce, seed=seed)
     assert dict(grid.axes) == {"embed_dim": (8, 16), "state_dim": (2, 4)}
     np.testing.assert_allclose(grid.accuracy, expected, equal_nan=True)
     np.testing.assert_array_equal(grid.counts, counts)
@@ -53,22 +54,23 @@ def test_seeds_are_put_together_as_asked(reduce, seed, expected, counts):
 
 def test_rows_of_the_index_serve_as_well_as_records():
     rows = [flat_fields(found.spec) | {"test_accuracy": found.test_accuracy, "num_heads": None} for found in RUNS]
-    np.testing.assert_array_equal(AccuracyGrid.from_runs(rows).accuracy, AccuracyGrid.from_runs(RUNS).accuracy)
+    one, two = (AccuracyGrid.from_runs(as_table(runs)).accuracy for runs in (rows, RUNS))
+    np.testing.assert_array_equal(one, two)
 
 
-def test_fields_that_follow_from_the_axes_are_kept_per_cell():
-    grid = AccuracyGrid.from_runs([run(0.5, num_facts=f) for f in (2, 4, 8)], axes=("num_facts",))
-    assert grid.varying["length"].tolist() == [8, 16, 32]
-    assert grid.fields((2,))["length"] == 32
+def test_words_that_follow_from_the_axes_are_kept_per_cell():
+    grid = AccuracyGrid.from_runs(as_table(run(0.5, num_facts=f) for f in (2, 4, 8)), axes=("num_facts",))
+    assert grid.cells["length"].tolist() == [8, 16, 32]
+    assert "length" not in grid.shared
 
 
 def test_runs_that_differ_in_more_than_the_seed_are_not_mixed():
     with pytest.raises(ValueError, match=r"embed_dim=8, state_dim=4 mixes runs with expand = 1 and 2"):
-        AccuracyGrid.from_runs([run(0.5), run(0.6, expand=1)])
+        AccuracyGrid.from_runs(as_table([run(0.5), run(0.6, expand=1)]))
     with pytest.raises(ValueError, match="embed_dim"):
-        AccuracyGrid.from_runs(RUNS, axes=("embed_dm",))
-    with pytest.raises(ValueError, match="no field of a linear model"):
-        AccuracyGrid.from_runs(RUNS, axes=("num_heads",))
+        AccuracyGrid.from_runs(as_table(RUNS), axes=("embed_dm",))
+    with pytest.raises(ValueError, match="no field of a linear_mamba model"):
+        AccuracyGrid.from_runs(as_table(RUNS), axes=("num_heads",))
 
 
 def test_a_law_on_a_grid_is_the_law_itself():
@@ -87,36 +89,30 @@ def test_laws_know_tasks_layers_and_heads():
     expected = law(vocab_size=128, num_facts=np.array([4, 8]), embed_dim=16, state_dim=4, task="ar")
     np.testing.assert_array_equal(AccuracyGrid.from_law(law, ar).accuracy, expected)
     words = {"task": "mqar", "vocab_size": 128, "num_facts": 8, "embed_dim": 32, "state_dim": 4}
-    deep = law_on_cells(law, [words | {"num_layers": 3}, words | {"state_dim": 12}])
+    deep = law_on_cells(law, as_table([words | {"num_layers": 3}, words | {"state_dim": 12}]))
     assert deep[0] == deep[1]  # Thm 4.6
     spec = MultiHeadSpec(embed_dim=32, state_dim=4, num_heads=4, head_pattern="MQA")
     lower = head_bounds("MQA", 32, 4, 4).lower
-    heads = law_on_cells(
-        law, [words | spec.model_dump(exclude={"kind"}), words | {"embed_dim": float(lower.embed_dim)}]
-    )
+    same = [words | spec.model_dump(exclude={"kind"}), words | {"embed_dim": float(lower.embed_dim)}]
+    heads = law_on_cells(law, as_table(same))
     assert heads[0] == heads[1]  # Thm 4.7
-    assert np.isnan(law_on_cells(law, [words | {"task": "repeated", "key_repeats": 2}])).all()
+    assert np.isnan(law_on_cells(law, as_table([words | {"task": "repeated", "key_repeats": 2}]))).all()
 
 
 def test_one_cell_a_law_refuses_does_not_cost_the_others():
     law = find_law("trained-sharing")
     words = {"task": "mqar", "vocab_size": 128, "embed_dim": 32, "state_dim": 4}
-    p = law_on_cells(law, [words | {"num_facts": 8}, words | {"num_facts": 1}])
-    alone = law_on_cells(law, [words | {"num_facts": 8}])
+    p = law_on_cells(law, as_table([words | {"num_facts": 8}, words | {"num_facts": 1}]))
+    alone = law_on_cells(law, as_table([words | {"num_facts": 8}]))
     assert p[0] == alone[0]
 
 
 def test_designed_circuits_measured_agree_with_their_law():
     """800 sequences of 8 queries on two draws: standard error below .01, and the codes differ by as much."""
     task = MQARSpec(vocab_size=128, num_facts=8)
-    rows = list(designed_rows(task, [16, 32], [8, 16, 24], seeds=(0, 1), num_sequences=800))
+    rows = as_table(designed_rows(task, [16, 32], [8, 16, 24], seeds=(0, 1), num_sequences=800))
     grid = AccuracyGrid.from_circuits(rows)
     assert np.isnan(grid.accuracy[0, 2])  # N > D
     assert grid.counts.tolist() == [[2, 2, 0], [2, 2, 2]]
     predicted = AccuracyGrid.from_law(find_law("designed-improved"), grid)
     assert np.nanmax(np.abs(grid.accuracy - predicted.accuracy)) < 0.06
-
-
-def test_shapes_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match="shape"):
-        AccuracyGrid({"embed_dim": (8, 16)}, np.zeros(3), np.zeros(3, int), "nonsense")

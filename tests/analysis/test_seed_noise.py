@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from scipy.optimize import least_squares
 
+from recallscope.analysis.accuracy_grid import AccuracyGrid
 from recallscope.analysis.collapse import A_BOUNDS, collapsed, curve_misses, fit_collapse, fit_curves
 from recallscope.analysis.compare import dimensions
 from recallscope.analysis.seed_noise import ends_of, interval, mean_gap, pooled_noise, seed_noise
+from recallscope.analysis.table import accuracies, as_table
 from recallscope.studies.full_as_linear import coefficient_ratio
 
 SPREAD = 0.05  # in units of sqrt(p (1 - p))
@@ -22,15 +24,16 @@ def row(accuracy, D=32, N=8, seed=0, **words):
     return sizes | {"embed_dim": D, "state_dim": N, "seed": seed, "test_accuracy": accuracy} | words
 
 
-def dn_rows(a, b, generator=None, seeds=1, cells=None, **words):
+def dn_cells(a, b, generator=None, seeds=1, cells=None, **words):
     cells = cells or [(D, N) for D in (8, 16, 32, 48, 64) for N in (2, 4, 8, 16, 32) if N <= D]
-    p = collapsed(dimensions([row(0.0, *cell) for cell in cells]), a, b, "phi")
+    p = collapsed(dimensions(as_table(row(0.0, *cell) for cell in cells)), a, b, "phi")
     noise = (0.0 if generator is None else runs(q, seeds, generator) - q for q in p)
-    return [
+    rows = [
         row(float(np.clip(accuracy, 0, 1)), *cell, seed=seed, **words)
         for cell, q, moved in zip(cells, p, noise, strict=True)
         for seed, accuracy in enumerate(np.broadcast_to(q + moved, seeds))
     ]
+    return AccuracyGrid.from_runs(as_table(rows), reduce="mean")
 
 
 def test_the_spread_of_seeds_is_found_and_cells_of_one_seed_tell_nothing():
@@ -45,8 +48,8 @@ def test_the_spread_of_seeds_is_found_and_cells_of_one_seed_tell_nothing():
 
 
 def test_only_runs_that_differ_in_nothing_else_are_put_together():
-    assert seed_noise([row(0.5), row(0.7, seed=1, batch_size=32)]).degrees == 0
-    assert seed_noise([row(0.5), row(0.7, seed=1), row(0.9, 64)]).degrees == 1
+    assert seed_noise(as_table([row(0.5), row(0.7, seed=1, batch_size=32)])).degrees == 0
+    assert seed_noise(as_table([row(0.5), row(0.7, seed=1), row(0.9, 64)])).degrees == 1
 
 
 @pytest.mark.parametrize(("cells", "seeds", "beside"), [(2, 1, 4), (9, 1, 4), (9, 3, 1), (12, 2, 2)])
@@ -79,15 +82,15 @@ def test_the_interval_of_a_ratio_of_identical_models_contains_one():
     generator = np.random.default_rng(3)
     missed = 0
     for _ in range(60):
-        first, second = (dn_rows(1.25, 2.9, generator, seeds=2, model=model) for model in ("full", "linear"))
+        first, second = (dn_cells(1.25, 2.9, generator, seeds=2, model=model) for model in ("full", "linear"))
         low, high = coefficient_ratio(first, second, generator, bootstrap=200).interval
         missed += not low <= 1 <= high
     assert missed <= 9
 
 
 def test_noise_of_seeds_widens_the_intervals_of_a_fit():
-    exact = dn_rows(1.25, 2.9, seeds=2)
-    spread = seed_noise(dn_rows(1.25, 2.9, np.random.default_rng(0), seeds=2))
+    exact = dn_cells(1.25, 2.9, seeds=2)
+    spread = dn_cells(1.25, 2.9, np.random.default_rng(0), seeds=2).noise
     none, some = (fit_collapse(exact, np.random.default_rng(0), noise=noise) for noise in (None, spread))
     assert np.ptp(none.a_interval) < 1e-6
     assert np.ptp(some.a_interval) > 0.02
@@ -97,7 +100,7 @@ def test_noise_of_seeds_widens_the_intervals_of_a_fit():
 def test_an_end_that_the_data_do_not_bound_is_unbounded():
     """Accuracies that do not rise with the dimensions: the larger a, the flatter the curve."""
     rows = [row(accuracy, D, 8) for D, accuracy in ((16, 0.5), (24, 0.52), (32, 0.49), (48, 0.51), (64, 0.5))]
-    fit = fit_collapse(rows, np.random.default_rng(0), bootstrap=100)
+    fit = fit_collapse(AccuracyGrid.from_runs(as_table(rows)), np.random.default_rng(0), bootstrap=100)
     assert fit.a_interval[1] == np.inf
     assert interval(*fit.a_interval).endswith(", unbounded]")
     assert str(round(A_BOUNDS[1], 1)) not in interval(*fit.a_interval)
@@ -108,9 +111,9 @@ def test_an_end_that_the_data_do_not_bound_is_unbounded():
 @pytest.mark.parametrize("form", ["phi", "two-moment"])
 def test_many_fits_at_once_are_the_fits_one_by_one(form):
     """The twin: scipy's own least squares, and derivatives by differences."""
-    cells = dn_rows(1.0, 3.0)
+    cells = dn_cells(1.0, 3.0).cells
     problem, generator = dimensions(cells), np.random.default_rng(0)
-    accuracy = np.array([one["test_accuracy"] for one in cells])
+    accuracy = accuracies(cells)
     measured = np.clip(accuracy + 0.03 * generator.standard_normal((20, len(cells))), 0, 1)
     found, cost = fit_curves(problem, measured, np.tile((1.0, 3.0), (20, 1)), form)
     for (a, b), least, y in zip(found, cost, measured, strict=True):

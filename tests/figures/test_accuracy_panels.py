@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from pandas import DataFrame
 
 from recallscope.analysis.accuracy_grid import AccuracyGrid
 from recallscope.figures.accuracy_panels import draw_grid, draw_missing, short_number
@@ -30,7 +31,7 @@ def ticks(axis):
 
 
 def test_the_first_axis_goes_right_and_the_second_up():
-    grid = AccuracyGrid.from_runs(ROWS)
+    grid = AccuracyGrid.from_runs(DataFrame(ROWS))
     ax = draw_grid(grid, panel(), title="a grid")
     assert np.array_equal(shown(ax), grid.accuracy.T, equal_nan=True)
     assert ax.images[0].origin == "lower"
@@ -40,13 +41,13 @@ def test_the_first_axis_goes_right_and_the_second_up():
 
 
 def test_numbers_stand_in_measured_cells_only():
-    ax = draw_grid(AccuracyGrid.from_runs(ROWS), panel())
+    ax = draw_grid(AccuracyGrid.from_runs(DataFrame(ROWS)), panel())
     written = {text.get_position(): text.get_text() for text in ax.texts}
     assert written == {(0, 0): ".08", (1, 0): ".16", (1, 1): ".18", (2, 1): ".66"}
 
 
 def test_cells_with_more_state_than_channels_are_white_and_missing_ones_hatched():
-    ax = draw_grid(AccuracyGrid.from_runs(ROWS), panel())
+    ax = draw_grid(AccuracyGrid.from_runs(DataFrame(ROWS)), panel())
     hatched, *white = [patch for patch in ax.patches if isinstance(patch, Rectangle)]
     assert hatched.get_hatch()
     assert [patch.get_xy() for patch in white] == [(-0.5, 0.5)]  # D = 8, N = 16; (64, 4) is missing

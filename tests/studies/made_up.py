@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from recallscope.analysis.compare import law_on_cells
+from recallscope.analysis.table import as_table
 from recallscope.records import Evaluation, RunRecord
 from recallscope.runs.store import RunStore
 from recallscope.specs import flat_fields
@@ -27,7 +28,7 @@ def rule(spec):
         p = 1 / spec.task.num_facts
     else:
         law = find_law("full-unified-mv" if words["model"] == "mamba" else "unified-mv")
-        p = float(law_on_cells(law, [words])[0])
+        p = float(law_on_cells(law, as_table([words]))[0])
     return p + 0.1 * p * (1 - p) * (0, 1, -1)[spec.seed % 3]
 
 
@@ -70,7 +71,7 @@ def _circuits(part):
         for seed in range(2)
         if N <= D
     ]
-    predicted = law_on_cells(find_law("designed-unified-mv"), cells)
+    predicted = law_on_cells(find_law("designed-unified-mv"), as_table(cells))
     return [cell | {"test_accuracy": float(p), "test_queries": 100} for cell, p in zip(cells, predicted, strict=True)]
 
 

@@ -38,7 +38,7 @@ def tiny(scale):
 def they_ran(runs):
     check = Check("rem-4.3", "Did they run?", "nothing", "tiny-figure")
     rows = runs.rows(RUNS)
-    yield check.answer(f"{len(rows)} runs", "holds", "counted") if rows else check.untested("no runs")
+    yield check.answer(f"{len(rows)} runs", "holds", "counted") if len(rows) else check.untested("no runs")
 
 
 @tiny.law_cells

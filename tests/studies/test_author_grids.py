@@ -50,8 +50,8 @@ def test_axes_that_descend_are_read_as_they_are(tmp_path):
     assert (axes["vocab_size"][0], axes["vocab_size"][-1], axes["num_facts"]) == (50000, 1002, (1000, 750, 500, 250))
     accuracy = np.full((1, 10, 4), np.nan)
     accuracy[0, 9, 3] = 0.7
-    (cell,) = list(read_grid(write(tmp_path, family, accuracy)).grid().cells())
-    assert cell == ((9, 3), 0.7)
+    (cell,) = read_grid(write(tmp_path, family, accuracy)).grid().measured.itertuples()
+    assert (cell.vocab_size, cell.num_facts, cell.test_accuracy) == (1002, 250, 0.7)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_the_command_prints_each_file_and_names_what_it_leaves_out(tmp_path, run
     write(tmp_path, "MQAR__Lambda_Nk__linear_trained", np.zeros((3, 5, 5)))
     code, out, err = run("compare-grids", tmp_path)
     assert code == 0
-    assert f"{LINEAR}  {sum(min(D, 32) - 1 for D in range(2, 65, 2))} settings, max of 1 seeds" in out
+    assert f"{LINEAR}  {sum(min(D, 32) - 1 for D in range(2, 65, 2))} settings, best of 1 seeds" in out
     assert "1 files left out, as no law applies to their family, MQAR__Lambda_Nk__linear_trained first" in err
     printed = json.loads(run("compare-grids", tmp_path, "--json")[1])
     assert printed["files"][0]["laws"][0] == {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from recallscope.analysis.rows import Reduce, compared_cells
+from recallscope.analysis.table import Reduce, cells_of
 from recallscope.architectures.mamba import MambaSpec
 from recallscope.runs.store import RunStore
 from recallscope.specs import ARCHITECTURES, find_architecture
@@ -113,7 +113,7 @@ def test_the_law_of_the_full_model_is_the_one_that_was_chosen(
 
     Both are about models that learned to recall: a seed that stayed at chance is left out.
     """
-    grids = {both.regime: compared_cells(both.full, how) for both in full_and_linear(runs)}
+    grids = {both.regime: cells_of(both.full, reduce=how) for both in full_and_linear(runs)}
     assert {len(cells) for cells in grids.values()} == {14}
     choices = {choice.law: choice for choice in law_choices("iii", grids, laws_for("mamba"))}
     assert how == "mean" or next(iter(choices)) == MambaSpec.law

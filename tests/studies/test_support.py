@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recallscope.analysis.rows import row_of
+from recallscope.records import row_of
 from recallscope.runs.store import RunStore
 from recallscope.theory.law import find_law
 from recallscope.theory.problem import Problem

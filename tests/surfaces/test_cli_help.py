@@ -53,7 +53,7 @@ def test_a_flag_of_another_model_names_its_owner(run):
         "--gate: linear_mamba has no field 'gate'; mamba has it. Add --model mamba.",
     )
     refused(run("train", *QUICK, "--head-pattern=MHA"), "multihead", "--model")
-    refused(run("train", *QUICK, "--model-args", '{"gate": true}'), "full has it")
+    refused(run("train", *QUICK, "--model-args", '{"gate": true}'), "mamba has it")
     refused(run("train", *QUICK, "--model-args", '{"embed_dmi": 3}'), "Did you mean embed_dim?")
 
 

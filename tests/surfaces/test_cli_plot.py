@@ -2,13 +2,11 @@
 
 import json
 import shlex
-import sys
 import xml.etree.ElementTree as ET
-from types import SimpleNamespace
 
 import pytest
 
-from commands import refused
+from recallscope.analysis.table import load_runs
 from recallscope.records import RunRecord
 from recallscope.runs.grid import Grid
 from recallscope.runs.store import RunStore
@@ -120,14 +118,18 @@ def test_list_stops_at_a_table_that_can_be_read_and_json_has_all(run, store, mon
         assert (len(answer["runs"]), answer["more"]) == (runs, more)
 
 
-def test_to_pandas_has_a_row_per_run_or_says_what_is_missing(store, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=list))
-    rows = RunStore(store).to_pandas("state_dim<=4", "model=linear_mamba")
-    assert len(rows) == 16
-    assert {"run", "embed_dim", "test_accuracy"} <= set(rows[0])
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ValueError, match="pip install pandas"):
-        RunStore(store).to_pandas()
+def test_the_table_has_a_row_per_run_and_whole_numbers_stay_whole_beside_missing_ones(store, tmp_path, run):
+    run("store", "pack", store, tmp_path / "packed.jsonl")
+    for place in (store, tmp_path / "packed.jsonl"):
+        table = load_runs(place, "state_dim<=4")
+        assert len(table) == 32
+        assert set(table["status"]) == {"done"}
+        assert table["embed_dim"].dtype == "int64"
+        assert table["conv_width"].dtype in ("int64", "Int64")
+        assert table.loc[table["model"] == "linear_mamba", "gate"].isna().all()  # no field of a linear model
+        assert table.loc[table["model"] == "mamba", "gate"].dtype == "boolean"
+        assert table.groupby("model")["test_accuracy"].mean().notna().all()
+    assert load_runs(store, "state_dim>99").columns.tolist()[:2] == ["run", "status"]
 
 
 def test_a_quiet_sweep_prints_its_answer_only(run, store, tmp_path):

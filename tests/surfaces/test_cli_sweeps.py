@@ -82,10 +82,10 @@ def test_a_dry_run_says_what_is_missing_and_makes_nothing(run, home):
 
 
 def test_without_a_store_the_grids_name_is_its_folder(run, home):
-    code, out, _ = run("sweep", "examples/tiny_grid.toml", "--plan", "--json")
+    code, out, _ = run("sweep", "examples/tiny_grid.toml", "--dry-run", "--json")
     assert (code, json.loads(out)["missing"]) == (0, 24)
     shutil.copytree(home / "runs" / "tiny", home / "runs" / "tiny_grid")
-    _, out, _ = run("sweep", "examples/tiny_grid.toml", "--plan", "--json")
+    _, out, _ = run("sweep", "examples/tiny_grid.toml", "--dry-run", "--json")
     assert json.loads(out)["missing"] == 0
 
 
@@ -121,7 +121,7 @@ def test_fit_reports_both_forms_all_laws_and_every_cell(run):
     code, out, err = run("fit", "runs/tiny", "--bootstrap", 20, "--json")
     assert (code, err) == (0, "")
     (experiment,) = json.loads(out)["experiments"]
-    assert experiment["label"] == "MQAR V=64 linear"
+    assert experiment["label"] == "MQAR V=64 linear_mamba"
     assert [fit["form"] for fit in experiment["fits"]] == ["phi", "two-moment"]
     for fit in experiment["fits"]:
         assert fit["a_interval"][0] <= fit["a"] <= fit["a_interval"][1]

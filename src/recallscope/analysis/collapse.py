@@ -7,24 +7,25 @@ Paper: Rem 4.3 (`rem:practical-scaling-law`), Fig. 4 (`fig:scaling-laws-1d-dims`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from recallscope.analysis.accuracy_grid import AccuracyGrid
 from recallscope.analysis.compare import dimensions
 from recallscope.analysis.many_fits import many_least_squares
-from recallscope.analysis.rows import CELL_FIELDS, COMPARED, Reduce, Row, accuracies, group_cells, reducer
-from recallscope.analysis.seed_noise import Ends, SeedNoise, ends_of, seed_noise
+from recallscope.analysis.seed_noise import Ends, SeedNoise, ends_of
+from recallscope.analysis.table import accuracies
 from recallscope.theory.extremes import max_moments, sqrt_two_log, typical_max
 from recallscope.theory.laws.paper import inv_sigma
 from recallscope.theory.problem import Problem
 
 Array = NDArray[np.float64]
 Form = Literal["phi", "two-moment"]
+FORMS: tuple[Form, ...] = get_args(Form)
 
 FEWEST_CELLS = 4  # two numbers are fitted, and something should be left to disagree with
 A_BOUNDS = (float(np.exp(-7)), float(np.exp(5)))  # a thousandth to 150: beyond, the data say nothing of a
@@ -51,19 +52,17 @@ class Fit:
     noise: SeedNoise  # in the intervals
 
 
-def fit_collapse(rows: Sequence[Row], generator: np.random.Generator, **options: Any) -> Fit:
+def fit_collapse(grid: AccuracyGrid, generator: np.random.Generator, **options: Any) -> Fit:
     """The fit alone; options as of `fit_with_draws`."""
-    return fit_with_draws(rows, generator, **options)[0]
+    return fit_with_draws(grid, generator, **options)[0]
 
 
 def fit_with_draws(
-    rows: Sequence[Row],
+    grid: AccuracyGrid,
     generator: np.random.Generator,
     *,
     form: Form = "phi",
-    reduce: Reduce = COMPARED,
     bootstrap: int = 200,
-    axes: Sequence[str] = CELL_FIELDS,
     noise_coeff: float | None = None,
     noise: SeedNoise | None = None,
 ) -> tuple[Fit, Array]:
@@ -73,23 +72,22 @@ def fit_with_draws(
     form `two-moment` is P2: Phi((x - b) / sqrt(1 + v)), with v the exact variance of the largest of V - 1 normals.
     Departs: the paper takes a = 1 and 5/4 from theory and a / 2 for full Mamba by eye; here both numbers are measured.
     """
-    cells = list(group_cells(rows, axes).values())
+    cells = grid.measured
     if len(cells) < FEWEST_CELLS:
         raise ValueError(
             f"{len(cells)} cells: two numbers are fitted, so at least {FEWEST_CELLS} are needed. Measure more."
         )
-    problem = dimensions([members[0] for members in cells])
+    problem = dimensions(cells)
     if len(set(problem.V)) > 1:
         raise ValueError("b depends on the vocabulary, and these runs have several. Fit each vocab_size by itself.")
-    noise = noise or seed_noise(rows)
-    one_number = reducer(reduce)
-    accuracy = np.array([one_number(accuracies(members)) for members in cells])
+    noise = noise or grid.noise
+    accuracy, seeds = accuracies(cells), cells["seeds"].to_numpy(int)
     typical = float(typical_max(problem.V[0]))
     starts = [(a, typical) for a in ((1.0, 0.3, 4.0) if noise_coeff is None else (noise_coeff,))]  # a long, bent valley
     found, cost = fit_curves(problem, np.tile(accuracy, (len(starts), 1)), starts, form, fixed=noise_coeff is not None)
     a, b = found[cost.argmin()]
     chosen = generator.integers(len(cells), size=(bootstrap, len(cells)))
-    deviations = noise.deviations(accuracy, np.array([len(members) for members in cells]), reduce)
+    deviations = noise.deviations(accuracy, seeds, grid.reduce)
     again = accuracy[chosen] + noise.draws(chosen.shape, generator) * deviations[chosen]
     drawn, _ = fit_curves(
         problem.take(chosen), np.clip(again, 0, 1), np.tile((a, b), (bootstrap, 1)), form, fixed=noise_coeff is not None
@@ -99,7 +97,7 @@ def fit_with_draws(
     fit = Fit(
         form=form, a=float(a), b=float(b),
         a_interval=ends_of(without_bounds(drawn[:, 0])), b_interval=ends_of(drawn[:, 1]),
-        mean_error=float(errors.mean()), max_error=float(errors.max()), cells=len(cells), runs=len(rows),
+        mean_error=float(errors.mean()), max_error=float(errors.max()), cells=len(cells), runs=int(seeds.sum()),
         b_printed=float(sqrt_two_log(V)), b_typical=float(typical_max(V) if form == "phi" else max_moments(V - 1)[0]),
         noise=noise,
     )  # fmt: skip
@@ -170,39 +168,35 @@ class CollapseCurve:
 
 
 def collapse_curve(
-    rows: Sequence[Row],
+    grid: AccuracyGrid,
     noise_coeff: float,
     generator: np.random.Generator,
     *,
-    axes: Sequence[str] = ("embed_dim", "state_dim"),
     group_field: str = "state_dim",
     bootstrap: int = 200,
     noise: SeedNoise | None = None,
-    reduce: Reduce = COMPARED,
 ) -> CollapseCurve:
     """One number of each cell's seeds against x, and Phi(x - b) with b as printed and as fitted.
 
     Paper: Rem 4.3 (`rem:practical-scaling-law`), Thm 4.6 (`thm:multi-layer-recall-scaling-laws`): N counts all layers.
     """
-    cells = list(group_cells(rows, axes).values())
-    problem = dimensions([members[0] for members in cells])
-    one_number = reducer(reduce)
+    cells = grid.measured
+    problem = dimensions(cells)
     x = inv_sigma(problem, a=noise_coeff)
-    accuracy = np.array([one_number(accuracies(members)) for members in cells])
     line = np.linspace(0, max(6.0, 1.05 * float(x.max())), 200)
     printed_level = float(sqrt_two_log(problem.V[0]))
     level = free = fitted = band = None
     if len(cells) >= FEWEST_CELLS:
-        options: dict[str, Any] = {"axes": axes, "bootstrap": bootstrap, "noise": noise, "reduce": reduce}
-        level, draws = fit_with_draws(rows, generator, noise_coeff=noise_coeff, **options)
-        free = fit_collapse(rows, generator, **options)
+        options: dict[str, Any] = {"bootstrap": bootstrap, "noise": noise}
+        level, draws = fit_with_draws(grid, generator, noise_coeff=noise_coeff, **options)
+        free = fit_collapse(grid, generator, **options)
         fitted = np.asarray(ndtr(line - level.b))
         if len(draws):
             low, high = np.quantile(ndtr(line - draws[:, 1:]), (0.025, 0.975), axis=0)
             band = (low, high)
     return CollapseCurve(
-        x=x, accuracy=accuracy,
-        group=np.array([float(members[0].get(group_field) or 1) for members in cells]),
+        x=x, accuracy=accuracies(cells),
+        group=cells[group_field].fillna(1).to_numpy(float) if group_field in cells else np.ones(len(cells)),
         line=line, printed=np.asarray(ndtr(line - printed_level)), printed_level=printed_level,
         fitted=fitted, band=band, level=level, free=free,
     )  # fmt: skip

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pandas import DataFrame
 
+from recallscope.analysis.table import fields_of, rows_of
 from recallscope.specs import Value
 from recallscope.theory.law import LAWS, Law
 from recallscope.theory.problem import FIELDS, Problem
@@ -17,48 +19,62 @@ from recallscope.theory.reduction import one_head
 if TYPE_CHECKING:
     from recallscope.analysis.accuracy_grid import AccuracyGrid
 
-Cell = Mapping[str, Any]
 
-
-def dimensions(cells: Sequence[Cell]) -> Problem:
+def dimensions(cells: DataFrame) -> Problem:
     """The sizes of some cells, of any task and length, as one Problem; several heads are brought down to one.
 
     Where heads only bound recall (MHA), the lower bound is taken.
 
     Paper: Thm 4.7 (`thm:multi-head-recall`).
     """
-    singles = [one_head(Problem.from_fields({**cell, "task": "mqar", "length": None})) for cell in cells]
+    singles = [one_head(Problem.from_fields({**cell, "task": "mqar", "length": None})) for cell in rows_of(cells)]
     letters = {"vocab_size": "V", "num_facts": "N_f", "embed_dim": "D", "state_dim": "N", "num_layers": "Lambda"}
     return Problem.from_fields(
         {name: np.array([getattr(one, letter) for one in singles]) for name, letter in letters.items()}
     )
 
 
-def law_on_cells(law: Callable[..., Any], cells: Sequence[Cell]) -> NDArray[np.float64]:
+Kind = tuple[list[int], dict[str, Any]]  # places of some cells, and their fields: arrays, and texts that they share
+
+
+def law_on_cells(law: Callable[..., Any], cells: DataFrame) -> NDArray[np.float64]:
     """The law's probability for each cell, nan where it does not apply; cells of one kind in one call."""
-    p = np.full(len(cells), np.nan)
-    groups: dict[tuple[Any, ...], list[int]] = {}
-    for index, cell in enumerate(cells):
-        given = tuple(name for name in FIELDS if cell.get(name) is not None)
-        groups.setdefault((cell.get("task"), cell.get("head_pattern"), given), []).append(index)
-    for (_, _, given), here in groups.items():
-        p[here] = _called(law, [cells[index] for index in here], given)
+    return _on_kinds(law, _kinds(cells), len(cells))
+
+
+def _kinds(cells: DataFrame) -> list[Kind]:
+    """Cells of one task and head pattern that have the same fields."""
+    rows = [{name: v for name, v in row.items() if v is not None} for row in rows_of(cells.filter(FIELDS))]
+    places: dict[tuple[Any, ...], list[int]] = {}
+    for place, row in enumerate(rows):
+        places.setdefault((row.get("task"), row.get("head_pattern"), *row), []).append(place)
+    found = []
+    for here in places.values():
+        fields: dict[str, Any] = {name: np.array([rows[place][name] for place in here]) for name in rows[here[0]]}
+        fields |= {name: rows[here[0]][name] for name in ("task", "head_pattern") if name in fields}
+        found.append((here, fields))
+    return found
+
+
+def _on_kinds(law: Callable[..., Any], kinds: Iterable[Kind], cells: int) -> NDArray[np.float64]:
+    p = np.full(cells, np.nan)
+    for here, fields in kinds:
+        p[here] = _called(law, fields, len(here))
     return p
 
 
-def _called(law: Callable[..., Any], cells: Sequence[Cell], given: Sequence[str]) -> NDArray[np.float64]:
+def _called(law: Callable[..., Any], fields: Mapping[str, Any], cells: int) -> NDArray[np.float64]:
     """All at once; if the law refuses that, cell by cell, so that one cell it cannot take does not cost the others."""
-    fields = {name: np.array([cell[name] for cell in cells]) for name in given}
-    fields |= {name: cells[0][name] for name in ("task", "head_pattern") if name in given}
     try:
         problem = Problem.from_fields(fields)
         with np.errstate(all="ignore"):
             p = law(problem) if isinstance(law, Law) else law(**one_head(problem).fields)
         return np.asarray(p, float)
     except ValueError:
-        if len(cells) == 1:
+        if cells == 1:
             return np.array([np.nan])
-        return np.concatenate([_called(law, [cell], given) for cell in cells])
+        alone = ({n: v if isinstance(v, str) else v[[place]] for n, v in fields.items()} for place in range(cells))
+        return np.concatenate([_called(law, one, 1) for one in alone])
 
 
 @dataclass(frozen=True)
@@ -92,24 +108,29 @@ def compare_laws(grid: AccuracyGrid, laws: Iterable[Law] = LAWS) -> list[Compari
 
     Laws of something the grid's models do not have, such as heads, are left out.
     """
-    has = {*grid.axes, *grid.shared, *grid.varying}
-    found = [compare_law(grid, law) for law in laws if has.issuperset(law.needs)]
+    has = set(fields_of(grid.cells))
+    found = _compared(grid, [law for law in laws if has.issuperset(law.needs)])
     return sorted(found, key=lambda c: (not c.cells, -len(c.cells) if not c.cells else 0, c.mean_error))
 
 
 def compare_law(grid: AccuracyGrid, law: Law) -> Comparison:
     """Errors of one law, cell by cell."""
-    places = list(grid.cells())
-    predicted = law_on_cells(law, [grid.fields(place) for place, _ in places])
-    cells = tuple(
-        CellError({name: grid.fields(place)[name] for name in grid.axes}, measured, float(p))
-        for (place, measured), p in zip(places, predicted, strict=True)
-        if not np.isnan(p)
-    )
-    errors = np.array([cell.error for cell in cells] or [np.nan])
-    size = np.abs(errors)
-    left_out = len(places) - len(cells)
-    return Comparison(law.name, float(size.mean()), float(size.max()), float(errors.mean()), cells, left_out)
+    return _compared(grid, [law])[0]
+
+
+def _compared(grid: AccuracyGrid, laws: Iterable[Law]) -> list[Comparison]:
+    measured = grid.measured.sort_values(list(grid.axes))
+    kinds, places, accuracy = _kinds(measured), rows_of(measured[list(grid.axes)]), measured["test_accuracy"].tolist()
+    found = []
+    for law in laws:
+        predicted = _on_kinds(law, kinds, len(measured)).tolist()
+        cells = tuple(
+            CellError(words, seen, p) for words, seen, p in zip(places, accuracy, predicted, strict=True) if p == p
+        )
+        errors = np.array([cell.error for cell in cells] or [np.nan])
+        size, left_out = np.abs(errors), len(measured) - len(cells)
+        found.append(Comparison(law.name, float(size.mean()), float(size.max()), float(errors.mean()), cells, left_out))
+    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from recallscope.analysis.accuracy_grid import AccuracyGrid, convergence_by_best
-from recallscope.analysis.collapse import Fit, fit_collapse
+from recallscope.analysis.accuracy_grid import AccuracyGrid
+from recallscope.analysis.collapse import FORMS, Fit, fit_collapse
 from recallscope.analysis.compare import Comparison, compare_laws
-from recallscope.analysis.rows import COMPARED, CONVERGED, Reduce, RunGroup
 from recallscope.analysis.seed_noise import interval
+from recallscope.analysis.table import COMPARED, CONVERGED, Reduce, RunGroup, accuracies
 from recallscope.theory.law import LAWS, Law
 
 
@@ -22,20 +22,22 @@ class GroupFit:
 
     group: RunGroup
     grid: AccuracyGrid
-    reduce: Reduce
     fits: tuple[Fit, ...]
     why_not: str  # why there is no fit
     laws: tuple[Comparison, ...]
-    seeds: int
-    converged: int
+
+    @property
+    def converged(self) -> int:
+        """Runs that reach the accuracy from which a seed counts as converged."""
+        return int((accuracies(self.group.table) >= CONVERGED).sum())
 
     @property
     def sentences(self) -> list[str]:
         """What the group is, how many runs converged, and the fits."""
-        measured = sum(1 for _ in self.grid.cells())
+        runs = len(self.group.table)
         lines = [
-            f"{self.group.label}  {len(self.group.rows)} runs, {measured} cells, {self.reduce} of seeds",
-            f"{self.converged} of {self.seeds} runs converged (accuracy >= {CONVERGED:g}, App. K.5)",
+            f"{self.group.label}  {runs} runs, {len(self.grid.measured)} cells, {self.grid.reduce} of seeds",
+            f"{self.converged} of {runs} runs converged (accuracy >= {CONVERGED:g}, App. K.5)",
         ]
         for fit in self.fits:
             width = " / sqrt(1 + v)" if fit.form == "two-moment" else ""
@@ -56,8 +58,8 @@ class GroupFit:
             "axes": {name: list(values) for name, values in self.grid.axes.items()},
             "accuracy": self.grid.accuracy.tolist(),
             "counts": self.grid.counts.tolist(),
-            "reduce": self.reduce,
-            "seeds": {"seeds": self.seeds, "converged": self.converged},
+            "reduce": self.grid.reduce,
+            "seeds": {"seeds": len(self.group.table), "converged": self.converged},
             "fits": [asdict(fit) for fit in self.fits],
             "no_fit_because": self.why_not or None,
             "laws": [
@@ -80,15 +82,11 @@ def fit_group(
     bootstrap: int = 200,
 ) -> GroupFit:
     """Fit both forms of the collapse, and compare the laws, the closest first."""
-    grid = AccuracyGrid.from_runs(group.rows, group.axes, reduce=reduce, seed=seed)
-    bins = convergence_by_best(group.rows, group.axes)
+    grid = AccuracyGrid.from_runs(group.table, group.axes, reduce=reduce, seed=seed)
     fits, why_not = list[Fit](), ""
     try:
-        for form in ("phi", "two-moment"):
-            options: dict[str, Any] = {"form": form, "reduce": reduce, "bootstrap": bootstrap, "axes": group.axes}
-            fits.append(fit_collapse(group.rows, np.random.default_rng(0), **options))
+        for form in FORMS:
+            fits.append(fit_collapse(grid, np.random.default_rng(0), form=form, bootstrap=bootstrap))
     except ValueError as error:
         fits, why_not = [], str(error)
-    compared = tuple(compare_laws(grid, laws))
-    seeds, converged = sum(b.seeds for b in bins), sum(b.converged for b in bins)
-    return GroupFit(group, grid, reduce, tuple(fits), why_not, compared, seeds, converged)
+    return GroupFit(group, grid, tuple(fits), why_not, tuple(compare_laws(grid, laws)))

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isinf
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pandas import DataFrame
 from scipy.special import stdtrit
 
-from recallscope.analysis.rows import COMPARED, Reduce, Row, fields_of
+from recallscope.analysis.table import COMPARED, Reduce, fields_of
 from recallscope.theory.extremes import max_moments
 
 Array = NDArray[np.float64]
@@ -47,22 +48,25 @@ class SeedNoise:
         return f"seed noise, {self.coefficient**0.5:.3f} sqrt(p (1 - p)) by {self.degrees} degrees of freedom, is in it"
 
 
+UNKNOWN_NOISE = SeedNoise(float("nan"), 0)
+
+
 def pooled_noise(cells: Iterable[Array]) -> SeedNoise:
     """The noise behind the accuracies of some cells' runs; cells of one run tell nothing."""
     several = [(values, values.mean()) for values in cells if len(values) > 1]
     squares = sum(float(((values - p) ** 2).sum()) for values, p in several)
     weights = sum((len(values) - 1) * float(p * (1 - p)) for values, p in several)
     degrees = sum(len(values) - 1 for values, _ in several)
-    return SeedNoise(squares / weights, degrees) if weights else SeedNoise(float("nan"), 0)
+    return SeedNoise(squares / weights, degrees) if weights else UNKNOWN_NOISE
 
 
-def seed_noise(rows: Iterable[Row]) -> SeedNoise:
+def seed_noise(table: DataFrame) -> SeedNoise:
     """The noise of runs, pooled over all that differ in the seed alone."""
-    cells: dict[tuple[Any, ...], list[float]] = {}
-    for row in rows:
-        fields = tuple((name, str(value)) for name, value in sorted(fields_of(row).items()) if name != "seed")
-        cells.setdefault(fields, []).append(row["test_accuracy"])
-    return pooled_noise(map(np.array, cells.values()))
+    alike = [name for name in fields_of(table) if name != "seed"]
+    if not alike:
+        return pooled_noise(())
+    cells = table.groupby(alike, dropna=False, sort=False)["test_accuracy"]
+    return pooled_noise(values.to_numpy(float) for _, values in cells)
 
 
 @dataclass(frozen=True)

@@ -55,9 +55,9 @@ class FitStore:
         if (self.seed is None) == (self.reduce == "seed"):
             raise ValueError("--seed and --reduce seed go together: which seed of each cell is to be taken?")
         from recallscope.analysis.group_fit import fit_group
-        from recallscope.analysis.rows import group_runs
+        from recallscope.analysis.table import finished_runs, group_runs
         from recallscope.runs.store import RunStore
-        from recallscope.runs.table import damage, find_runs, parse_conditions
+        from recallscope.runs.table import damage
         from recallscope.theory.law import LAWS, find_law
 
         if self.figure:
@@ -65,16 +65,13 @@ class FitStore:
 
             check_picture(self.figure)
         laws = [find_law(name) for name in self.law] or list(LAWS)
-        conditions = parse_conditions(
-            [*self.where, "status=done", *([f"seed={self.seed}"] if self.reduce == "seed" else [])]
-        )
-        store = RunStore(self.store)
-        found = [row for row in find_runs(store, conditions) if row["test_accuracy"] is not None]
+        store, of_seed = RunStore(self.store), [f"seed={self.seed}"] if self.reduce == "seed" else []
+        found = finished_runs(store, [*self.where, *of_seed])
         warn(damage(store))
-        rows = [row for row in found if row["warning"] not in self.exclude]
-        warnings = Counter(row["warning"] for row in rows if row["warning"])
-        left_out = Counter(row["warning"] for row in found if row["warning"] in self.exclude)
-        if not rows:
+        dropped = found["warning"].isin(self.exclude)
+        rows = found[~dropped]
+        warnings, left_out = (Counter(filter(None, found["warning"][here].dropna())) for here in (~dropped, dropped))
+        if rows.empty:
             raise ValueError(
                 f"{self.store} has no finished run that satisfies this ({left_out.total()} left out by warnings). "
                 f"recallscope store list {shlex.quote(str(self.store))} shows what it has."
@@ -84,8 +81,7 @@ class FitStore:
         if self.figure:
             from recallscope.cli.fit_figure import write_fit_figure
 
-            drawn = [(answer.group, answer.fits, answer.laws) for answer in answers]
-            rows_drawn = write_fit_figure(drawn, self.figure, reduce=self.reduce, bootstrap=self.bootstrap)
+            rows_drawn = write_fit_figure(answers, self.figure, bootstrap=self.bootstrap)
         if self.json:
             counts = {"warnings": warnings, "left_out": left_out}
             print_json(counts | {"experiments": [answer.data for answer in answers]})

@@ -10,20 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from recallscope.analysis.collapse import Fit
-    from recallscope.analysis.compare import Comparison
-    from recallscope.analysis.rows import Reduce, RunGroup
+    from recallscope.analysis.group_fit import GroupFit
 
 MOST_ROWS = 12
 
 
-def write_fit_figure(
-    groups: Sequence[tuple[RunGroup, Sequence[Fit], Sequence[Comparison]]],
-    path: Path,
-    *,
-    reduce: Reduce,
-    bootstrap: int,
-) -> int:
+def write_fit_figure(found: Sequence[GroupFit], path: Path, *, bootstrap: int) -> int:
     """Left, accuracy against x with the fitted a; right, measured against what the closest law predicts.
 
     Groups that are too small to fit are left out; returns how many are drawn.
@@ -33,7 +25,7 @@ def write_fit_figure(
     from recallscope.figures.accuracy_panels import draw_collapse, draw_law_points, draw_size_bar
     from recallscope.figures.style import BLUE, figure_style, new_figure, write_figure
 
-    fitted = [(group, fits[0].a, laws[0]) for group, fits, laws in groups if fits]
+    fitted = [one for one in found if one.fits]
     if not 1 <= len(fitted) <= MOST_ROWS:
         raise ValueError(
             f"{len(fitted)} groups of these runs can be fitted, and a figure takes 1 to {MOST_ROWS}. "
@@ -42,19 +34,19 @@ def write_fit_figure(
     with figure_style():
         figure = new_figure(6.8, 3.0 * len(fitted))
         panels = figure.subplots(len(fitted), 2, squeeze=False)
-        for (group, a, law), (left, right) in zip(fitted, panels, strict=True):
-            generator = np.random.default_rng(0)
-            curve = collapse_curve(group.rows, a, generator, axes=group.axes, bootstrap=bootstrap, reduce=reduce)
+        for one, (left, right) in zip(fitted, panels, strict=True):
+            a, law, label = one.fits[0].a, one.laws[0], one.group.label
+            curve = collapse_curve(one.grid, a, np.random.default_rng(0), bootstrap=bootstrap)
             draw_collapse(curve, left, name_a=f"{a:.2f}", group_range=(curve.group.min(), curve.group.max()))
             draw_size_bar(figure, [left], curve.group, "$N$")
-            left.set_title("\n".join(textwrap.wrap(group.label, 44, max_lines=2)))
+            left.set_title("\n".join(textwrap.wrap(label, 44, max_lines=2)))
             points = LawPoints(
                 law.law,
-                {group.label: np.array([cell.predicted for cell in law.cells])},
-                {group.label: np.array([cell.measured for cell in law.cells])},
+                {label: np.array([cell.predicted for cell in law.cells])},
+                {label: np.array([cell.measured for cell in law.cells])},
                 law.mean_error,
             )
             title = f"{law.law}: mean error {law.mean_error:.3f}"
-            draw_law_points(points, right, title=title, colours={group.label: BLUE}, markers={group.label: "o"})
+            draw_law_points(points, right, title=title, colours={label: BLUE}, markers={label: "o"})
     write_figure(figure, path)
     return len(fitted)

@@ -50,32 +50,29 @@ class Plot:
 
     def run(self) -> int:
         """Query, group, draw, say what was drawn and what the lines are means over."""
-        from recallscope.analysis.series import also_varying, series_of, sorted_values
-        from recallscope.figures.style import check_picture
+        from recallscope.analysis.table import also_varying, load_runs, points_by, split_by
+        from recallscope.figures.style import check_picture, write_figure
         from recallscope.runs.store import RunStore
         from recallscope.runs.table import damage, find_runs, parse_conditions
 
         check_picture(self.figure)
         chosen = [name for name in (self.x, self.y, self.color, self.facet) if name]
-        store, conditions = RunStore(self.store), parse_conditions(self.where)
-        find_runs(store, conditions, columns=chosen, limit=1)  # names a column that is not there, and the nearest ones
-        every = [row for row in find_runs(store, conditions) if row["status"] != "damaged"]
+        store = RunStore(self.store)
+        # names a column that is not there, and the nearest ones
+        find_runs(store, parse_conditions(self.where), columns=chosen, limit=1)
+        every = load_runs(self.store, *self.where)
+        every = every[every["status"] != "damaged"]
         warn(damage(store))
-        rows = [row for row in every if row[self.x] is not None and row[self.y] is not None]
-        if not rows:
+        rows = every.dropna(subset=[self.x, self.y]) if len(every) else every
+        if rows.empty:
             raise ValueError(
                 f"{self.store} has no run with both {self.x} and {self.y} that satisfies this. "
                 f"recallscope store list {shlex.quote(str(self.store))} shows what it has."
             )
-        facets = sorted_values(row[self.facet] for row in rows) if self.facet else [None]
+        facets = split_by(rows, self.facet)
         if len(facets) > MOST_PANELS:
             raise ValueError(f"{self.facet} has {len(facets)} values, and at most {MOST_PANELS} panels are drawn.")
-        panels = {}
-        for value in facets:
-            mine = [row for row in rows if not self.facet or row[self.facet] == value]
-            panels[value] = series_of(mine, self.x, self.y, self.color)
-        from recallscope.figures.style import write_figure
-
+        panels = {value: points_by(mine, self.x, self.y, self.color) for value, mine in facets.items()}
         write_figure(self._figure(panels), self.figure)
         varying = also_varying(rows, chosen)
         if self.json:
@@ -95,7 +92,7 @@ class Plot:
         return 0
 
     def _figure(self, panels: dict[Value, list[Any]]) -> Figure:
-        from recallscope.analysis.series import sorted_values
+        from recallscope.analysis.table import sorted_values
         from recallscope.figures.columns import draw_columns, shown
         from recallscope.figures.style import figure_style, new_figure
 

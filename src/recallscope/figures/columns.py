@@ -10,7 +10,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 
-from recallscope.analysis.series import Series, all_numbers, sorted_values
+from recallscope.analysis.table import Points, all_numbers, sorted_values
 from recallscope.figures.accuracy_panels import LETTERS, MOST_TICKS, shades
 from recallscope.figures.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
 from recallscope.specs import Value
@@ -21,7 +21,7 @@ MARKERS = "osD^vP*X"
 
 
 def draw_columns(
-    series: Sequence[Series], ax: Axes, *, x: str, y: str, title: str = "", beside: Sequence[Series] = ()
+    series: Sequence[Points], ax: Axes, *, x: str, y: str, title: str = "", beside: Sequence[Points] = ()
 ) -> Axes:
     """Runs as dots, means as lines, or as dashes where x is a text. Texts are given places of their own in order.
 

@@ -68,12 +68,6 @@ class RunStore:
         self.read_only = self.root.is_file()
         self.packed = PackedRuns(self.root if self.read_only else self.root / PACKED)
 
-    def to_pandas(self, *conditions: str) -> Any:
-        """A pandas DataFrame: one row per run, one column per field. Conditions are texts, such as "state_dim<=16"."""
-        from recallscope.runs.table import to_pandas
-
-        return to_pandas(self, *conditions)
-
     def folder(self, run: str) -> Path:
         """The folder of a run, whether it is there or not."""
         return self.runs / run

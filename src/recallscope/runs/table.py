@@ -207,19 +207,6 @@ def export_rows(rows: list[dict[str, Any]], path: Path) -> None:
     write_atomically(path, csv_bytes(rows) if path.suffix == ".csv" else _parquet(rows, _columns(rows)))
 
 
-def to_pandas(store: RunStore, *conditions: str) -> Any:
-    """The runs that satisfy all conditions as a pandas DataFrame, which needs pandas."""
-    try:
-        pandas = importlib.import_module("pandas")
-    except ModuleNotFoundError as error:
-        raise ValueError(
-            f"to_pandas needs pandas, which is not installed. Run: pip install pandas, or use "
-            f"recallscope.runs.table.find_runs, which gives a list of dictionaries, or "
-            f"recallscope store export {store.root} runs.csv."
-        ) from error
-    return pandas.DataFrame(find_runs(store, parse_conditions(conditions)))
-
-
 def _columns(rows: list[dict[str, Any]]) -> list[str]:
     return list(rows[0]) if rows else [*FIRST, *LAST]
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pandas import DataFrame
 from scipy.special import stdtrit
 
 from recallscope.analysis.compare import law_on_cells
@@ -24,12 +25,11 @@ from recallscope.runs.store import RunStore
 from recallscope.specs import TaskSpec, find_architecture
 from recallscope.studies.paper_runs import PaperRuns
 from recallscope.theory.bounds import most_recall
-from recallscope.theory.law import find_law
+from recallscope.theory.law import DIMENSIONS, find_law
 from recallscope.theory.problem import Array
 
 Rule = Literal["adds", "fades", "replaces", "solves", "keeps all"]
 Cell = tuple[int, int, int, int]  # V, N_f, D, N
-SIZES = ("vocab_size", "num_facts", "embed_dim", "state_dim")
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,12 +143,10 @@ class Measured:
 def measured(runs: PaperRuns, what: str, form: Form) -> dict[Cell, Measured]:
     """Every cell of which there are runs. Noise of seeds is pooled over a form's cells, or over all published forms."""
     peers = PUBLISHED if form.published else (form,)
-    noise = seed_noise(
-        row for one in peers for what in ("recall", "repeated") for row in runs.rows(label_of(what, one))
-    )
+    noise = seed_noise(runs.rows(*(label_of(what, one) for one in peers for what in ("recall", "repeated"))))
     cells: dict[Cell, list[RunRecord]] = {}
     for record in runs.records(label_of(what, form)):
-        V, N_f, D, N = (record.fields[name] for name in SIZES)
+        V, N_f, D, N = (record.fields[name] for name in DIMENSIONS)
         cells.setdefault((V, N_f, D, N), []).append(record)  # type: ignore[arg-type]
     found = {}
     for cell, records in cells.items():
@@ -250,7 +248,7 @@ def flagged(runs: PaperRuns, forms: Sequence[Form] = FORMS) -> dict[str, str]:
 
 def _flag(form: Form, record: RunRecord) -> str:
     fields = record.fields
-    where = f"{fields['task']}, (V, N_f, D, N) = ({', '.join(str(fields[name]) for name in SIZES)})"
+    where = f"{fields['task']}, (V, N_f, D, N) = ({', '.join(str(fields[name]) for name in DIMENSIONS)})"
     return f"{form.label} at {where}, seed {record.spec.seed}: {record.flag} ({record.test_accuracy:.3f})"
 
 
@@ -297,7 +295,7 @@ def zoo_law_errors(
         own = find_architecture(form.model["kind"]).model_validate(fields).own_law
         cells = measured(runs, what, form)
         if own and cells:
-            flat = [dict(zip(SIZES, cell, strict=True)) | {"task": "mqar"} for cell in cells]
+            flat = DataFrame(list(cells), columns=DIMENSIONS).assign(task="mqar")
             seen = np.array([one.mean for one in cells.values()])
             found.setdefault(own, {})[form] = seen - law_on_cells(find_law(own), flat)
     return found

@@ -9,7 +9,7 @@ the largest accuracy over the seeds.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +21,7 @@ from recallscope.analysis.compare import Comparison, compare_laws
 from recallscope.theory.law import LAWS, Law
 
 Split = Literal["val", "test", "train"]
-Over = Literal["max", "mean"]
+Over = Literal["best", "mean"]
 
 
 @dataclass(frozen=True)
@@ -89,20 +89,18 @@ class GridFile:
     family: str
     accuracy: NDArray[np.float64]
 
-    def grid(self, over: Over = "max") -> AccuracyGrid:
+    def grid(self, over: Over = "best") -> AccuracyGrid:
         """Accuracy over the family's axes: the largest of the seeds, as in the authors' figures, or their mean."""
         there = ~np.isnan(self.accuracy)
         counts = there.sum(axis=0)
-        if over == "max":
-            best = np.where(there, self.accuracy, -np.inf).max(axis=0)
-        else:
-            best = np.where(there, self.accuracy, 0.0).sum(axis=0) / np.maximum(counts, 1)
+        best = np.where(there, self.accuracy, -np.inf).max(axis=0)
+        mean = np.where(there, self.accuracy, 0.0).sum(axis=0) / np.maximum(counts, 1)
         family = FAMILIES[self.family]
-        axes = {name: tuple(values) for name, values in family.axes.items()}
-        accuracy = np.where(counts > 0, best, np.nan)
-        return AccuracyGrid(
-            axes, accuracy, counts, f"{self.family}, {over} of {len(self.accuracy)} seeds", family.shared
-        )
+        grid = AccuracyGrid.over(family.axes, **family.shared)
+        accuracy = np.where(counts > 0, best if over == "best" else mean, np.nan)
+        cells = grid.cells.assign(test_accuracy=accuracy.ravel(), seeds=counts.ravel())
+        source = f"{self.family}, {over} of {len(self.accuracy)} seeds"
+        return replace(grid, cells=cells, source=source, reduce=over)
 
 
 @dataclass(frozen=True)
@@ -163,10 +161,10 @@ def laws_about(weights: str) -> list[Law]:
     return [law for law in LAWS if law.weights == "trained" and weights in law.models]
 
 
-def compare_files(folder: Path, split: Split = "val", over: Over = "max") -> Iterator[FileComparison]:
+def compare_files(folder: Path, split: Split = "val", over: Over = "best") -> Iterator[FileComparison]:
     """Every grid file of a folder, with the errors of the laws of its architecture."""
     for path in find_files(folder, split)[0]:
         file = read_grid(path)
         grid = file.grid(over)
         compared = tuple(compare_laws(grid, laws_about(FAMILIES[file.family].weights)))
-        yield FileComparison(file, sum(1 for _ in grid.cells()), compared)
+        yield FileComparison(file, len(grid.measured), compared)

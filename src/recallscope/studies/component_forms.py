@@ -9,17 +9,16 @@ from math import nan
 from typing import Any
 
 import numpy as np
+from pandas import DataFrame, concat
 from scipy.special import stdtrit
 
-from recallscope.analysis.rows import recalls
 from recallscope.analysis.seed_noise import Ends, MeanGap, mean_gap, seed_noise
+from recallscope.analysis.table import recalls
 from recallscope.presets import Fields
-from recallscope.studies.experiment import Rows
 from recallscope.studies.paper_runs import PaperRuns
-from recallscope.theory.law import LAWS, find_law
+from recallscope.theory.law import DIMENSIONS, LAWS, find_law
 
 Cell = tuple[int, int, int, int]  # V, N_f, D, N
-SIZES = ("vocab_size", "num_facts", "embed_dim", "state_dim")
 FULL: Fields = {
     "gate": True, "activation": "silu", "transition": "selective", "norm": "rms", "residual": True, "skip": True,
     "conv_bias": True, "conv_width": 2, "expand": 2,
@@ -126,12 +125,12 @@ class Measured:
 
     form: Form
     cell: Cell
-    rows: Rows
+    rows: DataFrame
 
     @property
     def seeds(self) -> tuple[float, ...]:
         """The accuracy of each."""
-        return tuple(row["test_accuracy"] for row in self.rows)
+        return tuple(self.rows["test_accuracy"])
 
     @property
     def mean(self) -> float:
@@ -146,22 +145,22 @@ class Measured:
         return max(self.mean - half, 0.0), min(self.mean + half, 1.0)
 
     @property
-    def learned(self) -> Rows:
+    def learned(self) -> DataFrame:
         """The runs that do more than guess."""
-        return [row for row in self.rows if recalls(row)]
+        return self.rows[recalls(self.rows)]
 
 
 Found = dict[tuple[Cell, str], Measured]  # by cell and label of the form
 
 
-def measured(rows: Rows) -> Found:
+def measured(rows: DataFrame) -> Found:
     """The runs by cell and form."""
-    groups: dict[tuple[Cell, str], Rows] = {}
-    for row in rows:
-        V, N_f, D, N = (row[name] for name in SIZES)
-        groups.setdefault(((V, N_f, D, N), form_of(row).label), []).append(row)
-    forms = {form.label: form for form in FORMS}
-    return {key: Measured(forms[key[1]], key[0], members) for key, members in groups.items()}
+    found = {}
+    for _, members in rows.groupby([*DIMENSIONS, *FULL], sort=False) if len(rows) else ():
+        V, N_f, D, N = (int(members[name].iloc[0]) for name in DIMENSIONS)
+        form = form_of(members.iloc[0])
+        found[(V, N_f, D, N), form.label] = Measured(form, (V, N_f, D, N), members)
+    return found
 
 
 def gap(found: Found, more: str, less: str) -> MeanGap | None:
@@ -169,13 +168,13 @@ def gap(found: Found, more: str, less: str) -> MeanGap | None:
 
     Runs that only guess are left out: they say nothing of what a form can hold.
     """
-    learned = {key: one.learned for key, one in found.items() if key[1] in (more, less) and one.learned}
+    learned = {key: one.learned for key, one in found.items() if key[1] in (more, less) and len(one.learned)}
     cells = [cell for cell, label in learned if label == more and (cell, less) in learned]
     if not cells:
         return None
     pairs = [((cell, more), (cell, less)) for cell in cells]
-    values = {key: np.array([row["test_accuracy"] for row in rows]) for key, rows in learned.items()}
-    return mean_gap(pairs, values, seed_noise(row for rows in learned.values() for row in rows))
+    values = {key: rows["test_accuracy"].to_numpy() for key, rows in learned.items()}
+    return mean_gap(pairs, values, seed_noise(concat(learned.values())))
 
 
 # Laws to stand beside them
@@ -187,7 +186,7 @@ REFERENCES = {"linear law": "trained-sharing", ND: "full-nd", "bank law": "full-
 @cache
 def references(cell: Cell) -> dict[str, float]:
     """What the laws say of the linear model, of a state read without a gate, and of two banks, at expand 2."""
-    sizes = dict(zip(SIZES, cell, strict=True))
+    sizes = dict(zip(DIMENSIONS, cell, strict=True))
     return {label: float(find_law(name)(**sizes)) for label, name in REFERENCES.items() if name in LAWS}
 
 
@@ -202,4 +201,4 @@ def measuring(runs: PaperRuns) -> list[str]:
 
 def found_in(runs: PaperRuns) -> Found:
     """All that was measured."""
-    return measured([row for label in measuring(runs) for row in runs.rows(label)])
+    return measured(runs.rows(*measuring(runs)))

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pandas import DataFrame
+
 from recallscope.atomic import write_atomically
 from recallscope.specs import TaskSpec
 
@@ -49,13 +51,13 @@ class DesignedPart:
         about = {"label": self.label, "draws": self.draws, "shared": shared, "columns": _VARIED, "cells": cells}
         write_atomically(self.path(root, scale), json.dumps(about).replace("], [", "],\n[").encode() + b"\n")
 
-    def read(self, root: Path, scale: str) -> list[dict[str, Any]]:
+    def read(self, root: Path, scale: str) -> DataFrame:
         """Measured circuits of a store; none if they were not measured."""
         path = self.path(root, scale)
         if not path.exists():
-            return []
+            return DataFrame()
         kept = json.loads(path.read_text())
-        return [kept["shared"] | dict(zip(kept["columns"], cell, strict=True)) for cell in kept["cells"]]
+        return DataFrame(kept["cells"], columns=kept["columns"]).assign(**kept["shared"])
 
 
 def designed_rows(

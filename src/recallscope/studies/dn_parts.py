@@ -6,12 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from pandas import DataFrame, Series
 
+from recallscope.analysis.accuracy_grid import AccuracyGrid
 from recallscope.analysis.collapse import Fit, fit_collapse
-from recallscope.analysis.rows import learned
 from recallscope.analysis.seed_noise import SeedNoise
+from recallscope.analysis.table import CELL_FIELDS, COMPARED, learned
 from recallscope.presets import Fields, Preset
-from recallscope.studies.experiment import Part, Rows, Scale, part
+from recallscope.studies.experiment import Part, Scale, part
 from recallscope.studies.paper_runs import PaperRuns
 from recallscope.tasks.associative_recall import MQARSpec
 
@@ -98,9 +100,9 @@ class BothModels:
     """
 
     regime: str
-    full: Rows
+    full: DataFrame
     at_chance: int
-    linear: Rows
+    linear: DataFrame
     missing: int
 
     @property
@@ -108,7 +110,7 @@ class BothModels:
         """How the two were trained, and how many runs there are."""
         left_out = f" ({self.at_chance} that stayed at chance left out)" if self.at_chance else ""
         return "; ".join(
-            f"{len(rows)} {name}, batch {rows[0]['batch_size']}"
+            f"{len(rows)} {name}, batch {rows['batch_size'].iloc[0]}"
             for name, rows in ((f"full runs{left_out}", self.full), ("linear runs", self.linear))
         )
 
@@ -119,15 +121,21 @@ def full_and_linear(runs: PaperRuns) -> Iterator[BothModels]:
         full = FULL_GRIDS[regime]
         linear = EXAMPLE if regime == "iii" and EXAMPLE in runs.parts else part_label("linear", "mqar", regime)
         if full in runs.parts:
-            rows = [row for row in runs.rows(full) if letters.items() <= row.items()]
+            rows = runs.rows(full)
+            rows = rows[rows.reindex(columns=list(letters)).eq(Series(letters)).all(axis=1)]  # of this very task
             kept = learned(rows)
             yield BothModels(regime, kept, len(rows) - len(kept), runs.rows(linear), runs.missing(full, linear))
 
 
-def fit_part(rows: Rows, noise: SeedNoise) -> Fit | None:
+def mean_grid(rows: DataFrame) -> AccuracyGrid:
+    """The mean of seeds over the sizes of task and model."""
+    return AccuracyGrid.from_runs(rows, CELL_FIELDS, reduce=COMPARED)
+
+
+def fit_part(rows: DataFrame, noise: SeedNoise) -> Fit | None:
     """Fit of Phi(x - b) to the means of seeds; None if the cells are too few."""
     try:
-        return fit_collapse(rows, np.random.default_rng(0), bootstrap=BOOTSTRAP, noise=noise)
+        return fit_collapse(mean_grid(rows), np.random.default_rng(0), bootstrap=BOOTSTRAP, noise=noise)
     except ValueError:
         return None
 

@@ -31,6 +31,7 @@ from recallscope.studies.designed import DesignedPart
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from pandas import DataFrame
 
     from recallscope.studies.paper_runs import PaperRuns
 
@@ -41,7 +42,6 @@ Scale = Literal["quick", "small", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 MANY = 2000  # runs that are counted without making them
 
-Rows = list[dict[str, Any]]  # measurements: fields of a run, and test_accuracy
 Misses = dict[str, dict[str, list[tuple[Any, float]]]]  # group, law: every cell, and measured minus predicted
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -180,7 +180,7 @@ class Experiment:
         """Sentences that say what the figures show, with measured numbers; none without runs."""
         return [sentence for sentence in self.call("summary", runs) if sentence]
 
-    def cells_for_laws(self, runs: PaperRuns) -> dict[str, Rows]:
+    def cells_for_laws(self, runs: PaperRuns) -> dict[str, DataFrame]:
         """Rows of the law table, by group."""
         return {group: rows for groups in self.call("law_cells", runs) for group, rows in groups.items()}
 

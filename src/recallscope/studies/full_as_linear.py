@@ -10,12 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from pandas import DataFrame
 
+from recallscope.analysis.accuracy_grid import AccuracyGrid
 from recallscope.analysis.collapse import A_BOUNDS, FEWEST_CELLS, curve_misses, fit_curves, without_bounds
 from recallscope.analysis.compare import dimensions, law_on_cells
 from recallscope.analysis.many_fits import many_least_squares
-from recallscope.analysis.rows import COMPARED, Row, accuracies, group_cells, reducer
-from recallscope.analysis.seed_noise import Ends, SeedNoise, ends_of, seed_noise
+from recallscope.analysis.seed_noise import Ends, SeedNoise, ends_of
+from recallscope.analysis.table import accuracies
 from recallscope.studies.law_table import LawEntry, entry_of
 from recallscope.theory.extremes import typical_max
 from recallscope.theory.law import Law
@@ -29,7 +31,7 @@ RULES = {  # what one factor c may do to (D, N)
     "(c D, c N)": (1.0, 1.0),
 }
 LARGEST = 4.0
-_CELL = ("task", "vocab_size", "num_facts", "length", "embed_dim", "state_dim")
+_CELL = ["task", "vocab_size", "num_facts", "length", "embed_dim", "state_dim"]
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,8 @@ class Ratio:
 
 
 def coefficient_ratio(
-    first: Sequence[Row],
-    second: Sequence[Row],
+    first: AccuracyGrid,
+    second: AccuracyGrid,
     generator: np.random.Generator,
     *,
     bootstrap: int = 400,
@@ -55,20 +57,19 @@ def coefficient_ratio(
 
     Intervals are from resampling cells, the same for both, with the seed noise of each added.
     """
-    groups = group_cells(first, _CELL), group_cells(second, _CELL)
-    shared = [cell for cell in groups[0] if cell in groups[1]]
+    keys = [list(zip(*(grid.measured[name] for name in _CELL), strict=True)) for grid in (first, second)]
+    shared = [cell for cell in keys[0] if cell in keys[1]]
     if len(shared) < FEWEST_CELLS:
         raise ValueError(f"{len(shared)} cells in common: at least {FEWEST_CELLS} are needed.")
-    problem = dimensions([groups[0][cell][0] for cell in shared])
-    one_number = reducer(COMPARED)
+    places = [list(map(mine.index, shared)) for mine in keys]
+    cells = [grid.measured.iloc[place] for grid, place in zip((first, second), places, strict=True)]
+    problem = dimensions(cells[0])
     chosen = generator.integers(len(shared), size=(bootstrap, len(shared)))
     chosen = np.concatenate((np.arange(len(shared))[None], chosen))  # first the cells themselves
     both = []
-    for group, noise in zip(groups, noises or (seed_noise(first), seed_noise(second)), strict=True):
-        members = [accuracies(group[cell]) for cell in shared]
-        measured = np.array([one_number(values) for values in members])
-        deviations = noise.deviations(measured, np.array([len(values) for values in members]))
-        moved = noise.draws(chosen.shape, generator) * deviations[chosen]
+    for one, noise in zip(cells, noises or (first.noise, second.noise), strict=True):
+        measured = accuracies(one)
+        moved = noise.draws(chosen.shape, generator) * noise.deviations(measured, one["seeds"].to_numpy(int))[chosen]
         moved[0] = 0
         both.append(np.clip(measured[chosen] + moved, 0, 1))
     apart, together = _ratios(problem.take(chosen), *both)
@@ -122,16 +123,16 @@ class EffectiveDimensions:
     cells: int
 
 
-def effective_dimensions(cells: Sequence[Row]) -> EffectiveDimensions:
+def effective_dimensions(cells: DataFrame) -> EffectiveDimensions:
     """Fit a factor per rule to every second cell (in the order of D, then N, as on a chess board), check on the rest.
 
     Rows are one per cell. Law: trained-sharing.
     """
-    ordered = sorted(cells, key=lambda cell: (cell["embed_dim"], cell["state_dim"]))
+    ordered = cells.sort_values(["embed_dim", "state_dim"])
     chosen = chess_board(ordered)
     found = []
     for rule in RULES:
-        factor = _fit(rule, [cell for cell, mine in zip(ordered, chosen, strict=True) if mine])
+        factor = _fit(rule, ordered[chosen])
         errors = np.abs(scaled_errors(rule, factor, ordered))
         found.append(ScaledRule(rule, factor, float(errors[chosen].mean()), float(errors[~chosen].mean())))
     found.sort(key=lambda rule: rule.error_chosen)
@@ -141,20 +142,20 @@ def effective_dimensions(cells: Sequence[Row]) -> EffectiveDimensions:
     return EffectiveDimensions(tuple(found), factor, halves, len(ordered))
 
 
-def chess_board(cells: Sequence[Row]) -> NDArray[np.bool_]:
+def chess_board(cells: DataFrame) -> NDArray[np.bool_]:
     """Half of the cells of a D-N grid: every second one, in the order of D and of N."""
-    Ds, Ns = (sorted({cell[name] for cell in cells}) for name in ("embed_dim", "state_dim"))
-    chosen = np.array([(Ds.index(c["embed_dim"]) + Ns.index(c["state_dim"])) % 2 == 0 for c in cells], bool)
+    places = (np.unique(cells[name], return_inverse=True)[1] for name in ("embed_dim", "state_dim"))
+    chosen = np.asarray(sum(places) % 2 == 0)
     if chosen.sum() < 2 or (~chosen).sum() < 2:
         raise ValueError(f"{len(cells)} cells: at least two are needed to choose on and two to check on.")
     return chosen
 
 
-def scaled_errors(rule: str, factor: float, cells: Sequence[Row]) -> Array:
+def scaled_errors(rule: str, factor: float, cells: DataFrame) -> Array:
     """Measured minus predicted."""
     in_D, in_N = RULES[rule]
     D, N, V, N_f, L, measured = (
-        np.array([cell[name] for cell in cells], float)
+        cells[name].to_numpy(float)
         for name in ("embed_dim", "state_dim", "vocab_size", "num_facts", "length", "test_accuracy")
     )
     predicted = sharing_law(
@@ -163,7 +164,7 @@ def scaled_errors(rule: str, factor: float, cells: Sequence[Row]) -> Array:
     return measured - predicted
 
 
-def _fit(rule: str, cells: Sequence[Row]) -> float:
+def _fit(rule: str, cells: DataFrame) -> float:
     from scipy.optimize import minimize_scalar  # .3 s of imports
 
     best = minimize_scalar(
@@ -197,7 +198,7 @@ class LawChoice:
         return f"{self.law} {self.error_chosen:.4f} and {self.error_checked:.4f}"
 
 
-def law_choices(chosen_in: str, grids: Mapping[str, Sequence[Row]], laws: Sequence[Law]) -> list[LawChoice]:
+def law_choices(chosen_in: str, grids: Mapping[str, DataFrame], laws: Sequence[Law]) -> list[LawChoice]:
     """All laws, the best on one half of a regime's cells (as on a chess board) first. Rows are one per cell."""
     half = chess_board(grids[chosen_in])
     found = []

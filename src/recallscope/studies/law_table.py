@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pandas import DataFrame
 
+from recallscope.analysis.accuracy_grid import AccuracyGrid
 from recallscope.analysis.collapse import collapsed, fit_collapse
 from recallscope.analysis.compare import dimensions, law_on_cells
-from recallscope.analysis.rows import Row, cell_fields, compared_cells
+from recallscope.analysis.table import COMPARED, accuracies, cell_fields, cells_of, rows_of
 from recallscope.studies.experiment import Misses, experiments
 from recallscope.studies.paper_runs import PaperRuns
 from recallscope.theory.law import find_law
@@ -74,18 +77,18 @@ class LawTable:
 
 def law_table(runs: PaperRuns) -> LawTable:
     """All laws for trained models on all groups of cells that have runs; mean of seeds."""
-    groups = {group: rows for one in experiments() for group, rows in one.cells_for_laws(runs).items() if rows}
+    groups = {group: rows for one in experiments() for group, rows in one.cells_for_laws(runs).items() if len(rows)}
     entries: dict[tuple[str, str], LawEntry] = {}
     misses: Misses = {}
     for group, rows in groups.items():
-        cells = compared_cells(rows)
-        measured = np.array([cell["test_accuracy"] for cell in cells])
+        cells = cells_of(rows)
+        measured = accuracies(cells)
         predicted: dict[str, Array | None] = {name: law_on_cells(find_law(name), cells) for name in SHOWN_LAWS}
-        predicted |= {COUNTED: counted(cells), FITTED_CURVE: _fitted_curve(cells)}
+        predicted |= {COUNTED: counted(cells), FITTED_CURVE: _fitted_curve(rows)}
         for law, p in predicted.items():
             if p is None:
                 continue
-            misses.setdefault(group, {})[law] = list(zip(cells, (measured - p).tolist(), strict=True))
+            misses.setdefault(group, {})[law] = list(zip(rows_of(cells), (measured - p).tolist(), strict=True))
             if not np.isnan(p).all():
                 entries[law, group] = entry_of(measured - p)
     speaking = {law for law, _ in entries}
@@ -94,29 +97,30 @@ def law_table(runs: PaperRuns) -> LawTable:
     return LawTable(tuple(groups), laws, entries, notes)
 
 
-def counted(cells: Sequence[Row]) -> Array | None:
+def counted(cells: DataFrame) -> Array | None:
     """What `sharing_heads_law` says of many-headed cells; other cells have no such law.
 
     Paper: takes the place of Thm 4.7 (`thm:multi-head-recall`).
     """
-    if not all(cell.get("head_pattern") for cell in cells):
+    if "head_pattern" not in cells or cells["head_pattern"].isna().any():
         return None
-    fields = ("head_pattern", "num_heads", "vocab_size", "num_facts", "embed_dim", "state_dim", "task", "expand")
-    return np.array([float(sharing_heads_law(**{name: cell[name] for name in fields})) for cell in cells])
+    words = ["head_pattern", "num_heads", "vocab_size", "num_facts", "embed_dim", "state_dim", "task", "expand"]
+    return np.array([float(sharing_heads_law(**cell)) for cell in rows_of(cells[words])])
 
 
-def _fitted_curve(cells: Sequence[Row]) -> Array | None:
+def _fitted_curve(rows: DataFrame) -> Array | None:
     """a and b fitted to the group itself; groups of several vocabularies or tasks have no such curve."""
-    if len({(cell["vocab_size"], cell["task"]) for cell in cells}) > 1:
+    if len(rows[["vocab_size", "task"]].drop_duplicates()) > 1:
         return None
+    grid = AccuracyGrid.from_runs(rows, cell_fields(rows), reduce=COMPARED)
     try:
-        fit = fit_collapse(cells, np.random.default_rng(0), bootstrap=0, axes=cell_fields(cells))
+        fit = fit_collapse(grid, np.random.default_rng(0), bootstrap=0)
     except ValueError:
         return None
-    return collapsed(dimensions(cells), fit.a, fit.b, "phi")
+    return collapsed(dimensions(grid.cells), fit.a, fit.b, "phi")
 
 
-def where_it_fails(law: str, cells: Sequence[tuple[Row, float]]) -> str:
+def where_it_fails(law: str, cells: Sequence[tuple[Mapping[str, Any], float]]) -> str:
     """How the error of a law (measured minus predicted, nan where it does not apply) goes with N / D, and its worst."""
     sound = [(cell, error) for cell, error in cells if error == error]
     if not sound:

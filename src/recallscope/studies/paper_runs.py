@@ -17,15 +17,16 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pandas import DataFrame
 
-from recallscope.analysis.accuracy_grid import planned_grid
+from recallscope.analysis.accuracy_grid import AccuracyGrid, planned_grid
 from recallscope.analysis.collapse import CollapseCurve, collapse_curve
-from recallscope.analysis.rows import learned, row_of
 from recallscope.analysis.seed_noise import SeedNoise, seed_noise
+from recallscope.analysis.table import COMPARED, D_N, as_table, learned
 from recallscope.records import RunRecord
 from recallscope.runs.store import RunStore
 from recallscope.studies.designed import DesignedPart
-from recallscope.studies.experiment import Part, Rows, Scale, experiments
+from recallscope.studies.experiment import Part, Scale, experiments
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,6 +40,7 @@ class PaperRuns:
         self.store = store
         self.scale = scale
         self._noises: dict[str, SeedNoise] = {}
+        self._tables: dict[tuple[str, ...], DataFrame] = {}
 
     @cached_property
     def parts(self) -> dict[str, Part]:
@@ -59,29 +61,31 @@ class PaperRuns:
         cells = self.parts[label].cells if label in self.parts else ()
         return [self._records[cell.run] for cell in cells if cell.run in self._records]
 
-    def rows(self, label: str) -> Rows:
-        """The same as measurements, for grids and fits."""
-        return [row_of(record) for record in self.records(label)]
+    def rows(self, *labels: str) -> DataFrame:
+        """The finished runs of some parts as a table, for grids and fits."""
+        if labels not in self._tables:
+            self._tables[labels] = as_table(record for label in labels for record in self.records(label))
+        return self._tables[labels]
 
     def missing(self, *labels: str) -> int:
         """Runs that these parts ask for and the store lacks."""
         return sum(len(self.parts[label].cells) - len(self.rows(label)) for label in labels if label in self.parts)
 
-    def noise(self, rows: Rows) -> SeedNoise:
+    def noise(self, rows: DataFrame) -> SeedNoise:
         """Seed noise of some runs; if none of them differ in the seed alone, that of all runs of the same model."""
         own = seed_noise(rows)
-        return own if own.degrees or not rows else self._noise_of(rows[0]["model"])
+        return own if own.degrees or rows.empty else self._noise_of(rows["model"].iloc[0])
 
     def _noise_of(self, model: str) -> SeedNoise:
         if model not in self._noises:
-            every = (row for label in self.parts for row in self.rows(label) if row["model"] == model)
-            self._noises[model] = seed_noise({str(row): row for row in every}.values())  # parts may share runs
+            every = self.rows(*self.parts).drop_duplicates("run")  # parts may share runs
+            self._noises[model] = seed_noise(every[every["model"] == model])
         return self._noises[model]
 
-    def designed(self, label: str) -> Rows:
+    def designed(self, label: str) -> DataFrame:
         """Measured circuits of a part; none if they were not measured."""
         part = self.designed_parts.get(label)
-        return part.read(self.store.root, self.scale) if part else []
+        return part.read(self.store.root, self.scale) if part else DataFrame()
 
 
 class NoRunsError(ValueError):
@@ -132,7 +136,7 @@ def draw_part(
         ax.set_axis_off()
         return ax
     rows = runs.rows(part.label)
-    if not rows:
+    if rows.empty:
         return draw_missing(ax, title=title)
     return draw_grid(planned_grid(part.grid, rows, axes), ax, title=title)
 
@@ -142,10 +146,15 @@ PRINTED_A = {("linear", "ar"): (1.0, "1"), ("linear", "mqar"): (1.25, "5/4"), ("
 NOTE = "dashed: as printed; solid: fitted, its 95\u00a0% band from resampled cells and seed noise"
 
 
-def curve_of(runs: PaperRuns, label: str, a: float, **options: Any) -> CollapseCurve | None:
+def curve_of(
+    runs: PaperRuns, label: str, a: float, axes: Sequence[str] = D_N, **options: Any
+) -> CollapseCurve | None:
     """The collapse of a part's runs with this a, without seeds that failed; None without runs."""
     rows = learned(runs.rows(label))
-    return collapse_curve(rows, a, np.random.default_rng(0), noise=runs.noise(rows), **options) if rows else None
+    if rows.empty:
+        return None
+    grid = AccuracyGrid.from_runs(rows, axes, reduce=COMPARED)
+    return collapse_curve(grid, a, np.random.default_rng(0), noise=runs.noise(rows), **options)
 
 
 def draw_curve(

@@ -15,6 +15,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from recallscope.analysis.compare import law_on_cells
+from recallscope.analysis.table import as_table
 from recallscope.runs.store import RunStore
 from recallscope.runs.table import find_runs
 from recallscope.specs import ModelSpec, find_architecture
@@ -98,7 +99,7 @@ class Measured(NamedTuple):
 def against_measurements(law: Law, store: RunStore) -> Measured:
     """A law and everything that is stored about its models."""
     rows = measured_for(law, store)
-    predicted = law_on_cells(law, rows) if rows else np.array([])
+    predicted = law_on_cells(law, as_table(rows)) if rows else np.array([])
     compared = np.array([not law.extrapolated(_problem(row)).any() for row in rows], bool)
     return Measured(np.array([row["test_accuracy"] for row in rows]), predicted, compared & ~np.isnan(predicted))
 

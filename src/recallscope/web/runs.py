@@ -17,12 +17,11 @@ from starlette.responses import Response
 
 from recallscope.analysis.collapse import collapse_curve
 from recallscope.analysis.group_fit import fit_group
-from recallscope.analysis.rows import RunGroup, group_runs
+from recallscope.analysis.table import RunGroup, as_table, fields_of, finished_runs, group_runs, varying_columns
 from recallscope.runs.details import run_details
 from recallscope.runs.leases import is_leased
 from recallscope.runs.store import CHECKPOINT, FAILURE, RECORD, RunStore
 from recallscope.runs.table import csv_bytes, find_runs, parse_conditions
-from recallscope.specs import RESULTS
 from recallscope.theory.law import TRAINED_LAW, find_law
 from recallscope.web.store_set import Query, StoreSet
 
@@ -65,12 +64,12 @@ def rows(store_set: StoreSet, flat: dict[str, Any]) -> dict[str, Any]:
         store_set.store(question.store), parse_conditions([question.where]), order_by=None, limit=MOST_ROWS + 1
     )
     more, found = len(found) > MOST_ROWS, found[:MOST_ROWS]
-    names = list(found[0]) if found else []
-    fields = [name for name in names if name not in (*RESULTS, "run", "status", "needs")]
-    fields.sort(key=lambda name: SHOWN.index(name) if name in SHOWN else len(SHOWN))
-    telling = [name for name in fields if len({str(row[name]) for row in found}) > 1 or len(found) == 1]
-    columns = ["run", *telling, *(name for name in LAST if any(row.get(name) not in (None, "") for row in found))]
-    alike = {name: found[0][name] for name in fields if name not in telling and found[0][name] is not None}
+    table = as_table(found)
+    fields = sorted(fields_of(table), key=lambda name: SHOWN.index(name) if name in SHOWN else len(SHOWN))
+    differing = fields if len(found) == 1 else set(varying_columns(table))
+    results = (name for name in LAST if any(row.get(name) not in (None, "") for row in found))
+    columns = ["run", *(name for name in fields if name in differing), *results]
+    alike = {name: found[0][name] for name in fields if name not in differing}
     return {"columns": columns, "alike": alike, "rows": [[row[name] for name in columns] for row in found],
             "more": more}  # fmt: skip
 
@@ -93,24 +92,20 @@ def _groups(store_set: StoreSet, number: int) -> list[RunGroup]:
     store = store_set.store(number)
 
     def make() -> list[RunGroup]:
-        done = find_runs(store, parse_conditions(["status=done"]))
-        found = group_runs(row for row in done if row["test_accuracy"] is not None)
-        return sorted(found, key=lambda group: -len(group.rows))
+        return sorted(group_runs(finished_runs(store)), key=lambda group: -len(group.table))
 
     return store_set.kept(store, ("groups",), make)
 
 
 def groups(store_set: StoreSet, fields: dict[str, Any]) -> list[dict[str, Any]]:
-    """The groups of a store: what each is, in the fields that tell it from others of its task and model."""
+    """The groups of a store: what each is, in the words that tell it from others of its task and model."""
     found = _groups(store_set, StoreQuery.of(fields).store)
-    first = ("task", "vocab_size", "model")
     told = []
     for group in found:
-        kin = [other.fields for other in found if all(other.fields[name] == group.fields[name] for name in first)]
+        kin = [other.fields for other in found if other.title == group.title]
         telling = [name for name in group.fields if len({str(other.get(name)) for other in kin}) > 1]
-        title = f"{str(group.fields['task']).upper()} V={group.fields['vocab_size']} {group.fields['model']}"
         more = ", ".join(f"{name}={group.fields[name]}" for name in telling)
-        told.append({"title": title, "more": more, "runs": len(group.rows), "axes": group.axes})
+        told.append({"title": group.title, "more": more, "runs": len(group.table), "axes": group.axes})
     return told
 
 
@@ -124,10 +119,10 @@ def one_group(store_set: StoreSet, fields: dict[str, Any]) -> dict[str, Any]:
 
     def make() -> dict[str, Any]:
         fitted = fit_group(group, [law], bootstrap=0)
-        data = fitted.data | {"runs": len(group.rows), "collapse": None}
-        if fitted.fits and all(name in group.rows[0] for name in ("embed_dim", "state_dim")):
+        data = fitted.data | {"runs": len(group.table), "collapse": None}
+        if fitted.fits and {"embed_dim", "state_dim"} <= {*group.axes}:
             a = fitted.fits[0].a
-            curve = collapse_curve(group.rows, a, np.random.default_rng(0), axes=group.axes, bootstrap=0)
+            curve = collapse_curve(fitted.grid, a, np.random.default_rng(0), bootstrap=0)
             lines = {"line": curve.line, "printed": curve.printed, "fitted": curve.fitted, "state_dim": curve.group}
             points = {"x": curve.x, "accuracy": curve.accuracy} | lines
             rounded = {name: np.round(values, 5).tolist() for name, values in points.items() if values is not None}

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pandas import DataFrame
 from rich.console import Console
 
 from closeness import assert_same_text
@@ -209,7 +210,7 @@ def test_what_is_missing_is_counted(tmp_path: Path) -> None:
     runs = Held(tmp_path)
     assert {one.verdict for one in components.find(runs)} == {"not tested"}
     assert components.find(runs)[0].missing == sum(len(runs.parts[label].cells) for label in measuring(runs)) > 150
-    assert measured([]) == {}
+    assert measured(DataFrame()) == {}
     assert MARGIN < 0.05
 
 
@@ -229,7 +230,7 @@ def large_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PaperRuns:
     monkeypatch.setattr(large, "law_of", {"linear_mamba": "trained-sharing", "mlstm": "gated", "mesa_net": None}.get)
     says = dict(zip(large.CELLS, (0.515, 0.662, 0.484), strict=True))
     specs = [cell.spec for cell in large_sizes.cells("small").values()]
-    sizes = [tuple(flat_fields(spec)[name] for name in large.SIZES) for spec in specs]
+    sizes = [tuple(flat_fields(spec)[name] for name in large.DIMENSIONS) for spec in specs]
     above = [0.1 * (spec.model.kind != "linear_mamba") for spec in specs]
     return Held(tmp_path, map(record, specs, [says[size] + more for size, more in zip(sizes, above, strict=True)]))
 
@@ -249,7 +250,7 @@ def test_the_large_cells_are_beyond_what_the_linear_law_was_compared_with() -> N
     from recallscope.theory.problem import Problem
 
     for cell in large.CELLS:
-        problem = Problem.from_fields(dict(zip(large.SIZES, cell, strict=True)))
+        problem = Problem.from_fields(dict(zip(large.DIMENSIONS, cell, strict=True)))
         assert bool(find_law("trained-sharing").extrapolated(problem)), cell
 
 

@@ -8,12 +8,12 @@ import pytest
 from made_up import fill
 
 from recallscope.analysis.compare import law_on_cells
-from recallscope.analysis.rows import accuracies
+from recallscope.analysis.table import accuracies, cells_of
 from recallscope.runs.store import RunStore
 from recallscope.studies.architecture_forms import WITH_LAWS as FORMS
 from recallscope.studies.architecture_forms import label_of, zoo_law_errors
-from recallscope.studies.own.architectures import CELLS, architectures
-from recallscope.studies.own.large_sizes import KINDS, by_cell, law_of
+from recallscope.studies.own.architectures import CELLS
+from recallscope.studies.own.large_sizes import KINDS, law_of
 from recallscope.studies.own.large_sizes import label_of as large_label
 from recallscope.studies.own.longer import TRIED, chosen_rate, longer, name_of
 from recallscope.studies.paper_runs import PaperRuns
@@ -96,6 +96,6 @@ def large_errors(runs: PaperRuns) -> list[np.ndarray]:
     """Of linear Mamba, mLSTM and MesaNet: measured minus predicted."""
     found = []
     for kind in KINDS:
-        rows = by_cell(runs.rows(large_label(kind)))
+        rows = cells_of(runs.rows(large_label(kind)))
         found.append(accuracies(rows) - law_on_cells(find_law(law_of(kind)), rows))
     return found

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import numpy as np
 import pytest
+from pandas import DataFrame
 
 from recallscope.analysis.collapse import collapsed
 from recallscope.analysis.compare import dimensions, law_on_cells
+from recallscope.analysis.table import as_table
 from recallscope.runs.store import RunStore
 from recallscope.specs import flat_fields
 from recallscope.studies import dn_parts
 from recallscope.studies.claims import Finding
 from recallscope.studies.experiment import (
     STUDIES,
-    Rows,
     Scale,
     all_findings,
     find_experiment,
@@ -32,6 +34,7 @@ from recallscope.studies.paper_runs import PaperRuns
 from recallscope.theory.extremes import sqrt_two_log
 from recallscope.theory.law import find_law
 
+Rows = list[dict[str, Any]]
 Answer = Callable[[Rows], list[float]]
 
 
@@ -43,9 +46,12 @@ class AsIf(PaperRuns):
         self.answer = answer
         self.made: dict[str, Rows] = {}
 
-    def rows(self, label: str) -> Rows:
+    def rows(self, *labels: str) -> DataFrame:
+        return as_table(row for label in labels for row in self.part(label))
+
+    def part(self, label: str) -> Rows:
         if label in self.parts and label not in self.made:
-            rows: Rows = [flat_fields(cell.spec) for cell in self.parts[label].cells]
+            rows: Rows = [{**flat_fields(cell.spec), "run": cell.run} for cell in self.parts[label].cells]
             self.made[label] = [
                 row | {"test_accuracy": accuracy, "test_queries": 1000}
                 for row, accuracy in zip(rows, self.answer(rows), strict=True)
@@ -62,7 +68,7 @@ def few_resamplings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def by_law(name: str) -> Answer:
     """Accuracies by a law; 0 for the tasks it does not speak about, such as repeated keys."""
-    return lambda rows: [float(p) for p in np.nan_to_num(law_on_cells(find_law(name), rows))]
+    return lambda rows: [float(p) for p in np.nan_to_num(law_on_cells(find_law(name), as_table(rows)))]
 
 
 def found_by(name: str, runs: PaperRuns) -> list[Finding]:
@@ -136,7 +142,7 @@ def test_every_study_has_findings_and_only_those_about_the_paper_have_a_claim(tm
 
 def halved(rows: Rows) -> list[float]:
     """A linear model with a = 5/4, a full one with a = 5/8; b as printed."""
-    letters = dimensions(rows)
+    letters = dimensions(as_table(rows))
     b = float(sqrt_two_log(rows[0]["vocab_size"]))
     a = 5 / 8 if rows[0]["model"] == "mamba" else 5 / 4
     return [float(p) for p in collapsed(letters, a, b, "phi")]
@@ -150,10 +156,8 @@ def test_half_of_a_is_found_where_it_is_half_and_refused_where_it_is_not(tmp_pat
 
 def test_the_ratio_of_coefficients_is_recovered(tmp_path: Path) -> None:
     runs = AsIf(tmp_path, halved)
-    ratio = coefficient_ratio(
-        runs.rows("full MQAR (iii)"), runs.rows("the authors' small example, linear"), np.random.default_rng(0),
-        bootstrap=20,
-    )  # fmt: skip
+    grids = (dn_parts.mean_grid(runs.rows(label)) for label in (dn_parts.FULL_EXAMPLE, dn_parts.EXAMPLE))
+    ratio = coefficient_ratio(*grids, np.random.default_rng(0), bootstrap=20)
     assert ratio.value == pytest.approx(0.5, abs=1e-4)
     assert ratio.shared_b == pytest.approx(0.5, abs=1e-4)
     assert ratio.cells == 14
@@ -238,8 +242,8 @@ def test_head_patterns_that_are_one_model_are_not_told_apart(tmp_path: Path) -> 
 @pytest.mark.parametrize("share", [0.1, 0.4])
 def test_findings_are_made_of_any_part_of_the_runs(tmp_path: Path, share: float) -> None:
     class Some(AsIf):
-        def rows(self, label: str) -> Rows:
-            return [row for row in super().rows(label) if crc32(str(row).encode()) % 97 < 97 * share]
+        def part(self, label: str) -> Rows:
+            return [row for row in super().part(label) if crc32(str(row).encode()) % 97 < 97 * share]
 
     runs = Some(tmp_path, lambda rows: [0.3 + 0.4 * (row["embed_dim"] > 32) for row in rows])
     for findings in all_findings(runs).values():

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from pandas import DataFrame
 
+from recallscope.analysis.table import as_table
 from recallscope.studies.full_as_linear import effective_dimensions, scaled_errors
 from recallscope.theory.laws.sharing import sharing_law
 
 
-def cells(in_D: float, in_N: float) -> list[dict[str, Any]]:
+def cells(in_D: float, in_N: float) -> DataFrame:
     """A full model that is a linear one with (in_D D, in_N N)."""
     words = {"vocab_size": 512, "num_facts": 16, "length": 64}
-    return [
+    return as_table(
         {
             **words, "embed_dim": D, "state_dim": N,
             "test_accuracy": float(
@@ -22,7 +22,7 @@ def cells(in_D: float, in_N: float) -> list[dict[str, Any]]:
         }
         for D in (16, 32, 48)
         for N in (4, 8, 16)
-    ]  # fmt: skip
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

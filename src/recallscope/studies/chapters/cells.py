@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from recallscope.analysis.collapse import fit_collapse
-from recallscope.analysis.rows import row_of
 from recallscope.analysis.seed_noise import interval
 from recallscope.records import RunRecord
 from recallscope.studies.chapters.page import Chapter, chapter, table
-from recallscope.studies.dn_parts import EXAMPLE, FULL_EXAMPLE
+from recallscope.studies.dn_parts import EXAMPLE, FULL_EXAMPLE, mean_grid
 from recallscope.studies.full_as_linear import coefficient_ratio
 from recallscope.studies.law_table import SHOWN_LAWS
 from recallscope.studies.paper.dn_grid import PUBLISHED_EXAMPLE
@@ -76,7 +75,7 @@ def _full(runs: PaperRuns) -> Iterator[str]:
         )
     yield table(["D", "N", "linear", "full, by seed", "best", "steps", "law with a/2, m_V", "seconds"], rows)
     yield f"{len(full)} runs, {sum(record.seconds for record in full) / 60:.0f} minutes of one core."
-    rows, both = [], [[row_of(record) for record in records] for records in (full, linear)]
+    rows, both = [], [mean_grid(runs.rows(label)) for label in (FULL_EXAMPLE, EXAMPLE)]
     for name, measured in (("linear", both[1]), ("full, mean of seeds", both[0])):
         fit = fit_collapse(measured, np.random.default_rng(0), bootstrap=1000)
         a, b = f"{fit.a:.2f} {interval(*fit.a_interval)}", f"{fit.b:.2f} {interval(*fit.b_interval)}"
@@ -110,8 +109,8 @@ def _ladder(runs: PaperRuns) -> Iterator[str]:
         return
     yield "## The ablation ladder: V = 128, L = 64, N_f = 16, D = 64, N = 16, every seed"
     rows = []
-    for result in ladder(records):
-        rung, members = result.rung, [record for record in records if rung_of(record) == result.rung]
+    for result in ladder(runs.rows(RUNGS)):
+        rung, members = result.rung, [record for record in records if rung_of(record.fields) == result.rung]
         steps, seconds = (np.mean([getattr(record, name) for record in members]) for name in ("steps", "seconds"))
         seeds = ", ".join(f"{p:.4f}" for p in result.accuracies)
         numbers = (

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from recallscope.analysis.compare import law_on_cells
+from recallscope.analysis.table import cells_of, rows_of
 from recallscope.studies.chapters.page import Chapter, bullets, chapter, sizes_of, table
 from recallscope.studies.claims import Finding
 from recallscope.studies.component_forms import SEARCH, found_in, references
 from recallscope.studies.own.components import TRIED, in_order, number, shown_cells
 from recallscope.studies.own.components import components as study
-from recallscope.studies.own.large_sizes import KINDS, PRINTED, SIZES, by_cell, label_of, large_sizes, law_of
+from recallscope.studies.own.large_sizes import KINDS, PRINTED, label_of, large_sizes, law_of
 from recallscope.studies.paper_runs import PaperRuns
-from recallscope.theory.law import find_law
+from recallscope.theory.law import DIMENSIONS, find_law
 
 
 def components(runs: PaperRuns) -> Chapter:
@@ -59,16 +60,16 @@ def _method() -> str:
 def _large(runs: PaperRuns) -> Iterator[str]:
     yield "## Laws beyond the sizes they were made for"
     yield from bullets(map(_said, large_sizes.find(runs)))
-    cells = {kind: by_cell(runs.rows(label_of(kind))) for kind in KINDS}
-    if not any(cells.values()):
+    cells = {kind: rows for kind in KINDS if len(rows := cells_of(runs.rows(label_of(kind))))}
+    if not cells:
         return
     lines = []
     for kind, rows in cells.items():
         law = law_of(kind)
         own = law_on_cells(find_law(law), rows) if law else [float("nan")] * len(rows)
         printed = law_on_cells(find_law(PRINTED), rows)
-        for row, p, q in zip(rows, own, printed, strict=True):
-            sizes = ", ".join(str(row[name]) for name in SIZES)
+        for row, p, q in zip(rows_of(rows), own, printed, strict=True):
+            sizes = ", ".join(str(row[name]) for name in DIMENSIONS)
             last = f"{q:.3f}" if kind == "linear_mamba" else ""
             lines.append([sizes, KINDS[kind], f"{row['test_accuracy']:.4f}", f"{p:.3f}", last])
     yield table(["V, N_f, D, N", "memory", "trained", "its law", "printed law"], lines)

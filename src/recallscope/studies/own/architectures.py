@@ -24,7 +24,6 @@ from recallscope.studies.architecture_forms import (
     QUARTER,
     QUESTIONS,
     RULES,
-    SIZES,
     WANTED,
     ZOO,
     Cell,
@@ -48,6 +47,7 @@ from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.law_table import entry_of
 from recallscope.studies.paper_runs import PaperRuns, no_runs, sheet, source_line
 from recallscope.studies.stored_runs import facts_per_entry
+from recallscope.theory.law import DIMENSIONS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -75,7 +75,7 @@ def architectures(scale: Scale) -> Iterator[Part]:
         yield part(label_of("rates", form), ZOO, model=model, train=steps or QUARTER,
                    axes={"learning_rate": RATES, "seed": [SEARCH_SEED]})  # fmt: skip
         cells = CELLS[:1] if form.published else CELLS
-        zipped = dict(zip(SIZES, zip(*cells, strict=True), strict=True))
+        zipped = dict(zip(DIMENSIONS, zip(*cells, strict=True), strict=True))
         yield part(label_of("recall", form), ZOO, model=model, train=steps | rate, axes={"seed": seeds}, zipped=zipped)
         if not form.published:
             wide = model | {"embed_dim": 64, "state_dim": 16}
@@ -352,7 +352,9 @@ def age_figure(runs: PaperRuns) -> Figure:
     groups = [rules for rules in every if here.intersection(rules)]
     lines = [{f.label: found[f.label] for f in BARE if f.rule in rules and f.label in found} for rules in groups]
     fields = next(record.fields for form in BARE for record in runs.records(label_of("by age", form)))
-    where = ", ".join(f"{letter} = {fields[name]}" for letter, name in zip(("V", "N_f", "D", "N"), SIZES, strict=True))
+    where = ", ".join(
+        f"{letter} = {fields[name]}" for letter, name in zip(("V", "N_f", "D", "N"), DIMENSIONS, strict=True)
+    )
     with sheet(PAGE, 3.3, f"{where}; one model each, {AGE_SEQUENCES} sequences; {text}") as figure:
         panels = figure.subplots(1, len(groups), sharey=True, squeeze=False)[0]
         for ax, rules, shown in zip(panels, groups, lines, strict=True):
@@ -380,7 +382,9 @@ def repeated_figure(runs: PaperRuns) -> Figure:
         for one in measured(runs, "repeated", f).values()
     }
     fields = next(record.fields for form in BARE for record in runs.records(label_of("repeated", form)))
-    where = ", ".join(f"{letter} = {fields[name]}" for letter, name in zip(("V", "N_f", "D", "N"), SIZES, strict=True))
+    where = ", ".join(
+        f"{letter} = {fields[name]}" for letter, name in zip(("V", "N_f", "D", "N"), DIMENSIONS, strict=True)
+    )
     with sheet(0.75 * PAGE, 0.22 * len(found) + 1.3, f"{where}, every key written twice; all seeds; {text}") as figure:
         seeds = {form.label: one.seeds for form, one in found.items()}
         draw_seeds(seeds, figure.subplots(), looks=_looks(), guess=0.5, name="guess: 1/2")

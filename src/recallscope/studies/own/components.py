@@ -163,9 +163,9 @@ def partners(runs: PaperRuns) -> Iterator[Finding]:
     for label in ("linear + SiLU", "linear + selective"):
         check = own_check(f"Does {label} reach the N D law?", "components")
         off = {
-            cell: fmean(row["test_accuracy"] for row in one.learned) - references(cell)[ND]
+            cell: fmean(one.learned["test_accuracy"]) - references(cell)[ND]
             for (cell, form), one in found.items()
-            if form == label and one.learned and ND in references(cell)
+            if form == label and len(one.learned) and ND in references(cell)
         }
         if not off:
             yield check.untested("no such run that learned, or no law full-nd", missing)
@@ -274,7 +274,7 @@ def _named(one: Measured) -> str:
 
 
 def _runs(found: Found) -> str:
-    untrained = [one.form.label for one in found.values() if not one.learned]
+    untrained = [one.form.label for one in found.values() if one.learned.empty]
     runs = sum(len(one.rows) for one in found.values())
     return f"{runs} runs, {len({cell for cell, _ in found})} cells; no seed learned: {', '.join(untrained) or 'none'}"
 

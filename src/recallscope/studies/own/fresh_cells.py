@@ -10,21 +10,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from recallscope.studies.architecture_forms import (
-    QUARTER,
-    SIZES,
-    TINY,
-    WANTED,
-    WITH_LAWS,
-    ZOO,
-    Cell,
-    label_of,
-    zoo_law_errors,
-)
+from recallscope.studies.architecture_forms import QUARTER, TINY, WANTED, WITH_LAWS, ZOO, Cell, label_of, zoo_law_errors
 from recallscope.studies.claims import Finding, own_check, verdict_of
 from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.law_table import entry_of
 from recallscope.studies.paper_runs import PaperRuns
+from recallscope.theory.law import DIMENSIONS
 
 CELLS: tuple[Cell, ...] = (
     (256, 8, 12, 4), (256, 12, 20, 6), (256, 20, 20, 14), (768, 12, 28, 8), (1024, 12, 40, 6), (512, 20, 48, 6),
@@ -42,7 +33,7 @@ def fresh_cells(scale: Scale) -> Iterator[Part]:
             model=form.fields,
             train=train | {"learning_rate": form.rate},
             axes={"seed": range(5 if scale == "paper" else 1)},
-            zipped=dict(zip(SIZES, zip(*cells, strict=True), strict=True)),
+            zipped=dict(zip(DIMENSIONS, zip(*cells, strict=True), strict=True)),
             cut=cut,
         )
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recallscope.analysis.compare import LawPoints, law_on_cells
-from recallscope.analysis.rows import cell_fields, group_cells
+from recallscope.analysis.table import accuracies, cells_of
 from recallscope.presets import Preset
 from recallscope.specs import find_architecture
 from recallscope.studies.claims import Finding, own_check, verdict_of
-from recallscope.studies.experiment import Part, Rows, Scale, experiment, part
+from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.paper_runs import PaperRuns, no_runs, sheet, source_line
-from recallscope.theory.law import find_law
+from recallscope.theory.law import DIMENSIONS, find_law
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,7 +32,6 @@ LARGE = Preset(
     seeds=3,
 )
 KINDS = {"linear_mamba": "linear Mamba", "mlstm": "write gate (mLSTM)", "mesa_net": "least squares (MesaNet)"}
-SIZES = ("vocab_size", "num_facts", "embed_dim", "state_dim")
 CELLS = ((4096, 64, 96, 12), (2048, 48, 64, 16), (4096, 32, 48, 12))
 PRINTED = "unified"  # Rem 4.3, for the linear Mamba
 LESS = {"batch_size": 32, "eval_size": 1000}
@@ -58,7 +57,7 @@ def large_sizes(scale: Scale) -> Iterator[Part]:
     """The same cells for every memory; one seed at the small scale."""
     cells, steps = ((TINY,), ({"flat_steps": 100, "decay_steps": 300},)) if scale == "quick" else (CELLS, STEPS)
     for kind in KINDS:
-        zipped = dict(zip(SIZES, zip(*cells, strict=True), strict=True))
+        zipped = dict(zip(DIMENSIONS, zip(*cells, strict=True), strict=True))
         if scale == "paper":
             yield part(label_of(kind), LARGE, model={"kind": kind}, axes={"seed": range(LARGE.seeds)}, zipped=zipped)
         else:
@@ -74,29 +73,21 @@ def law_of(kind: str) -> str | None:
     return find_architecture(kind).law
 
 
-def by_cell(rows: Rows) -> Rows:
-    """A row per cell, with the mean of its seeds."""
-    groups = group_cells(rows, cell_fields(rows)).values() if rows else ()
-    return [
-        {**members[0], "test_accuracy": float(np.mean([row["test_accuracy"] for row in members]))} for members in groups
-    ]
-
-
 @large_sizes.findings
 def carried_over(runs: PaperRuns) -> Iterator[Finding]:
     """Measured less predicted, for every memory by its own law, and for the linear Mamba by the printed one."""
     asked = [(kind, law_of(kind)) for kind in KINDS] + [("linear_mamba", PRINTED)]
     for kind, law in asked:
         check = own_check(f"Does {law or 'a law'} hold for {KINDS[kind]} at large sizes?", "large-sizes")
-        cells, missing = by_cell(runs.rows(label_of(kind))), runs.missing(label_of(kind))
-        if not cells or law is None:
+        cells, missing = cells_of(runs.rows(label_of(kind))), runs.missing(label_of(kind))
+        if cells.empty or law is None:
             yield check.untested("no runs yet" if law else "no law speaks about it", missing)
             continue
-        measured, predicted = _measured(cells), law_on_cells(find_law(law), cells)
+        measured, predicted = accuracies(cells), law_on_cells(find_law(law), cells)
         flags = ", ".join(record.flag for record in runs.records(label_of(kind)) if record.flag) or "none"
         each = "; ".join(
-            f"{p:.3f} (law {q:.3f}) at ({', '.join(str(cell[name]) for name in SIZES)})"
-            for cell, p, q in zip(cells, measured, predicted, strict=True)
+            f"{p:.3f} (law {q:.3f}) at ({', '.join(map(str, cell))})"
+            for cell, p, q in zip(cells[[*DIMENSIONS]].itertuples(index=False), measured, predicted, strict=True)
         )
         off = np.abs(measured - predicted)
         yield check.answer(
@@ -105,10 +96,6 @@ def carried_over(runs: PaperRuns) -> Iterator[Finding]:
             f"{len(cells)} cells (V, N_f, D, N), {len(runs.rows(label_of(kind)))} runs; flags: {flags}",
             missing,
         )
-
-
-def _measured(cells: Rows) -> np.ndarray:
-    return np.array([cell["test_accuracy"] for cell in cells])
 
 
 @large_sizes.figure("large-sizes", "ours: laws at sizes they were not made for")
@@ -120,12 +107,12 @@ def large_figure(runs: PaperRuns) -> Figure:
     text = source_line(runs, large_sizes.name, [label_of(kind) for kind in KINDS])
     laws = {name: (kind, law) for kind, name in KINDS.items() if (law := law_of(kind))}
     laws["linear Mamba, printed law"] = ("linear_mamba", PRINTED)
-    cells = {name: by_cell(runs.rows(label_of(kind))) for name, (kind, _) in laws.items()}
-    cells = {name: rows for name, rows in cells.items() if rows}
+    cells = {name: cells_of(runs.rows(label_of(kind))) for name, (kind, _) in laws.items()}
+    cells = {name: rows for name, rows in cells.items() if len(rows)}
     if not cells:
         raise no_runs(runs, large_sizes.name, "no runs with a law")
     predicted = {name: law_on_cells(find_law(laws[name][1]), rows) for name, rows in cells.items()}
-    measured = {name: _measured(rows) for name, rows in cells.items()}
+    measured = {name: accuracies(rows) for name, rows in cells.items()}
     ours = [np.abs(measured[name] - predicted[name]) for name in cells if laws[name][1] != PRINTED]
     mean = float(np.mean(np.concatenate(ours))) if ours else float("nan")
     markers = dict(zip((*KINDS.values(), "linear Mamba, printed law"), "os^D", strict=True))

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from recallscope.studies.architecture_forms import (
     CELLS,
     QUARTER,
-    SIZES,
     TINY,
     WANTED,
     WITH_LAWS,
@@ -29,6 +28,7 @@ from recallscope.studies.claims import Finding, own_check, verdict_of
 from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.law_table import entry_of
 from recallscope.studies.paper_runs import PaperRuns
+from recallscope.theory.law import DIMENSIONS
 
 TRIED = (0.01, 0.003)
 STEPS = {"flat_steps": 1900, "decay_steps": 6000}  # with 100 of warm-up, four times the zoo's
@@ -52,7 +52,7 @@ def longer(scale: Scale) -> Iterator[Part]:
                 model=form.fields,
                 train=train | {"learning_rate": rate},
                 axes={"seed": range(5 if scale == "paper" else 1)},
-                zipped=dict(zip(SIZES, zip(*cells, strict=True), strict=True)),
+                zipped=dict(zip(DIMENSIONS, zip(*cells, strict=True), strict=True)),
                 cut=cut,
             )
 

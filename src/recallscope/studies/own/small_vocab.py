@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from pandas import DataFrame
 
 from recallscope.analysis.compare import LawPoints, law_on_cells
-from recallscope.analysis.rows import accuracies, compared_cells, learned
+from recallscope.analysis.table import accuracies, cells_of, learned, rows_of
 from recallscope.studies.claims import Finding, own_check, verdict_of
 from recallscope.studies.dn_parts import LINEAR
-from recallscope.studies.experiment import Part, Rows, Scale, experiment, part
+from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.paper_runs import PaperRuns, sheet, source_line
-from recallscope.theory.law import find_law
+from recallscope.theory.law import DIMENSIONS, Law, find_law
 from recallscope.theory.problem import Problem
 
 if TYPE_CHECKING:
@@ -44,7 +45,6 @@ SIZED_INSIDE_CELLS = (  # the same for drawn sizes and targets, all inside the d
     (256, 10, 39, 9), (128, 14, 124, 5), (512, 34, 126, 6), (256, 24, 62, 12), (256, 25, 171, 5), (512, 29, 126, 6),
     (64, 7, 18, 3), (64, 5, 56, 5), (128, 15, 59, 5), (64, 5, 39, 2), (512, 28, 68, 13), (128, 4, 23, 3),
 )  # fmt: skip
-SIZES = ("vocab_size", "num_facts", "embed_dim", "state_dim")
 HEAD_SIZES = ("vocab_size", "embed_dim", "state_dim", "num_heads", "head_pattern")
 
 
@@ -62,19 +62,23 @@ def small_vocab(scale: Scale) -> Iterator[Part]:
     several = {"kind": "multihead", "num_heads": 2, "head_pattern": "MHA"}
     once = range(1) if scale == "small" else seeds
     for label, task, model, names, cells, repeats in (
-        (CORNER, {}, {}, SIZES, chosen, seeds),
+        (CORNER, {}, {}, DIMENSIONS, chosen, seeds),
         (CORNER_HEADS, {"num_facts": 8}, several, HEAD_SIZES, with_heads, seeds),
-        (SIZED, {}, {}, SIZES, sized, once),
-        (SIZED_INSIDE, {}, {}, SIZES, inside, seeds),
+        (SIZED, {}, {}, DIMENSIONS, sized, once),
+        (SIZED_INSIDE, {}, {}, DIMENSIONS, inside, seeds),
     ):
         zipped = dict(zip(names, zip(*cells, strict=True), strict=True))
         yield part(label, LINEAR, task=task, model=model, train=train, axes={"seed": repeats}, zipped=zipped, cut=cut)
 
 
-def errors(cells: Rows) -> NDArray[np.float64]:
+def errors(cells: DataFrame) -> NDArray[np.float64]:
     """Measured less predicted, by the law of the model."""
-    law = find_law("trained-sharing").for_pattern(cells[0].get("head_pattern"))
-    return accuracies(cells) - law_on_cells(law, cells)
+    return accuracies(cells) - law_on_cells(_law_of(cells), cells)
+
+
+def _law_of(cells: DataFrame) -> Law:
+    pattern = cells["head_pattern"].iloc[0] if "head_pattern" in cells else None
+    return find_law("trained-sharing").for_pattern(pattern)
 
 
 def _size(found: NDArray[np.float64]) -> str:
@@ -93,19 +97,18 @@ def law_in_the_corner(runs: PaperRuns) -> Iterator[Finding]:
         check = own_check(question, "corner")
         rows, missing = runs.rows(label), runs.missing(label)
         kept = learned(rows)
-        if not rows:
+        if rows.empty:
             yield check.untested("no runs yet", missing)
             continue
-        cells = compared_cells(kept)
-        found = errors(cells)
-        few = np.array([cell["state_dim"] == 2 for cell in cells])
-        wide = np.array([cell["vocab_size"] <= 2 * cell["embed_dim"] for cell in cells])
-        beyond = find_law("trained-sharing").for_pattern(cells[0].get("head_pattern")).extrapolated
-        outside = np.array([bool(beyond(Problem.from_fields(cell))) for cell in cells])
+        cells = cells_of(kept)
+        found, beyond = errors(cells), _law_of(cells).extrapolated
+        few = cells["state_dim"] == 2
+        wide = cells["vocab_size"] <= 2 * cells["embed_dim"]
+        outside = np.array([bool(beyond(Problem.from_fields(cell))) for cell in rows_of(cells)])
         groups = {"N = 2": few, "N >= 3": ~few, "V <= 2 D": wide, "V > 2 D": ~wide, "extrapolated": outside}
         by_group = ", ".join(f"{name} {_size(found[here])}" for name, here in groups.items() if here.any())
-        worst = cells[int(np.argmax(np.abs(found)))]
-        place = ", ".join(str(worst[name]) for name in SIZES)
+        worst = cells.iloc[int(np.argmax(np.abs(found)))]
+        place = ", ".join(str(worst[name]) for name in DIMENSIONS)
         yield check.answer(
             f"law off by {_size(found)}, bias {found.mean():+.3f}; by group: {by_group}",
             verdict_of(float(np.abs(found).max()), 0.05, 0.1),
@@ -123,7 +126,7 @@ def corner_figure(runs: PaperRuns) -> Figure:
 
     labels = (CORNER, CORNER_HEADS, SIZED, SIZED_INSIDE)
     text = source_line(runs, small_vocab.name, labels)
-    measured = {label: compared_cells(learned(rows)) for label in labels if (rows := runs.rows(label))}
+    measured = {label: cells_of(learned(rows)) for label in labels if len(rows := runs.rows(label))}
     off = {label: errors(cells) for label, cells in measured.items()}
     accuracy = {label: accuracies(cells) for label, cells in measured.items()}
     mean = float(np.mean(np.abs(np.concatenate(list(off.values())))))

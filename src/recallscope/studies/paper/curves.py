@@ -10,13 +10,15 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from pandas import DataFrame
 
 from recallscope.analysis.collapse import Fit
 from recallscope.analysis.compare import law_on_cells
-from recallscope.analysis.rows import accuracies, compared_cells, learned
 from recallscope.analysis.seed_noise import interval
+from recallscope.analysis.table import accuracies, cells_of, learned
 from recallscope.studies.claims import Check, Finding, Verdict, verdict_of, within
 from recallscope.studies.dn_parts import (
+    AXES,
     BOOTSTRAP,
     EXAMPLE,
     FULL_EXAMPLE,
@@ -27,6 +29,7 @@ from recallscope.studies.dn_parts import (
     full_and_linear,
     full_parts,
     linear_parts,
+    mean_grid,
     regime_name,
     regime_part,
     regimes_here,
@@ -117,7 +120,8 @@ def half_of_a(runs: PaperRuns) -> Iterator[Finding]:
         ours, beside = (fit_part(rows, noise) for rows, noise in zip((both.full, both.linear), noises, strict=True))
         try:
             generator = np.random.default_rng(0)
-            ratio = coefficient_ratio(both.full, both.linear, generator, bootstrap=BOOTSTRAP, noises=noises)
+            grids = mean_grid(both.full), mean_grid(both.linear)
+            ratio = coefficient_ratio(*grids, generator, bootstrap=BOOTSTRAP, noises=noises)
         except ValueError as error:
             yield check.untested(str(error), both.missing)
             continue
@@ -142,8 +146,9 @@ def which_linear(runs: PaperRuns) -> Iterator[Finding]:
     paper = "the same D and N, with half the noise coefficient a"
     check = Check("fig-4", "Which linear model is a full Mamba?", paper, "fig-4")
     missing = runs.missing(*FULL_GRIDS.values())
-    grids = {both.regime: compared_cells(both.full) for both in full_and_linear(runs) if both.full}
-    cells = grids.pop("iii", [])
+    grids = {both.regime: cells_of(both.full) for both in full_and_linear(runs)}
+    grids = {regime: cells for regime, cells in grids.items() if len(cells)}
+    cells = grids.pop("iii", cells_of(DataFrame(), AXES))
     try:
         found = effective_dimensions(cells)
     except ValueError as error:

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from pandas import DataFrame, concat
 
-from recallscope.analysis.accuracy_grid import AccuracyGrid, law_grid, planned_rows
+from recallscope.analysis.accuracy_grid import AccuracyGrid, law_grid, planned_cells
 from recallscope.analysis.compare import compare_law, law_points
-from recallscope.analysis.rows import COMPARED, Reduce, compared_cells, seeds_by
 from recallscope.analysis.seed_noise import interval, mean_gap
+from recallscope.analysis.table import COMPARED, Reduce, cells_of, seeds_by
 from recallscope.studies.claims import Check, Finding, verdict_of
 from recallscope.studies.component_forms import found_in
 from recallscope.studies.designed import DesignedPart
@@ -36,7 +37,7 @@ from recallscope.studies.dn_parts import (
     regime_part,
     regimes_here,
 )
-from recallscope.studies.experiment import Misses, Part, Rows, Scale, experiment
+from recallscope.studies.experiment import Misses, Part, Scale, experiment
 from recallscope.studies.full_as_linear import LawChoice, law_choices
 from recallscope.studies.law_table import SHOWN_LAWS, where_it_fails
 from recallscope.studies.paper_runs import PaperRuns, draw_part, sheet, source_line
@@ -104,7 +105,7 @@ def theory_against_trained(runs: PaperRuns) -> Iterator[Finding]:
         check = Check("fig-7", f"Theory against trained, {label}", "the grids agree (by eye)", "fig-7")
         rows = runs.rows(label)
         missing = runs.missing(label)
-        done, planned = len(seeds_by(rows, *AXES)), len(planned_rows(runs.parts[label].grid))
+        done, planned = len(seeds_by(rows, *AXES)), len(planned_cells(runs.parts[label].grid))
         if 2 * done < planned:
             yield check.untested(f"{done} of {planned} cells done", missing)
             continue
@@ -126,7 +127,7 @@ def theory_against_trained(runs: PaperRuns) -> Iterator[Finding]:
 def theory_against_designed(runs: PaperRuns) -> Iterator[Finding]:
     """Column (b) against column (a)."""
     for regime, label in DESIGNED.items():
-        if rows := runs.designed(label):
+        if len(rows := runs.designed(label)):
             grid = AccuracyGrid.from_circuits(rows)
             printed, improved = (
                 compare_law(grid, find_law(name)) for name in ("designed-unified", "designed-improved")
@@ -136,7 +137,7 @@ def theory_against_designed(runs: PaperRuns) -> Iterator[Finding]:
                 f"printed law off by {printed.mean_error:.3f} (max {printed.max_error:.2f}); designed-improved "
                 f"{improved.mean_error:.4f} ({improved.max_error:.3f})",
                 verdict_of(printed.mean_error, 0.02, 0.06),
-                f"{len(printed.cells)} cells, {len({row['seed'] for row in rows})} draws of the weights each",
+                f"{len(printed.cells)} cells, {rows['seed'].nunique()} draws of the weights each",
             )
 
 
@@ -162,7 +163,7 @@ def trade_off(runs: PaperRuns) -> Iterator[Finding]:
         why = "fewer than four pairs of cells with equal N D are done"
         yield Check("rem-4.4", question, paper).untested(why, missing)
         return
-    noise = runs.noise([row for label in labels for row in runs.rows(label)])
+    noise = runs.noise(runs.rows(*labels))
     every = {(label, *cell): seeds for label, cells in grids.items() for cell, seeds in cells.items()}
     gap = mean_gap(pairs, every, noise)
     sizes = np.abs(gap.gaps)
@@ -214,12 +215,12 @@ def law_of_the_full_model(runs: PaperRuns) -> Iterator[Finding]:
     paper = "the unified law with half the noise coefficient a"
     check = Check("fig-4", "Which law for the full model?", paper, "fig-4")
     missing = runs.missing(*FULL_GRIDS.values())
-    grids = {both.regime: both.full for both in full_and_linear(runs) if both.full}
-    grids |= {"components": rows} if (rows := other_full_rows(runs)) else {}
+    grids = {both.regime: both.full for both in full_and_linear(runs)} | {"components": other_full_rows(runs)}
+    grids = {regime: rows for regime, rows in grids.items() if len(rows)}
     by: dict[Reduce, list[LawChoice]] = {}
     for how in ("best", COMPARED):
         try:
-            cells = {regime: compared_cells(rows, how) for regime, rows in grids.items()}
+            cells = {regime: cells_of(rows, reduce=how) for regime, rows in grids.items()}
             by[how] = law_choices("iii", cells, laws_for("mamba"))
         except (ValueError, KeyError):
             yield check.untested("too few cells of regime (iii) to choose on one half and check on the other", missing)
@@ -237,10 +238,10 @@ def law_of_the_full_model(runs: PaperRuns) -> Iterator[Finding]:
     )
 
 
-def other_full_rows(runs: PaperRuns) -> Rows:
+def other_full_rows(runs: PaperRuns) -> DataFrame:
     """Full models of the experiment `components`, in cells of which there are two seeds at least."""
-    full = (one.rows for (_, form), one in found_in(runs).items() if form == "full" and len(one.rows) > 1)
-    return [row for rows in full for row in rows]
+    full = [one.rows for (_, form), one in found_in(runs).items() if form == "full" and len(one.rows) > 1]
+    return concat(full) if full else DataFrame()
 
 
 def _by_regime(choice: LawChoice) -> str:
@@ -252,13 +253,12 @@ def _by_regime(choice: LawChoice) -> str:
 
 
 @dn_grid.law_cells
-def linear_cells(runs: PaperRuns) -> dict[str, Rows]:
+def linear_cells(runs: PaperRuns) -> dict[str, DataFrame]:
     """Every linear grid by itself, all of them together, and those with other batches."""
     by_task = sorted(LINEAR_GRIDS, key=lambda label: LINEAR_GRIDS[label][0])
     groups = {label.removeprefix("linear "): runs.rows(label) for label in by_task}
-    together = [row for rows in groups.values() for row in rows]
     others = {"batch 32, MQAR (iii)": runs.rows(EXAMPLE), "batch 512, AR (iii)": runs.rows(LARGE_BATCH)}
-    return groups | {ALL_LINEAR: together} | others
+    return groups | {ALL_LINEAR: runs.rows(*by_task)} | others
 
 
 @dn_grid.law_notes
@@ -320,11 +320,11 @@ def dims_figure(runs: PaperRuns, wanted: Sequence[str]) -> Figure:
     return figure
 
 
-def draw_circuits(circuits: Rows, ax: Axes) -> Axes:
+def draw_circuits(circuits: DataFrame, ax: Axes) -> Axes:
     """Accuracy of hand-constructed weights, mean over their draws."""
     from recallscope.figures.accuracy_panels import draw_grid, draw_missing
 
-    if circuits:
+    if len(circuits):
         return draw_grid(AccuracyGrid.from_circuits(circuits), ax)
     return draw_missing(ax, why="not measured yet")
 
@@ -335,17 +335,17 @@ def what_the_grids_show(runs: PaperRuns) -> str:
     trained, circuits = {}, {}
     for regime in regimes_here(runs, tuple(REGIMES)):
         part = regime_part(runs, "linear", "mqar", regime)
-        if part and (rows := runs.rows(part.label)):
+        if part and len(rows := runs.rows(part.label)):
             trained[regime] = AccuracyGrid.from_runs(rows, reduce=COMPARED)
             circuits[regime] = seeds_by(runs.designed(DESIGNED[regime]), *AXES)
     if not trained:
         return ""
     paper, ours = (law_points(find_law(name), trained) for name in ("trained", "trained-sharing"))
     both = [
-        (float(circuits[regime][cell].mean()), accuracy)
+        (float(circuits[regime][D, N].mean()), accuracy)
         for regime, grid in trained.items()
-        for place, accuracy in grid.cells()
-        if (cell := tuple(grid.fields(place)[name] for name in AXES)) in circuits[regime]
+        for D, N, accuracy in grid.measured[[*AXES, "test_accuracy"]].itertuples(index=False)
+        if (D, N) in circuits[regime]
     ]
     constructed = (
         "; hand-constructed weights reach {:.2f} and trained ones {:.2f} on average".format(*np.mean(both, 0))
@@ -376,7 +376,7 @@ def laws_figure(runs: PaperRuns) -> Figure:
     colours = {label: colour_of[regime] for label, (_, regime) in kinds.items()}
     markers = {label: marker_of[task] for label, (task, _) in kinds.items()}
     text = source_line(runs, dn_grid.name, list(kinds))
-    grids = {label: AccuracyGrid.from_runs(rows, reduce=COMPARED) for label in kinds if (rows := runs.rows(label))}
+    grids = {label: AccuracyGrid.from_runs(rows, reduce=COMPARED) for label in kinds if len(rows := runs.rows(label))}
     with sheet(1.2 * PAGE, 3.3, f"{text}; a dot is a cell, mean of seeds; on the line a law is right") as figure:
         axes = figure.subplots(1, len(shown), sharey=True)
         for ax, (name, title) in zip(axes, shown.items(), strict=True):
@@ -398,19 +398,19 @@ def print_grids(runs: PaperRuns, console: Console) -> None:
     from rich.table import Table
 
     rows = runs.rows(EXAMPLE)
-    if not rows:
+    if rows.empty:
         return
     trained = AccuracyGrid.from_runs(rows)
     circuits = runs.designed(DESIGNED["iii"])
     grids = {
         "paper's law, Thm 4.2": AccuracyGrid.from_law(find_law("trained"), trained),
         "our law, trained-sharing": AccuracyGrid.from_law(find_law("trained-sharing"), trained),
-        **({"hand-constructed weights": AccuracyGrid.from_circuits(circuits)} if circuits else {}),
+        **({"hand-constructed weights": AccuracyGrid.from_circuits(circuits)} if len(circuits) else {}),
         "trained, linear": trained,
     }
     columns = []
     for title, grid in grids.items():  # rows D, columns N; only cells that the trained grid has
-        accuracy = {tuple(grid.fields(place)[name] for name in trained.axes): value for place, value in grid.cells()}
+        accuracy = {(D, N): p for D, N, p in grid.measured[[*AXES, "test_accuracy"]].itertuples(index=False)}
         table = Table(title=title, box=None, pad_edge=False, header_style="dim", title_justify="left")
         for heading in ("D \\ N", *trained.axes["state_dim"]):
             table.add_column(str(heading), justify="right")

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from pandas import DataFrame
 
 from recallscope.analysis.compare import law_on_cells
-from recallscope.analysis.rows import compared_cells
 from recallscope.analysis.seed_noise import MeanGap, interval, mean_gap, pooled_noise
+from recallscope.analysis.table import accuracies, cells_of
 from recallscope.presets import Fields, Preset
 from recallscope.studies.claims import Check, Finding, verdict_of
-from recallscope.studies.experiment import Part, Rows, Scale, experiment, part
+from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.law_table import counted
 from recallscope.studies.paper_runs import PaperRuns, draw_part, sheet, source_line
 from recallscope.theory.law import find_law
@@ -65,9 +66,9 @@ def head_cells(runs: PaperRuns) -> Cells:
     """All finished seeds by pattern, N and M. With M = 1 the patterns are one: those models are under SINGLE."""
     cells: dict[tuple[str, int, int], list[float]] = {}
     for pattern in PATTERNS:
-        for row in runs.rows(pattern):
-            name = pattern if row["num_heads"] > 1 else SINGLE
-            cells.setdefault((name, row["state_dim"], row["num_heads"]), []).append(row["test_accuracy"])
+        for row in runs.rows(pattern).itertuples():
+            name = pattern if row.num_heads > 1 else SINGLE
+            cells.setdefault((name, row.state_dim, row.num_heads), []).append(row.test_accuracy)
     return {key: np.array(values) for key, values in cells.items()}
 
 
@@ -145,20 +146,17 @@ def which_single(runs: PaperRuns) -> Iterator[Finding]:
         (("MHA",), "single[D, M N]"),
     ):
         question = f"Which single head is {' and '.join(patterns)}?"
-        cells = [cell for name in patterns for cell in compared_cells(runs.rows(name)) if cell["num_heads"] > 1]
-        ours = counted(cells) if cells else None
+        rows = runs.rows(*patterns)
+        cells = cells_of(rows[rows["num_heads"] > 1]) if len(rows) else rows
+        ours = counted(cells) if len(cells) else None
         if ours is None:
             yield Check("thm-4.7", question, single, "fig-6").untested("no runs with several heads yet")
             continue
-        measured = np.array([cell["test_accuracy"] for cell in cells])
-        singles = [head_bounds(c["head_pattern"], c["embed_dim"], c["state_dim"], c["num_heads"]).upper for c in cells]
-        printed = law_on_cells(
-            find_law("trained-sharing"),
-            [
-                {**cell, "head_pattern": None, "embed_dim": float(one.embed_dim), "state_dim": float(one.state_dim)}
-                for cell, one in zip(cells, singles, strict=True)
-            ],
-        )
+        measured = accuracies(cells)
+        sizes = cells[["head_pattern", "embed_dim", "state_dim", "num_heads"]].itertuples(index=False)
+        singles = [head_bounds(*size).upper for size in sizes]
+        as_single = {name: [float(getattr(one, name)) for one in singles] for name in ("embed_dim", "state_dim")}
+        printed = law_on_cells(find_law("trained-sharing"), cells.drop(columns="head_pattern").assign(**as_single))
         off, off_ours = np.abs(measured - printed), np.abs(measured - ours)
         text = single + (" at most" if "MHA" in patterns else "")
         yield Check("thm-4.7", question, text, "fig-6").answer(
@@ -171,19 +169,19 @@ def which_single(runs: PaperRuns) -> Iterator[Finding]:
         )
 
 
-def _when_chosen(patterns: tuple[str, ...], cells: Rows, errors: NDArray[np.float64]) -> str:
+def _when_chosen(patterns: tuple[str, ...], cells: DataFrame, errors: NDArray[np.float64]) -> str:
     """Which cells had been seen when the rule was written down."""
     if patterns != ("MHA",):
         return "Written down after seven MQA cells of results/paper had been seen; the others were trained later"
-    by_heads = {M: errors[[cell["num_heads"] == M for cell in cells]] for M in sorted({c["num_heads"] for c in cells})}
-    text = ", ".join(f"{found.mean():.3f} for M = {M}" for M, found in by_heads.items())
-    return f"Min(M, 2) N was foreseen, matching by slices added after all cells of results/paper were seen: {text}"
+    by_heads = {M: errors[cells["num_heads"] == M] for M in np.unique(cells["num_heads"])}
+    said = ", ".join(f"{found.mean():.3f} for M = {M}" for M, found in by_heads.items())
+    return f"Min(M, 2) N was foreseen, matching by slices added after all cells of results/paper were seen: {said}"
 
 
 @heads.law_cells
-def many_headed_cells(runs: PaperRuns) -> dict[str, Rows]:
+def many_headed_cells(runs: PaperRuns) -> dict[str, DataFrame]:
     """Runs with more than one head, by pattern."""
-    return {pattern: [row for row in runs.rows(pattern) if row["num_heads"] > 1] for pattern in PATTERNS}
+    return {name: rows[rows["num_heads"] > 1] for name in PATTERNS if len(rows := runs.rows(name))}
 
 
 @heads.figure("fig-6", "heads: N-M grids of four patterns")

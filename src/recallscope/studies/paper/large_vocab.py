@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from pandas import DataFrame
 from scipy.special import ndtri
 
 from recallscope.analysis.accuracy_grid import AccuracyGrid, planned_grid
 from recallscope.analysis.compare import compare_law, law_on_cells
-from recallscope.analysis.rows import COMPARED, Row, accuracies, group_cells, reducer
+from recallscope.analysis.table import COMPARED, accuracies, cells_of
 from recallscope.presets import Preset
 from recallscope.studies.claims import Check, Finding, verdict_of
-from recallscope.studies.experiment import Part, Rows, Scale, experiment, part
+from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.paper_runs import PaperRuns, sheet, source_line
 from recallscope.theory.extremes import typical_max
 from recallscope.theory.law import find_law
@@ -90,23 +91,17 @@ class VocabularySlope:
     intercept: float
 
 
-def vocabulary_slopes(rows: Sequence[Row]) -> list[VocabularySlope]:
+def vocabulary_slopes(rows: DataFrame) -> list[VocabularySlope]:
     """The mean of seeds per V and L, and a line for each L.
 
     Paper: Rem 4.3 (`rem:practical-scaling-law`) with m_V of Eq. label `app-eq:m-V`.
     """
-    one_number = reducer(COMPARED)
-    cells = {
-        (int(members[0]["length"]), int(members[0]["vocab_size"])): one_number(accuracies(members))
-        for members in group_cells(rows, ("vocab_size", "length")).values()
-    }
     found = []
-    for L in sorted({length for length, _ in cells}):
-        V = np.array(sorted(vocab for length, vocab in cells if length == L), int)
-        p = np.array([cells[L, vocab] for vocab in V.tolist()], float)
+    for L, cells in cells_of(rows, ("vocab_size", "length")).sort_values("vocab_size").groupby("length"):
+        V, p = cells["vocab_size"].to_numpy(int), accuracies(cells)
         m = np.asarray(typical_max(V))
         z = np.where((p > 0) & (p < 1), ndtri(p), np.nan)
-        found.append(VocabularySlope(L, V, p, m, z, *_line(m, z)))
+        found.append(VocabularySlope(int(L), V, p, m, z, *_line(m, z)))
     return found
 
 
@@ -121,10 +116,9 @@ def _line(m: NDArray[np.float64], z: NDArray[np.float64]) -> tuple[float, float,
     return -float(line.slope), float(line.stderr) if len(m) > FEWEST else np.nan, float(line.intercept)
 
 
-def as_predicted(rows: Rows, law: str) -> Rows:
+def as_predicted(rows: DataFrame, law: str) -> DataFrame:
     """The same cells with a law's prediction in the place of the measurement."""
-    predicted = law_on_cells(find_law(law), rows)
-    return [row | {"test_accuracy": float(p)} for row, p in zip(rows, predicted, strict=True)]
+    return rows.assign(test_accuracy=law_on_cells(find_law(law), rows))
 
 
 @large_vocab.findings
@@ -167,7 +161,7 @@ def vocabulary_findings(runs: PaperRuns) -> Iterator[Finding]:
 
 
 @large_vocab.law_cells
-def all_cells(runs: PaperRuns) -> dict[str, Rows]:
+def all_cells(runs: PaperRuns) -> dict[str, DataFrame]:
     """All runs as one group."""
     return {"large V": runs.rows(VOCABULARIES)}
 

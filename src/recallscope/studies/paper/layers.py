@@ -10,13 +10,15 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from pandas import DataFrame
 
+from recallscope.analysis.accuracy_grid import AccuracyGrid
 from recallscope.analysis.collapse import fit_collapse
-from recallscope.analysis.rows import cell_fields, seeds_by
 from recallscope.analysis.seed_noise import interval, mean_gap
+from recallscope.analysis.table import COMPARED, cell_fields, seeds_by
 from recallscope.presets import Preset
 from recallscope.studies.claims import Check, Finding, verdict_of
-from recallscope.studies.experiment import Part, Rows, Scale, experiment, part
+from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.paper_runs import (
     NOTE,
     PRINTED_A,
@@ -106,7 +108,7 @@ def named_cells(runs: PaperRuns) -> Iterator[Finding]:
     yield check.answer(
         f"{text}; spread {np.ptp(values):.3f}",
         verdict_of(max(np.ptp(values), abs(values.mean() - PUBLISHED)), 0.03, 0.08),
-        f"{len(done)} of 4 cells, mean of seeds, V = {rows[0]['vocab_size']}, N_f = {rows[0]['num_facts']}; "
+        f"{len(done)} of 4 cells, mean of seeds, V = {rows['vocab_size'].iloc[0]}, N_f = {rows['num_facts'].iloc[0]}; "
         f"{runs.parts[MQAR].cut or 'as published'}",
     )
 
@@ -132,7 +134,8 @@ def product_alone(runs: PaperRuns) -> Iterator[Finding]:
         gap = mean_gap(pairs, cells, noise)
         fitted = ""
         if len(cells) >= 4:
-            fit = fit_collapse(rows, np.random.default_rng(0), axes=cell_fields(rows), noise=noise)
+            grid = AccuracyGrid.from_runs(rows, cell_fields(rows), reduce=COMPARED)
+            fit = fit_collapse(grid, np.random.default_rng(0), noise=noise)
             fitted = (
                 f"; one curve in N_eff = Lambda N with a = {fit.a:.2f} {interval(*fit.a_interval)}, b = {fit.b:.2f}, "
                 f"spread {fit.mean_error:.3f}"
@@ -149,9 +152,9 @@ def product_alone(runs: PaperRuns) -> Iterator[Finding]:
 
 
 @layers.law_cells
-def deep_cells(runs: PaperRuns) -> dict[str, Rows]:
+def deep_cells(runs: PaperRuns) -> dict[str, DataFrame]:
     """Runs with more than one layer."""
-    return {label: [row for row in runs.rows(label) if row["num_layers"] > 1] for label in (MQAR, AR)}
+    return {label: rows[rows["num_layers"] > 1] for label in (MQAR, AR) if len(rows := runs.rows(label))}
 
 
 @layers.figure("fig-5", "layers: N-Lambda grid and its collapse, MQAR", shown={MQAR: "mqar"})

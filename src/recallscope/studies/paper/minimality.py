@@ -6,16 +6,16 @@ Paper: App. I.1 (`app:mqar_ablation_impl_details`), Tab. 8 (`fig:mqar_ablation`)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, pstdev
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pandas import DataFrame
 
-from recallscope.analysis.rows import Row, row_of
+from recallscope.analysis.table import rows_of
 from recallscope.presets import Fields, Preset
-from recallscope.records import RunRecord
 from recallscope.studies.claims import Check, Finding, verdict_of
 from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.paper_runs import PaperRuns, sheet, source_line
@@ -93,9 +93,8 @@ class RungResult:
         return pstdev(self.accuracies)
 
 
-def rung_of(run: RunRecord | Row) -> Rung:
+def rung_of(row: Mapping[str, Any]) -> Rung:
     """Which step of the ladder a run is, from the parts its model has."""
-    row = row_of(run)
     for rung in LADDER:
         if all(row[name] == value for name, value in rung.parts.items()):
             return rung
@@ -103,9 +102,9 @@ def rung_of(run: RunRecord | Row) -> Rung:
     raise ValueError(f"{parts} is no rung of the ladder, which ends with conv_width 4, 2 and 1 (Tab. 8).")
 
 
-def ladder(runs: Iterable[RunRecord | Row]) -> list[RungResult]:
+def ladder(table: DataFrame) -> list[RungResult]:
     """The rungs that have runs, from Base down."""
-    rows = sorted((row_of(run) for run in runs), key=lambda row: row["seed"])
+    rows = sorted(rows_of(table), key=lambda row: int(row["seed"]))
     results = [RungResult(rung, tuple(row["test_accuracy"] for row in rows if rung_of(row) == rung)) for rung in LADDER]
     return [result for result in results if result.accuracies]
 
@@ -121,7 +120,7 @@ def rung_by_rung(runs: PaperRuns) -> Iterator[Finding]:
             yield check.untested("no runs")
             continue
         result = results[rung.name]
-        also = f"; 1/N_f = {1 / rows[0]['num_facts']:.4f}" if rung is LADDER[-1] else ""
+        also = f"; 1/N_f = {1 / rows['num_facts'].iloc[0]:.4f}" if rung is LADDER[-1] else ""
         yield check.answer(
             f"{result.mean:.4f} +- {result.spread:.4f}{also}",
             verdict_of(abs(result.mean - rung.published), 0.01, 0.03),
@@ -141,7 +140,7 @@ def ladder_figure(runs: PaperRuns) -> Figure:
     names = "; ".join(f"{result.rung.name}: {result.rung.title}" for result in results)
     with sheet(1.3 * COLUMN, 2.9, f"{names}. Bars: mean, dots: seeds. {text}") as figure:
         ax = figure.subplots()
-        _draw_ladder(results, rows[0]["num_facts"], ax)
+        _draw_ladder(results, rows["num_facts"].iloc[0], ax)
         ax.set_title("What can be taken away")
     return figure
 

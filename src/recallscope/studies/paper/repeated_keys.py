@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recallscope.analysis.accuracy_grid import AccuracyGrid, planned_grid
-from recallscope.analysis.rows import seeds_by
+from recallscope.analysis.table import seeds_by
 from recallscope.presets import Preset
 from recallscope.studies.claims import Check, Finding, verdict_of
 from recallscope.studies.experiment import Part, Scale, experiment, part

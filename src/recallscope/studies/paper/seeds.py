@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
+from pandas import DataFrame
 
 from recallscope.analysis.accuracy_grid import convergence_by_best, convergence_grid, planned_grid
-from recallscope.analysis.rows import CONVERGED, group_cells
+from recallscope.analysis.table import CONVERGED, seeds_by
 from recallscope.studies.claims import Check, Finding, verdict_of
-from recallscope.studies.dn_parts import FULL, FULL_EXAMPLE, FULL_GRIDS, full_parts
-from recallscope.studies.experiment import Part, Rows, Scale, experiment, part
+from recallscope.studies.dn_parts import AXES, FULL, FULL_EXAMPLE, FULL_GRIDS, full_parts
+from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.paper_runs import PaperRuns, sheet, source_line
 
 if TYPE_CHECKING:
@@ -40,12 +41,12 @@ def seeds(scale: Scale) -> Iterator[Part]:
 @seeds.findings
 def seed_findings(runs: PaperRuns) -> Iterator[Finding]:
     """Spread over seeds, and the share that converges."""
-    text = "the boundary is the same for all seeds"
-    spread_check = Check("fig-19", "Seeds of the full model agree but for failures", text, "fig-19")
-    text = "most do; failures are isolated"
-    share_check = Check("fig-20", "Most seeds converge where a cell can learn", text, "fig-20")
-    cells = group_cells(runs.rows(FULL_EXAMPLE), ("embed_dim", "state_dim")).values()
-    found = [np.array([row["test_accuracy"] for row in members]) for members in cells if len(members) > 1]
+    said = "the boundary is the same for all seeds"
+    spread_check = Check("fig-19", "Seeds of the full model agree but for failures", said, "fig-19")
+    said = "most do; failures are isolated"
+    share_check = Check("fig-20", "Most seeds converge where a cell can learn", said, "fig-20")
+    cells = seeds_by(runs.rows(FULL_EXAMPLE), *AXES).values()
+    found = [accuracies for accuracies in cells if len(accuracies) > 1]
     if not found:
         yield spread_check.untested("no cell has two seeds yet")
         yield share_check.untested("no cell has two seeds yet")
@@ -70,7 +71,7 @@ def seed_findings(runs: PaperRuns) -> Iterator[Finding]:
 
 
 @seeds.law_cells
-def full_cells(runs: PaperRuns) -> dict[str, Rows]:
+def full_cells(runs: PaperRuns) -> dict[str, DataFrame]:
     """The full model's grids."""
     return {label: runs.rows(label) for label in FULL_GRIDS.values()}
 
@@ -83,7 +84,7 @@ def seed_grids_figure(runs: PaperRuns) -> Figure:
 
     text = source_line(runs, seeds.name, (FULL_EXAMPLE,))
     grid, rows = runs.parts[FULL_EXAMPLE].grid, runs.rows(FULL_EXAMPLE)
-    numbers = sorted({row["seed"] for row in rows})
+    numbers = sorted(set(rows["seed"]))
     with sheet(min(2.0 * (len(numbers) + 1) + 0.6, 1.7 * PAGE), 2.5, text) as figure:
         axes = figure.subplots(1, len(numbers) + 1)
         for seed, ax in zip(numbers, axes, strict=False):
