@@ -28,7 +28,7 @@ from recallscope.theory.problem import ASKED, Problem, probability
 from recallscope.theory.reduction import one_head
 from recallscope.theory.solve import LARGEST_EMBED, FrontierPoint, SizeQuery, Unknown, frontier, solve
 
-RANDOM_CODES = "for codes as good as random; trained heads have up to twice the absmax/rms: see recallscope inspect WEIGHTS"
+RANDOM_CODES = "for codes as good as random; recallscope inspect WEIGHTS measures the absmax/rms of trained heads"
 Wanted = Unknown | Literal["frontier"]
 
 

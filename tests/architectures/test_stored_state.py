@@ -15,14 +15,14 @@ from recallscope.state_precision import StatePrecision
 V, L, BATCH = 12, 9, 3
 VARIANTS = {
     **{kind: {} for kind in ARCHITECTURES.names() if kind != "attention"},
-    "two layers": {"kind": "linear", "num_layers": 2},
+    "two layers": {"kind": "linear_mamba", "num_layers": 2},
     "MQA": {"kind": "multihead", "num_heads": 2, "head_pattern": "MQA"},
     "mesa_net, fading": {"kind": "mesa_net", "forget": True},
     "mlstm, no normaliser": {"kind": "mlstm", "normaliser": False},
     "rwkv7, bonus": {"kind": "rwkv7", "bonus": True},
     "taylor, normalised": {"kind": "linear_attention", "feature_map": "taylor", "normaliser": True},
-    "Mamba without gate": {"kind": "full", "gate": False, "norm": "none", "skip": False, "transition": "identity"},
-    "Mamba-2, two layers": {"kind": "full2", "num_layers": 2, "num_heads": 2},
+    "Mamba without gate": {"kind": "mamba", "gate": False, "norm": "none", "skip": False, "transition": "identity"},
+    "Mamba-2, two layers": {"kind": "mamba2", "num_layers": 2, "num_heads": 2},
 }
 EVERY = pytest.mark.parametrize("name", VARIANTS)
 
@@ -101,7 +101,7 @@ def test_delta_net_with_rounding_is_the_loop_written_down():
 
 def recorded(precision: StatePrecision) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
     """What a linear Mamba's state was before it was stored, what went on, and what was read, token by token."""
-    model, (tokens, positions), seen = build("linear"), sequences(), []
+    model, (tokens, positions), seen = build("linear_mamba"), sequences(), []
     stored = StoredState(model, precision)
     whole = model.answer_stored
 

@@ -65,8 +65,8 @@ def test_inspect_prints_what_every_head_needs(run):
 def test_capacity_counts_the_stored_state(run, tmp_path, monkeypatch):
     """The same runs, another accuracy, under an identity of its own, and used again."""
     monkeypatch.chdir(tmp_path)
-    asked = ["capacity", "--model", "delta_net", "--vocab-size", 32, "--embed-dim", 8, "--state-dim", 4, "--target", 0.2,
-             "--max-runs", 2, "--batch-size", 16, "--warmup-steps", 5, "--flat-steps", 20, "--decay-steps", 20,
+    asked = ["capacity", "--model", "delta_net", "--vocab-size", 32, "--embed-dim", 8, "--state-dim", 4, "--target",
+             0.2, "--max-runs", 2, "--batch-size", 16, "--warmup-steps", 5, "--flat-steps", 20, "--decay-steps", 20,
              "--eval-size", 40, "--learning-rate", 0.01, "--workers", 0, "--json"]  # fmt: skip
     code, out, err = run(*asked, "--state-format", "int2", "--state-scale", "tensor")
     assert code == 0, err

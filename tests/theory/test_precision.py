@@ -1,4 +1,4 @@
-"""The law of rounded states: its integrals and closed forms against sums and draws, and what was measured against it."""
+"""The law of rounded states: integrals and closed forms against sums and draws, and what was measured."""
 
 import csv
 import math

@@ -42,7 +42,6 @@ class HeadBits:
     bits_once: int
     """the same for a single rounding: a cached prefix, or error feedback"""
 
-    @property
     def sentence(self) -> str:
         """In one line."""
         return (

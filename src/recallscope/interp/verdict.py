@@ -41,7 +41,7 @@ def _of_bits(heads: list[HeadBits]) -> list[str]:
     shown = heads if len(heads) <= MOST_HEADS else [max(heads, key=lambda head: (head.bits, head.roundings))]
     which = "" if shown is heads else f", the head of {len(heads)} that needs most"
     return [f"bits of the state, for a loss of 1 % at recall .9, an absmax scale per row{which}:",
-            *(f"  {head.sentence}" for head in shown)]  # fmt: skip
+            *(f"  {head.sentence()}" for head in shown)]  # fmt: skip
 
 
 def _of_behaviour(found: Inspection) -> list[str]:

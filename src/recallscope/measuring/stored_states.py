@@ -45,7 +45,7 @@ class StoredRecall:
             f"state       {self.label}: recall {self.stored:.4f} ± {self.standard_error:.4f}, with the exact state "
             f"{self.exact:.4f}; predicted {self.predicted:.4f}"
         ]
-        return [*lines, *(f"            {one.sentence}" for one in self.heads)]
+        return [*lines, *(f"            {one.sentence()}" for one in self.heads)]
 
 
 def measure_stored(

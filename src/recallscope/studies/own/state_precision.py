@@ -16,7 +16,7 @@ import numpy as np
 
 from recallscope.atomic import write_atomically
 from recallscope.state_precision import StatePrecision
-from recallscope.studies.architecture_forms import BARE, QUARTER, TINY, ZOO, Form
+from recallscope.studies.architecture_forms import BARE, QUARTER, ZOO, Form
 from recallscope.studies.claims import Finding, own_check, verdict_of
 from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.paper_runs import PaperRuns, sheet, source_line
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 FORMS = tuple(form for form in BARE if form.label != "attention")  # it keeps every key and value
 QUICK = tuple(form for form in FORMS if form.label in ("linear Mamba", "DeltaNet"))
+TINY = {"vocab_size": 64, "num_facts": 4}
 SEQUENCES, SEED = 128, 1
 ONCE, NEAREST, COARSE, STOCHASTIC, FLOATS, CHUNKS = (
     "once and error feedback", "nearest, 5 to 8 bits", "nearest, 3 and 4 bits", "stochastic", "floats",
