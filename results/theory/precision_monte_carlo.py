@@ -29,7 +29,7 @@ Array = NDArray[np.float32]
 HERE = Path(__file__).resolve().parent
 PREDICTED, MEASURED = HERE / "precision_predictions.csv", HERE / "precision_monte_carlo.csv"
 QUERIES = 2500  # at least, per setting
-BIT_QUERIES = 6000  # fewer where many writes follow
+BIT_QUERIES = 12000  # fewer where many writes follow
 BITS = range(3, 12)
 MEMORY = ("vocab_size", "num_facts", "key_dim", "value_dim", "decay", "rate", "later_writes", "later_strength")
 STORED = ("format", "scale", "step", "rounding", "residual_bits", "every")
@@ -262,7 +262,7 @@ def measure(halves: tuple[str, ...]) -> None:
             slots.append((len(formats), len(more)))
             formats += more
         few = all(row["half"] != "bits" for row in group)
-        right = play(cell, formats, QUERIES if few else BIT_QUERIES // (1 + cell.later_writes // 50), seed + number)
+        right = play(cell, formats, QUERIES if few else BIT_QUERIES // (1 + cell.later_writes // 200), seed + number)
         exact = right[0].mean()
         for row, (first, count) in zip(group, slots, strict=True):
             here = right[first : first + count].mean(axis=1)

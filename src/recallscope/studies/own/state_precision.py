@@ -179,7 +179,7 @@ def law_beside_measurement(runs: PaperRuns) -> Iterator[Finding]:
         yield own_check("Can a coarse state recall more than the exact one?").answer(
             "; ".join(f"{row.form} {row.exact:.3f} to {row.measured:.3f} in {row.format}" for row in helped)
             or "no model gains more than 0.03",
-            "holds" if helped else "fails",
+            "holds" if helped else "does not hold",
             "a state that is rounded to the nearest stops fading where the loss of a token is less than half a step: "
             "higher recall is no proof that the state is kept faithfully",
             missing,

@@ -348,12 +348,12 @@ def bits_needed(
 ) -> int:
     """Bits of an integer for which rounding costs less than `delta` of SNR²: 1 % of recall .9 unless given.
 
-    One rounding (a cached prefix, or exact error feedback) counts in full: 2 T = 2 then takes the place of T.
+    The noise of one rounding (a cached prefix, or exact error feedback) is there in full, as that of two of many.
     """
     allowed = allowed_loss(vocab_size) if delta is None else delta
     T = effective_roundings(roundings, kept, every=every)
     c = STOCHASTIC if stochastic else NEAREST
-    levels = absmax_over_rms * sqrt(c * (T if T > 1 else 2.0) / (2 * allowed))
+    levels = absmax_over_rms * sqrt(c * max(T, 2.0) / (2 * allowed))
     return max(2, ceil(1 + log2(1 + levels)))
 
 
