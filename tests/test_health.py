@@ -35,10 +35,10 @@ def record(curve=(0.5, 0.9, 0.9), accuracy=None, losses=None, stop=1.0, num_fact
 
 
 def flag(**facts):
-    return examine(record(**facts).model_dump(mode="json")).flag
+    return examine(record(**facts).model_dump(mode="json")).kind
 
 
-def test_a_run_that_learned_and_settled_has_no_flag():
+def test_a_run_that_learned_and_settled_has_no_warning():
     assert flag() == ""
 
 
@@ -94,13 +94,13 @@ def test_a_record_without_the_field_gets_its_flag_on_reading():
         assert examine({"history": odd, "spec": odd, "steps": None}).kind == ""
 
 
-def test_flags_are_a_column_to_filter_by(tmp_path):
+def test_warnings_are_a_column_to_filter_by(tmp_path):
     store = RunStore(tmp_path, create=True)
     runs = {"diverged": record(curve=(0.1, 0.0), losses=[1.0, None], seed=1), "": record(seed=2)}
     for flag, found in runs.items():
         store.put(found.model_copy(update={"flag": flag}))
     for sign, wanted in (("=", runs["diverged"]), ("!=", runs[""])):
-        (row,) = find_runs(store, parse_conditions([f"flag{sign}diverged"]))
+        (row,) = find_runs(store, parse_conditions([f"warning{sign}diverged"]))
         assert row["run"] == wanted.run
 
 
@@ -125,7 +125,7 @@ def test_list_show_and_fit_name_warnings_and_fit_excludes_them(run, tmp_path):
     assert "left out 1 of 3 runs: 1 diverged" in run("fit", tmp_path, *quick, "--exclude", "diverged")[1]
     code, _, err = run("fit", tmp_path, *quick, "--where", "warning=diverged", "--exclude", "diverged")
     assert code == 2
-    assert "1 left out by their flags" in err
+    assert "1 left out by warnings" in err
 
 
 def test_a_sweep_counts_a_diverged_run_as_done_and_names_it(run, tmp_path):

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.architectures.mamba import MambaSpec
 from recallscope.architectures.multihead import MultiHeadSpec
-from recallscope.records import RecordError, RunRecord, parse_record
+from recallscope.records import RecordError, RunRecord, parse_record, record_text
 from recallscope.specs import ARCHITECTURES, TASKS, RunSpec, TrainSpec, flat_fields, parse_task
 from recallscope.tasks.associative_recall import ARSpec, MQARSpec, RepeatedSpec
 
@@ -257,7 +257,7 @@ def record(**changes):
 
 
 def test_records_survive_json():
-    assert parse_record(record().model_dump_json()) == record()
+    assert parse_record(record_text(record())) == record()
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,8 @@ def test_records_survive_json():
         ("[]", "list"),
         ("{}", "schema_version"),
         ('{"schema_version": true}', "schema_version"),
-        ('{"schema_version": 999, "run": "0123456789abcdef01234567"}', "newer"),
+        (record_text({"schema_version": 999, "run": "0123456789abcdef01234567"}), "newer"),
+        ('{"schema_version": 999, "run": "0123456789abcdef01234567"}', "digest is missing"),
         ('{"schema_version": 1}', "whole number from 2"),
         ('{"schema_version": 2}', "name of a run"),
         ('{"schema_version": 2, "run": "0123456789abcdef01234567", "spec": {}}', "identity"),

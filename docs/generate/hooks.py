@@ -20,7 +20,7 @@ from recallscope.studies.paper_runs import PaperRuns
 from recallscope.studies.report import with_tables
 
 ROOT = Path(__file__).resolve().parents[2]
-AT_THE_ROOT = ("NOTATION.md", "CONTRIBUTING.md", "CHANGELOG.md")
+AT_THE_ROOT = ("NOTATION.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md")
 
 
 def generated() -> Iterator[tuple[str, str | bytes]]:

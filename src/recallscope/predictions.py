@@ -172,8 +172,9 @@ def _rows(laws: list[Law], problem: Problem, *, named: bool) -> list[dict[str, A
     if problem.head_pattern == "MHA":
         asked += [("laws_upper", law, one_head(problem, "upper")) for law in laws if not law.heads]
     for side, law, question in asked:
-        # a law that was asked for by name says why it does not apply; the others step aside
-        for row, p in zip(rows, law(question) if named else law_or_nan(law, question), strict=True):
+        if named:
+            law(question)  # says why it does not apply; the others step aside
+        for row, p in zip(rows, law_or_nan(law, question), strict=True):
             row.setdefault(side, {})[law.name] = float(p)
     for law in laws:
         outside = np.broadcast_to(law.extrapolated(problem), (len(rows),))

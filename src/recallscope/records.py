@@ -6,7 +6,8 @@ architecture nor this version of the package, and is what lists, filters, fits a
 
 In its file a record carries two digests: `digest`, SHA-256 of the canonical JSON of everything else in the file, and
 `weights_digest`, SHA-256 of the weights file, if weights were kept. A record whose digest does not fit was edited, or
-damaged, since it was written. Records of earlier versions have none, and nothing can be said about them.
+damaged, since it was written. Records of schema 2 may have none, and nothing can be said about those; later ones must
+have it, and it is checked whatever the schema: in all schemas to come it is made in the same way.
 """
 
 from __future__ import annotations
@@ -29,12 +30,13 @@ from recallscope.specs import (
     RunSpec,
     Value,
     canonical_json,
+    check_saved_model,
     current_kind,
     flat_fields,
     identity_hash,
 )
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION, OLDEST = 3, 2  # in schema 2 the digest could be left out
 MOST = 10**15  # steps or queries of a run; what is beyond is damage
 _RUN_NAME = re.compile("[0-9a-f]{24}")
 
@@ -52,7 +54,7 @@ class RunRecord(Frozen):
 
     model_config = ConfigDict(extra="ignore")
 
-    schema_version: Literal[2] = 2
+    schema_version: Literal[2, 3] = 3
     run: str = Field(description="the run's name, a hash of its identity")
     identity: dict[str, Any] = Field(description="kinds of the spec's parts, and the fields that differ from defaults")
     spec: RunSpec
@@ -118,14 +120,16 @@ def read_facts(text: str | bytes) -> dict[str, Any]:
     if not isinstance(facts, dict):
         raise RecordError(f"a record is a JSON object, this is a {type(facts).__name__}")
     version = facts.get("schema_version")
-    if not isinstance(version, int) or isinstance(version, bool) or version < SCHEMA_VERSION:
-        raise RecordError(f"schema_version={version!r} is not a whole number from {SCHEMA_VERSION}: no record of ours")
+    if not isinstance(version, int) or isinstance(version, bool) or version < OLDEST:
+        raise RecordError(f"schema_version={version!r} is not a whole number from {OLDEST}: no record of ours")
     if not is_run_name(facts.get("run")):
         raise RecordError(f"run={facts.get('run')!r} is not the name of a run (24 hex digits)")
-    if version == SCHEMA_VERSION:
+    if "digest" not in facts and version > OLDEST:
+        raise RecordError(f"its digest is missing, and a record of schema {version} has one: the record was edited")
+    if "digest" in facts and facts["digest"] != _digest(facts):
+        raise RecordError("edited since it was written: its digest does not fit the rest of it")
+    if version <= SCHEMA_VERSION:
         _check(facts)
-        if "digest" in facts and facts["digest"] != _digest(facts):
-            raise RecordError("edited since it was written: its digest does not fit the rest of it")
     return facts
 
 
@@ -164,6 +168,11 @@ def _check(facts: Mapping[str, Any]) -> None:
         raise RecordError(f"run={facts['run']!r} is not the name of its spec ({name!r}): the record was edited")
     if not _agrees(identity, spec):
         raise RecordError("spec and identity disagree: the record was edited")
+    if isinstance(spec.get("model"), dict):
+        try:
+            check_saved_model(spec["model"])
+        except ValueError as error:
+            raise RecordError(f"{error}: the record was edited") from error
     for name in ("test_accuracy", "val_accuracy"):
         if not (is_number(facts.get(name)) and 0 <= facts[name] <= 1):
             raise RecordError(f"{name}={facts.get(name)!r} is not a number from 0 to 1")

@@ -287,13 +287,29 @@ def _registered(registry: Registry[Any], name: str) -> Callable[[type[K]], type[
 
 def find_architecture(kind: str) -> type[ModelSpec]:
     """The spec class of an architecture: a registered name, or `my_nets:MyModel` for a module of the user's own."""
-    if ":" in kind:
+    if names_code(kind):
         outside: type[ModelSpec] = importlib.import_module("recallscope.architectures.user_module").ModuleSpec
         return outside
     if kind.endswith(".py"):
         raise UnknownNameError(f"model={kind!r} is a file and names no class in it. Write {kind}:MyModel.")
     refuse_stored_kind(kind)
     return ARCHITECTURES.find(kind)
+
+
+def names_code(kind: object) -> bool:
+    """Whether a model's kind is code of the user's own, `my_nets:MyModel`: to build such a model runs it."""
+    return isinstance(kind, str) and ":" in kind
+
+
+def check_saved_model(fields: object) -> None:
+    """Refuse the fields of a model, read from a file, that name code and no digest of its source.
+
+    Of what a user types the digest is taken from the source; a file is not to make us look for, or read, any code.
+    """
+    if not isinstance(fields, Mapping):
+        raise ValueError(f"a model is a table of fields, and this is a {type(fields).__name__}")
+    if names_code(fields.get("kind")) and not isinstance(fields.get("digest"), str):
+        raise ValueError(f"it names the code {fields['kind']!r} without the digest of its source")
 
 
 def parse_task(fields: Mapping[str, Any]) -> TaskSpec:

@@ -264,3 +264,27 @@ def test_an_index_nested_without_end_is_no_index(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"a":' * 100_000)
     with pytest.raises(ValueError, match=r"config\.json"):
         from_pretrained(tmp_path)
+
+
+def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
+    """But those of the cache of Hugging Face are, which keeps the files of all snapshots in one folder."""
+    write(mamba(), tmp_path / "elsewhere")
+    (tmp_path / "given").mkdir()
+    (tmp_path / "given" / "config.json").write_bytes((tmp_path / "elsewhere" / "config.json").read_bytes())
+    (tmp_path / "given" / "model.safetensors").symlink_to(tmp_path / "elsewhere" / "model.safetensors")
+    with pytest.raises(ValueError, match=r"model.safetensors is a link that leads out of its folder"):
+        from_pretrained(tmp_path / "given")
+    snapshot, blobs = tmp_path / "models--a--b" / "snapshots" / "123", tmp_path / "models--a--b" / "blobs"
+    blobs.mkdir(parents=True)
+    snapshot.mkdir(parents=True)
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / "elsewhere" / name).rename(blobs / name)
+        (snapshot / name).symlink_to(Path("../../blobs") / name)
+    from_pretrained(snapshot)
+
+
+def test_a_config_that_is_no_text_is_named(tmp_path: Path) -> None:
+    write(mamba(), tmp_path)
+    (tmp_path / "config.json").write_bytes(b'{"model_type": "mamba\xff"}')
+    with pytest.raises(ValueError, match=r"config.json is not a text in UTF-8"):
+        from_pretrained(tmp_path)

@@ -58,6 +58,7 @@ def builds(monkeypatch):
 def build(folder: Path) -> Path:
     """A library that this process has not opened: damaging one that is mapped would end the process."""
     compiler = find_compiler()
+    folder.mkdir(mode=0o700, exist_ok=True)
     return _compile(compiler, folder, f"kernels-{_fingerprint(compiler)}")
 
 
@@ -162,6 +163,43 @@ def test_a_read_only_cache_compiles_once_per_machine(folder, builds):
     assert builds.count(instead) == 1
     assert names(instead.parent) == [instead.name]
     assert instead.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_link_in_place_of_a_library_is_not_opened(folder, builds, caplog):
+    path = build(folder)
+    path.rename(folder.with_name(path.name))
+    path.symlink_to(folder.with_name(path.name))
+    assert open_library()[0].answer() == 42
+    assert builds == [folder]
+    assert not path.is_symlink()
+    assert f"{path} is a link" in caplog.text
+
+
+def test_a_folder_below_one_that_others_may_write_to_is_left_alone(tmp_path, folder, builds, monkeypatch):
+    """They could put another in its place; unless the sticky bit keeps them from it."""
+    (tmp_path / "shared" / "mine").mkdir(parents=True)
+    (tmp_path / "shared").chmod(0o777)
+    monkeypatch.setenv("RECALLSCOPE_CACHE", str(tmp_path / "shared" / "mine"))
+    open_library()
+    assert builds == [kernel_library.temporary_folder()]
+    (tmp_path / "shared").chmod(0o1777)
+    open_library()
+    assert builds[1:] == [tmp_path / "shared" / "mine" / "recallscope"]
+
+
+def test_several_processes_build_once(folder, tmp_path, monkeypatch):
+    """Those that come later wait for the first, and open what it has built."""
+    (tmp_path / "slow-cc").write_text(
+        '#!/bin/sh\ncase "$*" in *version*) ;; *) echo x >> ../builds; sleep 1;; esac\nexec cc "$@"\n'
+    )
+    (tmp_path / "slow-cc").chmod(0o755)
+    command = [sys.executable, "-c", OPEN, kernel_library.__file__, str(kernel_library.SOURCE)]
+    several = [
+        subprocess.Popen(command, env=os.environ | {"CC": str(tmp_path / "slow-cc")}, cwd=kernel_library.SOURCE)
+        for _ in range(4)
+    ]
+    assert [process.wait(120) for process in several] == [0] * 4
+    assert (tmp_path / "builds").read_text() == "x\n"
 
 
 def test_what_killed_builders_left_is_cleared_away_after_a_while(folder):

@@ -1,7 +1,7 @@
 """Records without training, as many as a test wants."""
 
 from recallscope.architectures.linear_mamba import LinearMambaSpec
-from recallscope.records import Evaluation, RunRecord
+from recallscope.records import Evaluation, RunRecord, record_text
 from recallscope.runs.store import RunStore
 from recallscope.specs import RunSpec, parse_task
 
@@ -28,6 +28,6 @@ def fill(store: RunStore, count: int):
         found = record(embed_dim=D, state_dim=N, seed=seed, accuracy=(number % 97) / 97)
         folder = store.folder(found.run)
         folder.mkdir(parents=True)
-        (folder / "record.json").write_text(found.model_dump_json())
+        (folder / "record.json").write_bytes(record_text(found))
         made.append(found)
     return made

@@ -30,6 +30,7 @@ FIELDS = {
         ("2 < state_dim <= 8", True),
         ("state_dim * num_layers != 32 or head_pattern == 'MHA'", True),
         ("not (state_dim < embed_dim and embed_dim < 10)", True),
+        ("round(learning_rate / 3, 3)", 0.167),
         ("learning_rate * 2", 1.0),
     ],
 )
@@ -43,6 +44,8 @@ def test_formulas_of_grids_come_out_right(text, value):
         ("__import__('os').system('ls')", "not arithmetic"),
         ("().__class__", "not arithmetic"),
         ("num_facts ** 999999999", "not arithmetic"),
+        ("round(5, -1000000000) > 1", "from -15 to 15 digits"),  # Python's own would take hours
+        ("round(5, 1000000000)", "from -15 to 15 digits"),
         ("[x for x in (1,)]", "not arithmetic"),
         ("lambda: 1", "not arithmetic"),
         ("open('x')", "not arithmetic"),

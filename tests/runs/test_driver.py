@@ -4,19 +4,24 @@ import errno
 import itertools
 import os
 import threading
+import time
 
 import pytest
-from tiny_sweeps import tiny_grid
+from tiny_sweeps import tiny_grid, tiny_run
 
 from recallscope.records import RunRecord
 from recallscope.runs import plan as plan_module
-from recallscope.runs.attempts import Failure
+from recallscope.runs.attempts import Failure, read_attempts
 from recallscope.runs.driver import Driver
 from recallscope.runs.engine import Died, EngineError, Finished, Halted, Job, Moved
+from recallscope.runs.grid import Cell
 from recallscope.runs.plan import estimated_cost, make_plan
 from recallscope.runs.store import RunStore
+from recallscope.runs.sweep import run_sweep
 from recallscope.runs.table import find_runs
 from recallscope.runs.views import PlainView, Tally, View, clock
+
+FAULTS = [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES, errno.EPERM, errno.EFBIG, errno.ESTALE]
 
 
 def pretend_record(job: Job) -> RunRecord:
@@ -79,7 +84,7 @@ def store(tmp_path):
 
 def drive(store, engine, cells=None, **more):
     cells = tiny_grid(seeds=2).cells() if cells is None else cells
-    plan = make_plan(cells, store, retry_failed=more.get("retry_failed", False))
+    plan = make_plan(cells, store, retry_failed=more.pop("retry_failed", False))
     return Driver(store=store, engine=engine, plan=plan, view=View(), **more).run()
 
 
@@ -121,6 +126,23 @@ def test_three_tries_then_failed_and_the_sweep_goes_on(store):
     assert again.started == []
     assert drive(store, PuppetEngine(store), cells, retry_failed=True).done == 1
     assert store.failure(bad) is None
+
+
+@pytest.mark.parametrize("years", [-10, 10])
+def test_failed_runs_are_tried_again_whatever_the_clock_of_the_note(store, years):
+    """Such as one of a host whose clock is ahead; and a run that fails anew while the sweep goes on is left alone."""
+    cells = tiny_grid(seeds=1).cells()
+    bad, other = (
+        Failure(run=cell.run, spec=cell.spec, tries=3, reason="died", stderr="", at=time.time() + years * 3e7)
+        for cell in cells[:2]
+    )
+    store.put_failure(bad)
+    plan = make_plan(cells, store, retry_failed=True)
+    store.put_failure(other)  # by another driver, after our plan was made
+    engine = PuppetEngine(store)
+    outcome = Driver(store, engine, plan, View()).run()
+    assert (outcome.done, outcome.failed) == (4, 1)
+    assert other.run not in engine.started
 
 
 def test_a_run_may_die_twice_and_still_be_done(store):
@@ -276,14 +298,16 @@ def test_what_a_killed_worker_left_of_a_finished_run_is_tidied_by_the_next_sweep
     assert {name for cell in cells for name in os.listdir(store.folder(cell.run))} == {"record.json"}
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO])
+@pytest.mark.parametrize("number", FAULTS)
 def test_a_disk_that_cannot_be_written_stops_the_sweep_and_fails_no_run(tmp_path, monkeypatch, number):
     """Whether a worker says so or the driver itself meets it; the same sweep then finishes."""
     store = RunStore(tmp_path / "store", create=True)
     cells = tiny_grid(seeds=2).cells()
 
-    def refuse(*_, **__):
-        raise OSError(number, os.strerror(number), "some/file")
+    def refuse(path, flags, *rest, real=os.open):
+        if not flags & os.O_CREAT:
+            return real(path, flags, *rest)
+        raise OSError(number, os.strerror(number), str(store.root / "a file"))
 
     with monkeypatch.context() as patch:
         patch.setattr("recallscope.runs.leases.os.open", refuse)
@@ -297,3 +321,23 @@ def test_a_disk_that_cannot_be_written_stops_the_sweep_and_fails_no_run(tmp_path
     plan = make_plan(cells, store)
     assert len(plan.missing) == len(cells)
     assert Driver(store, PuppetEngine(store), plan, View()).run().done == len(cells)
+
+
+@pytest.mark.parametrize("number", FAULTS)
+def test_a_record_that_cannot_be_written_costs_one_training_run(tmp_path, monkeypatch, number):
+    """Another try could not write either; three of them used to be made."""
+    store, real = RunStore(tmp_path / "store", create=True), os.replace
+
+    def refuse(old, new):
+        if str(new).endswith("record.json"):
+            raise OSError(number, os.strerror(number), str(old), None, str(new))
+        return real(old, new)
+
+    cell = Cell.of(tiny_run(flat_steps=1, decay_steps=1))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", refuse)
+        with pytest.raises(EngineError, match=os.strerror(number)):
+            run_sweep([cell], store, workers=0)
+    assert [entry["event"] for entry in read_attempts(store.folder(cell.run))] == ["started"]
+    assert store.failure(cell.run) is None
+    assert run_sweep([cell], store, workers=0).done == 1

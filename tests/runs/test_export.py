@@ -6,7 +6,7 @@ import pytest
 from synthetic_runs import fill
 
 from recallscope.runs.store import RunStore
-from recallscope.runs.table import export_rows, find_runs
+from recallscope.runs.table import export_rows, find_runs, parse_conditions
 
 
 @pytest.fixture
@@ -40,3 +40,13 @@ def test_without_pyarrow_the_way_out_is_named(rows, tmp_path, monkeypatch):
 def test_other_endings_are_refused(rows, tmp_path):
     with pytest.raises(ValueError, match=r"neither \.csv nor \.parquet"):
         export_rows(rows, tmp_path / "runs.xlsx")
+
+
+@pytest.mark.parametrize("number", ["3e40", "-3e40", "9223372036854775808", "1e308", "123456789012345678901234"])
+def test_numbers_beyond_what_sqlite_holds_are_compared_and_no_error(tmp_path, number):
+    store = RunStore(tmp_path / "store", create=True)
+    made = fill(store, 3)
+    for column in ("run", "seed", "test_accuracy"):
+        assert find_runs(store, parse_conditions([f"{column}={number}"])) == []
+    below = "<" if not number.startswith("-") else ">"
+    assert len(find_runs(store, parse_conditions([f"seed{below}{number}"]))) == len(made)

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from tiny_sweeps import tiny_grid, tiny_run
 
+from recallscope.runs import plan as plan_module
 from recallscope.runs.grid import Grid, grid_from_fields, read_grid
 from recallscope.runs.plan import estimated_cost, make_plan
+from recallscope.runs.store import RunStore
 from recallscope.specs import flat_fields
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -181,3 +183,17 @@ def test_a_large_grid_needs_little_memory():
     tracemalloc.stop()
     assert plan.total == 2000
     assert held / plan.total < 1000
+
+
+def test_a_grid_that_would_take_minutes_to_plan_is_refused_and_the_largest_opens_no_file(tmp_path, monkeypatch):
+    axes = {"embed_dim": range(8, 108), "state_dim": range(1, 6), "seed": range(2000)}
+    with pytest.raises(ValueError, match="1,000,000 cells: at most 200,000 are taken"):
+        Grid.around(tiny_run(), axes={name: list(values) for name, values in axes.items()})
+    store = RunStore(tmp_path / "store", create=True)
+    store.folder(tiny_run().content_hash()).mkdir()  # one run is begun; nothing is known of the others
+    looked, real = [], plan_module.estimated_cost
+    monkeypatch.setattr(store, "get_sound", lambda run, **_: looked.append(run) or (None, None))
+    monkeypatch.setattr(plan_module, "estimated_cost", lambda run: looked.append("cost") or real(run))
+    cells = Grid.around(tiny_run(), axes={"seed": list(range(300))}).cells()
+    assert len(plan_module.make_plan(cells, store).missing) == 300
+    assert sorted(looked) == [tiny_run().content_hash(), "cost"]

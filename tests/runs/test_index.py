@@ -1,13 +1,17 @@
 """The index answers as the files would, whatever state it is in itself."""
 
+import contextlib
 import os
 import random
+import sqlite3
 import threading
 import time
 
 import pytest
 from synthetic_runs import fill, record
 
+from recallscope.runs import index as index_module
+from recallscope.runs import table as table_module
 from recallscope.runs.attempts import Failure
 from recallscope.runs.index import INDEX, extend_index, rebuild_index
 from recallscope.runs.store import RunStore
@@ -214,3 +218,31 @@ def test_a_hundred_thousand_records_are_asked_in_a_few_looks_at_each(store):
     assert rebuilt < 60 * floor
     assert asked < 4 * floor
     assert len(rows) == 50
+
+
+def test_an_index_that_is_destroyed_while_it_is_read_ends_in_no_error(store, monkeypatch):
+    """Whoever writes over it may be quicker than the one who makes it anew: then the files are read without it."""
+    made = fill(store, 5)
+    rebuild_index(store)
+    real = index_module._new_file
+
+    @contextlib.contextmanager
+    def spoilt(store):
+        with real(store) as path:
+            yield path
+        (store.root / INDEX).write_bytes(b"SQLite format 3\0" + bytes(4000))
+
+    (store.root / INDEX).write_bytes(b"SQLite format 3\0" + bytes(4000))
+    monkeypatch.setattr(index_module, "_new_file", spoilt)
+    assert len(find_runs(store)) == len(made)
+    asked, select = [], table_module._select
+
+    def malformed_at_first(*question):
+        asked.append(question)
+        if len(asked) < 3:
+            raise sqlite3.DatabaseError("database disk image is malformed")
+        return select(*question)
+
+    monkeypatch.setattr(table_module, "_select", malformed_at_first)
+    assert len(find_runs(store)) == len(made)
+    assert len(asked) == 3

@@ -23,7 +23,7 @@ from recallscope.specs import STORED_KINDS, ModelSpec, RunSpec, architecture, fi
 def put_facts(store, facts):
     folder = store.runs / facts["run"]
     folder.mkdir()
-    (folder / "record.json").write_text(json.dumps(facts))
+    (folder / "record.json").write_bytes(record_text(facts))
     return folder / "record.json"
 
 
@@ -43,7 +43,7 @@ def from_mars(**model):
 def newer():
     """The next schema, whose facts may stand anywhere."""
     facts = record(seed=2).model_dump(mode="json")
-    return facts | {"schema_version": 3, "test_accuracy": {"mean": 0.5}, "novelty": [1]}
+    return facts | {"schema_version": 4, "test_accuracy": {"mean": 0.5}, "novelty": [1]}
 
 
 def with_extra_field():
@@ -72,7 +72,7 @@ def test_all_are_listed_and_what_they_need_is_named(store):
     assert needs == {
         record(seed=0).run: None,
         from_mars()["run"]: "architecture='from_mars'",
-        newer()["run"]: "a recallscope that reads schema 3",
+        newer()["run"]: "a recallscope that reads schema 4",
         with_extra_field()["run"]: "field dropout",
     }
 

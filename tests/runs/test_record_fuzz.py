@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from synthetic_runs import record
 
 from recallscope.cli.main import main
-from recallscope.records import NewerRecordError, RecordError
+from recallscope.records import NewerRecordError, RecordError, record_text
 from recallscope.runs.store import RunStore
 from recallscope.runs.table import find_runs
 from recallscope.runs.upkeep import verify
 
 RECORD = record()
-SOUND = RECORD.model_dump_json().encode()
+SOUND = record_text(RECORD)
 IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # a real disk's fsync would cost minutes
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
@@ -69,7 +69,7 @@ def test_no_record_file_whatever_is_lost_or_ends_in_a_traceback(data):
             assert believed is not None
             assert believed.spec == RECORD.spec
         except NewerRecordError:
-            assert json.loads(data)["schema_version"] > 1
+            raise AssertionError("one record in many damaged ones has a digest that fits") from None
         except RecordError:
             pass  # said in words; verify repeats them below
         find_runs(store)

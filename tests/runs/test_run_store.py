@@ -118,6 +118,7 @@ def test_a_newer_schema_is_refused_and_left_alone(store):
     found = record()
     store.put(found)
     fields = json.loads(path_of(store, found).read_text()) | {"schema_version": 99, "novelty": 1}
+    fields = json.loads(record_text(fields))
     path_of(store, found).write_text(json.dumps(fields))
     with pytest.raises(NewerRecordError, match=r"schema_version=99.*newer.*Upgrade"):
         store.get_sound(found.run)

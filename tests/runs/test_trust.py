@@ -9,7 +9,7 @@ import pytest
 from synthetic_runs import fill, record, spec
 
 from recallscope.architectures.model import build_model
-from recallscope.records import RecordError, parse_record, record_text
+from recallscope.records import RecordError, parse_record, read_facts, record_text
 from recallscope.runs.grid import Cell
 from recallscope.runs.index import INDEX, rebuild_index
 from recallscope.runs.plan import make_plan
@@ -82,8 +82,37 @@ def test_verify_finds_an_edited_accuracy_even_of_the_same_size_and_time(store):
     assert (store.root / plan.faults[0].moved_to).exists()
 
 
-def test_records_of_earlier_versions_have_no_digest_and_are_counted(store):
-    fill(store, 3)
+def test_a_record_without_its_digest_is_damaged_whatever_schema_it_names(store):
+    text = record_text(record(accuracy=0.25))
+    facts = {name: value for name, value in json.loads(text).items() if name != "digest"}
+    for version in (3, 4, 7, 99):
+        with pytest.raises(RecordError, match="its digest is missing"):
+            read_facts(json.dumps(facts | {"schema_version": version}))
+    store.put(record(accuracy=0.25))
+    (store.runs / record().run / "record.json").write_text(json.dumps(facts))
+    assert not verify(store, move=False).clean
+
+
+def test_any_flipped_bit_of_a_record_is_found():
+    """Of its schema's number, its digest's name, and everything else; only what changes no value may pass."""
+    text, passed = record_text(record(accuracy=0.25)), 0
+    for place in range(len(text)):
+        for bit in range(8):
+            flipped = bytearray(text)
+            flipped[place] ^= 1 << bit
+            try:
+                facts = read_facts(bytes(flipped))
+            except RecordError:
+                continue
+            passed += 1
+            assert facts == json.loads(text)
+    assert passed < len(text)  # white space, and e for E in numbers
+
+
+def test_records_of_schema_2_may_have_no_digest_and_are_counted(store):
+    for found in fill(store, 3):
+        facts = found.model_dump(mode="json") | {"schema_version": 2}
+        (store.folder(found.run) / "record.json").write_text(json.dumps(facts))
     store.put(record(seed=1000))
     health = verify(store)
     assert health.clean
@@ -145,7 +174,7 @@ def test_a_row_changed_by_hand_is_not_believed(store):
     assert verify(store).index_was_wrong
     assert not verify(store).index_was_wrong
     with sqlite3.connect(store.root / INDEX) as connection:
-        connection.execute("UPDATE words SET words = replace(words, 'embed_dim', 'state_dim')")
+        connection.execute("UPDATE fields SET fields = replace(fields, 'embed_dim', 'state_dim')")
     connection.close()
     assert {row["embed_dim"] for row in find_runs(store)} == {16, 32, 48, 64}
 

@@ -8,6 +8,7 @@ import threading
 import pytest
 from synthetic_runs import fill, record, spec
 
+from recallscope.records import record_text
 from recallscope.runs.attempts import Failure
 from recallscope.runs.grid import Cell
 from recallscope.runs.index import rebuild_index
@@ -71,7 +72,7 @@ def test_every_kind_of_damage_is_found_named_and_set_aside(store):
 def test_newer_records_are_named_and_not_moved(store):
     (found,) = fill(store, 1)
     path = store.folder(found.run) / "record.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"schema_version": 3}))
+    path.write_bytes(record_text(json.loads(path.read_text()) | {"schema_version": 4}))
     before = path.read_bytes()
     health = verify(store)
     assert health.clean
@@ -84,7 +85,7 @@ def test_an_index_that_lies_is_found_out(store):
     made = fill(store, 3)
     rebuild_index(store)
     changed = made[0].model_copy(update={"test_accuracy": 0.123})
-    (store.folder(changed.run) / "record.json").write_text(changed.model_dump_json())
+    (store.folder(changed.run) / "record.json").write_bytes(record_text(changed))
     assert verify(store).index_was_wrong
     assert not verify(store).index_was_wrong
     assert 0.123 in {row["test_accuracy"] for row in find_runs(store)}
@@ -124,7 +125,7 @@ def outside_run(store, tmp_path):
     """A run's folder that is a link to a folder outside the store."""
     elsewhere = tmp_path / "elsewhere" / record(seed=5).run
     elsewhere.mkdir(parents=True)
-    (elsewhere / "record.json").write_text(record(seed=5).model_dump_json())
+    (elsewhere / "record.json").write_bytes(record_text(record(seed=5)))
     (elsewhere / "checkpoint.safetensors").write_bytes(b"damaged")
     (elsewhere / "lease.1").write_text("")
     os.utime(elsewhere / "lease.1", (1, 1))

@@ -289,7 +289,8 @@ def weights_of(name, folder):
 
 
 def test_a_module_of_ones_own_is_shown_by_its_answers_and_told_what_is_left_out(run, tmp_path):
-    code, out, err = run("inspect", weights_of("Bag", tmp_path), "--num-sequences", 40, "--out", tmp_path / "out")
+    few = ("--trust-code", "--num-sequences", 40)
+    code, out, err = run("inspect", weights_of("Bag", tmp_path), *few, "--out", tmp_path / "out")
     assert code == 0, err
     assert out.startswith("recall 0.")
     assert "by place of the fact, oldest first" in out
@@ -304,12 +305,12 @@ def test_a_module_of_ones_own_is_shown_by_its_answers_and_told_what_is_left_out(
     assert scores["g_vv_block_mass"] is scores["probe"] is scores["overwrite"] is None
     assert 0 <= scores["behaviour"]["accuracy"] <= 1
     assert {item["section"] for item in scores["left_out"]} >= {"operators", "attention", "overwrite", "probe"}
-    again = run("inspect", weights_of("Bag", tmp_path), "--num-sequences", 40, "--json")[1]
+    again = run("inspect", weights_of("Bag", tmp_path), *few, "--json")[1]
     assert json.loads(again)["behaviour"] == scores["behaviour"]  # dropout is off
 
 
 def test_a_capability_of_the_module_inside_is_found(tmp_path):
-    model, _ = read_weights(weights_of("Seen", tmp_path))
+    model, _ = read_weights(weights_of("Seen", tmp_path), trust_code=True)
     assert model.capability(HasState) is model.module
     assert model.capability(HasKeys) is None
     tokens = torch.tensor([[1, 2, 3]])

@@ -124,7 +124,7 @@ def test_capacity_prints_its_trainings_and_uses_them_again(run, tmp_path):
     words += ["--store", tmp_path / "store", "--max-runs", "1", "--workers", "1"]
     first = json.loads(run(*words, "--json")[1])
     assert (first["unknown"], first["law"]) == ("num_facts", "trained-sharing")
-    (tried,) = first["trainings"]
+    (tried,) = first["runs"]
     assert tried["new"]
     code, out, err = run(*words)
     assert code == 0, err

@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from commands import Command, refused
+from recallscope.records import record_text
 from recallscope.runs.grid import read_grid
 from recallscope.runs.live import LiveView
 from recallscope.runs.plan import make_plan
@@ -165,10 +166,10 @@ def test_damage_is_named_set_aside_and_run_again(run, home):
 def test_a_newer_record_stops_the_sweep_with_a_clear_word(run, home):
     shutil.copytree(home / "runs" / "tiny", home / "runs" / "newer")
     path = next((home / "runs" / "newer" / "runs").iterdir()) / "record.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"schema_version": 3}))
+    path.write_bytes(record_text(json.loads(path.read_text()) | {"schema_version": 4}))
     code, _, err = run("sweep", "examples/tiny_grid.toml", "--store", "runs/newer", "--json")
     assert code == 2
-    assert "schema_version=3" in err
+    assert "schema_version=4" in err
     assert "Upgrade" in err
     code, out, _ = run("store", "verify", "runs/newer")
     assert code == 0

@@ -289,4 +289,4 @@ def test_weights_survive_the_disk_and_strangers_are_refused(tmp_path):
         read_weights(path)
     with pytest.raises(FileNotFoundError):
         read_weights(tmp_path / "none.safetensors")
-    assert json.loads(trained.record.model_dump_json())["schema_version"] == 2
+    assert json.loads(trained.record.model_dump_json())["schema_version"] == 3

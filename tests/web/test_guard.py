@@ -4,10 +4,13 @@ import json
 import logging
 import os
 import random
+import socket
 import subprocess
 import sys
+import threading
 
 import pytest
+import uvicorn
 from explored import HOST
 from starlette.testclient import TestClient
 
@@ -17,6 +20,8 @@ from recallscope.web.server import ROUTES, is_loopback, listen, make_app
 from recallscope.web.store_set import StoreSet
 
 JSON = {"content-type": "application/json"}
+POSTED = ("POST /api/memory HTTP/1.1", f"Host: {HOST}", "Content-Type: application/json", "Content-Length: 50")
+SLOW_BODY = "\r\n".join((*POSTED, "", "{")).encode()
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", "127.0.0.1:1", f"{HOST}.evil.example", "", "[::1]:8000"])
@@ -211,3 +216,23 @@ def test_an_empty_store_set_answers_in_sentences():
         assert client.get("/api/options").json()["stores"] == []
         for name in ("runs", "groups", "zoo", "live"):
             assert "--store DIR" in client.get(f"/api/{name}").json()["error"]
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET / HTTP/1.1\r\nHost: ", b"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET /", SLOW_BODY]
+)
+def test_who_does_not_finish_asking_is_hung_up_on(app, monkeypatch, sent):
+    """Nothing at all, half the headers, those of a second request, or a body that does not come."""
+    monkeypatch.setattr(server, "ASK_SECONDS", 0.3)
+    listener, _ = server.listen("127.0.0.1", 0)
+    running = uvicorn.Server(server.config(app))
+    thread = threading.Thread(target=running.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        with socket.create_connection(listener.getsockname(), timeout=30) as ours:
+            ours.sendall(sent)
+            while ours.recv(2**16):  # b"" once it is closed; a timeout is an error
+                pass
+    finally:
+        running.should_exit = True
+        thread.join()

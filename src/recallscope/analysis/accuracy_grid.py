@@ -177,9 +177,7 @@ class SeedBin:
         return self.converged / self.seeds if self.seeds else float("nan")
 
 
-def convergence_grid(
-    table: DataFrame, axes: Sequence[str] = D_N, *, threshold: float = CONVERGED
-) -> AccuracyGrid:
+def convergence_grid(table: DataFrame, axes: Sequence[str] = D_N, *, threshold: float = CONVERGED) -> AccuracyGrid:
     """Share of seeds per cell that reach the threshold; `counts` says out of how many."""
     return AccuracyGrid.from_runs(table, axes, reduce="convergence", threshold=threshold)
 

@@ -9,11 +9,13 @@ on the generator's device, then moved: a CPU generator gives the same weights ev
 """
 
 import contextlib
+import random
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -204,10 +206,21 @@ def drawn_seed(generator: torch.Generator) -> int:
 
 @contextlib.contextmanager
 def seeded_global_rng(seed: int, device: torch.device | str = "cpu") -> Iterator[None]:
-    """Torch's global stream with a given seed, for modules that draw from it; put back as it was afterwards."""
+    """The global streams of torch, numpy and Python with a given seed, for modules that draw from them.
+
+    Afterwards they are as they were. A generator that a module makes itself, such as `np.random.default_rng()`, is its
+    own affair: without a seed its numbers are other ones each time.
+    """
     place = torch.device(device)
-    with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
-        torch.set_rng_state(torch.Generator("cpu").manual_seed(seed).get_state())
-        if place.type == "cuda":
-            torch.cuda.set_rng_state(torch.Generator(place).manual_seed(seed).get_state(), place)
-        yield
+    python, legacy = random.getstate(), np.random.get_state()  # noqa: NPY002 (the streams that modules use)
+    try:
+        with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
+            torch.set_rng_state(torch.Generator("cpu").manual_seed(seed).get_state())
+            if place.type == "cuda":
+                torch.cuda.set_rng_state(torch.Generator(place).manual_seed(seed).get_state(), place)
+            random.setstate(random.Random(seed).getstate())  # noqa: S311
+            np.random.set_state(np.random.RandomState(seed % 2**32).get_state())  # noqa: NPY002
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(legacy)  # noqa: NPY002

@@ -173,7 +173,11 @@ def from_pretrained(path: str | PathLike[str], *, dtype: torch.dtype = torch.flo
             f"{folder} has no config.json. from_pretrained reads a local folder written by transformers' "
             f"save_pretrained; it downloads nothing."
         )
-    config = parse_config((folder / "config.json").read_text(encoding="utf-8"), str(folder / "config.json"))
+    try:
+        text = (folder / "config.json").read_bytes().decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{folder / 'config.json'} is not a text in UTF-8 ({error}).") from error
+    config = parse_config(text, str(folder / "config.json"))
     tensors = {_our_name(name): tensor for name, tensor in _read_tensors(folder).items()}
     check_weights(tensors, folder)
     _check_size(config, tensors, folder)
@@ -208,7 +212,16 @@ def weight_files(folder: Path) -> list[str]:
     for name in files:
         if not (folder / name).is_file():
             raise FileNotFoundError(f"{folder / INDEX} names {name}, which is not there. Download the folder again.")
+        _check_inside(folder, folder / name)
     return files
+
+
+def _check_inside(folder: Path, file: Path) -> None:
+    """Refuse a link that leads out of a folder; a snapshot of the Hugging Face cache links to the blobs beside it."""
+    place, target = folder.resolve(), file.resolve()
+    blobs = place.parent.parent / "blobs"
+    if not target.is_relative_to(place) and not (place.parent.name == "snapshots" and target.is_relative_to(blobs)):
+        raise ValueError(f"{file} is a link that leads out of its folder, to {target}. Name the folder it leads to.")
 
 
 def _read_tensors(folder: Path) -> dict[str, Tensor]:
@@ -243,7 +256,8 @@ def _our_name(name: str) -> str:
 
 def _check_size(config: MambaConfig | Mamba2Config, tensors: dict[str, Tensor], folder: Path) -> None:
     """Before anything is built: are sizes and layers those of the file? A config may promise more than memory holds."""
-    layers = {int(name.split(".")[1]) for name in tensors if name.startswith("layers.")}
+    numbers = {name.split(".")[1] for name in tensors if name.startswith("layers.")}
+    layers = {int(number) if number.isdecimal() and len(number) < 10 else -1 for number in numbers}
     embedding = tensors.get("embeddings.weight")
     found = None if embedding is None else tuple(embedding.shape)
     wanted = (config.vocab_size, config.hidden_size)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import sys
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -84,12 +84,13 @@ def source_file(place: str) -> Path:
         if not path.is_file():
             raise ValueError(f"there is no file {place} (from {os.getcwd()}). Name a Python file, path/to/my_nets.py.")
         return path
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
+    first, *rest = place.split(".")
     try:
-        spec = importlib.util.find_spec(place)
-    except (ImportError, ValueError, AttributeError):
+        spec = importlib.util.find_spec(first) or PathFinder.find_spec(first, [os.getcwd()])
+    except (ValueError, ImportError):  # an empty name, or a module without a file
         spec = None
+    for name in rest:  # step by step: find_spec of the whole name would import the packages on the way
+        spec = PathFinder.find_spec(name, list(spec.submodule_search_locations or ())) if spec else None
     if spec is None or not spec.origin or not Path(spec.origin).is_file():
         raise ValueError(
             f"there is no module {place!r}, neither installed nor in {os.getcwd()}. Name a module, my_package.my_nets, "

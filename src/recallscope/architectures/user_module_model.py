@@ -2,9 +2,11 @@
 
 import contextlib
 import inspect
+import os
 import sys
+import threading
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import torch
 from jaxtyping import Float, Int
@@ -26,10 +28,27 @@ class UserModuleError(ValueError):
 def _their_code(failed: str) -> Iterator[None]:
     """Run code of the user's: its exceptions are told as theirs, and what it prints goes to stderr."""
     try:
-        with contextlib.redirect_stdout(sys.stderr):
+        with contextlib.redirect_stdout(sys.stderr), _exit_told():
             yield
     except (Exception, SystemExit) as error:
         raise UserModuleError(f"{failed}: {type(error).__name__}: {error}") from error
+
+
+@contextlib.contextmanager
+def _exit_told() -> Iterator[None]:
+    """Make `os._exit` in this thread an exception: it would end the command with no word. Forked children may exit."""
+    leave, owner = os._exit, (os.getpid(), threading.get_ident())
+
+    def refuse(status: int) -> NoReturn:
+        if (os.getpid(), threading.get_ident()) != owner:
+            leave(status)
+        raise SystemExit(f"os._exit({status})")
+
+    os._exit = refuse
+    try:
+        yield
+    finally:
+        os._exit = leave
 
 
 class UserModule(RecallModel):
@@ -53,6 +72,14 @@ class UserModule(RecallModel):
                 f"has them as its attribute logits."
             )
         return logits
+
+    def add_gradients(self, batch: Batch, label_smoothing: float) -> Float[Tensor, ""]:
+        """As of every model; its backward pass may be the user's code, too."""
+        try:
+            with _exit_told():
+                return super().add_gradients(batch, label_smoothing)
+        except SystemExit as error:
+            raise UserModuleError(f"{self.spec.kind}: its backward pass called {error}") from error
 
     def _call(self, tokens: Tensor) -> str:
         """The call of the module, in words."""

@@ -30,6 +30,8 @@ class Explore:
     """Folders of runs; results/paper or runs/paper if one is here."""
     weights: Annotated[tuple[Path, ...], Unset] = ()
     """Weights to look into beside those in the stores; those below results/mechanism if it is here."""
+    trust_code: bool = False
+    """Import the code that weights name, if they name any; without this no file makes us run code."""
     port: int = 0
     """Port; 0 for a free one."""
     host: str = "127.0.0.1"
@@ -72,4 +74,4 @@ class Explore:
         for path in weights:
             if not path.is_file():
                 raise FileNotFoundError(2, "no such weights file", str(path))
-        return StoreSet([RunStore(path) for path in stores], list(weights))
+        return StoreSet([RunStore(path) for path in stores], list(weights), self.trust_code)

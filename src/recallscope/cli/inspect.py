@@ -36,6 +36,8 @@ class Inspect(StateFlags, RunFlags):
     weights: Annotated[Path | None, tyro.conf.Positional, Unset] = None
     """A .safetensors file, the folder that train --out wrote, or a Hugging Face folder of a Mamba or Mamba-2 (its
     task is given by --num-facts, --vocab-size and the other flags of the task)."""
+    trust_code: bool = False
+    """Import the code that WEIGHTS names, if it names any; without this no file makes us run code."""
     out: OptionalPath = None
     """Folder for scores.json and pictures."""
     num_sequences: int = 2000
@@ -98,7 +100,7 @@ class Inspect(StateFlags, RunFlags):
                     f"{flags}: for a model to be trained, and {self.weights} is trained already. "
                     f"Give either WEIGHTS or --preset."
                 )
-            return load_model(self.weights, self.given("task"), self.task)
+            return load_model(self.weights, self.given("task"), self.task, trust_code=self.trust_code)
         if self.preset is None and self.model is None and self.config is None:
             raise ValueError("nothing to inspect: give WEIGHTS, or --preset mechanism to train a model first.")
         run = self.run_spec()
@@ -108,7 +110,7 @@ class Inspect(StateFlags, RunFlags):
         from recallscope.cli.training import train_resumable
 
         if self.out and finished_run(self.out, run):
-            return load_model(self.out, {}, None)
+            return load_model(self.out, {}, trust_code=run.model.kind)
         checkpoint = checkpoint_in(self.out) if self.out else None
         trained = train_resumable(run, device=torch.device("cpu"), checkpoint=checkpoint, quiet=self.quiet)
         if self.out:

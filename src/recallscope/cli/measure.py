@@ -67,6 +67,8 @@ class Measure(StateFlags, RunFlags):
     """Folder for the figure, the measurement as JSON, and the store of the training runs, which are used again."""
     figure: OptionalPath = None
     """The figure's file instead, as PNG and SVG."""
+    trust_code: bool = False
+    """Import the code that the weights name, if they name any; without this no file makes us run code."""
     quiet: Quiet = False
     """Show no progress."""
     json: bool = False
@@ -144,7 +146,7 @@ class Measure(StateFlags, RunFlags):
             model = build_model(run.model, run.task.vocab_size, torch.Generator().manual_seed(0))
             load_tensors(file, model)
             return model, run.task
-        model, task = load_model(path, self.given("task"), self.task)
+        model, task = load_model(path, self.given("task"), self.task, trust_code=self.trust_code or self.model or False)
         if self.model not in (None, model.spec.kind):
             raise ValueError(f"{path} holds a {model.spec.kind}, not a {self.model}. Leave MODEL out.")
         return model, task

@@ -64,7 +64,7 @@ def measure(
         records = [training.record for training in done]
         scores = []
         for record in records:
-            trained, _ = read_weights(home.folder(record.run) / WEIGHTS)
+            trained, _ = read_weights(home.folder(record.run) / WEIGHTS, trust_code=model.kind)
             scores.append(evaluate(trained, task, run.train.eval_size, stream(record.spec, "test")))
         recipe, sequences = _recipe(run.train, search), run.train.eval_size
     spec = subject.spec

@@ -1,23 +1,28 @@
 """Build our C kernels with the system's compiler, keep the library in a cache, and check it before it is opened.
 
-No torch headers, no build step at installation: the source is a few hundred lines (`csrc/`) and compiles in a
-second or two. `RECALLSCOPE_CACHE` (else `XDG_CACHE_HOME`, else `~/.cache`) says where the result is kept; where that
-folder cannot be written or is not safe, a folder of this user among the system's temporary files is used.
+No torch headers, no build step at installation: the source is a few hundred lines (`csrc/`) and compiles in some five
+seconds of one core, once per machine: of several processes one builds, and the others wait. `RECALLSCOPE_CACHE` (else
+`XDG_CACHE_HOME`, else `~/.cache`) says where the result is kept; where that folder cannot be written or is not safe, a
+folder of this user among the system's temporary files is used.
 `RECALLSCOPE_CFLAGS` is added to the compiler's flags, of which the last counts: `-march=x86-64` builds kernels for any
 x86 CPU instead of this one. Each choice of flags has a library of its own.
 
 A library's name ends with the SHA-256 of its bytes: one that was cut short or changed is not opened, which could end
-the process, but deleted and built again. And a library is code: we open none that another user could have put there.
+the process, but deleted and built again. And a library is code: we open none that another user could have put there,
+no link, and on Linux the very file whose bytes were checked.
 """
 
 import ctypes
+import fcntl
 import hashlib
 import logging
 import os
 import platform
 import shlex
 import shutil
+import stat
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -54,8 +59,12 @@ def open_library() -> tuple[ctypes.CDLL, str]:
     refused = []
     for folder in (cache_folder(), temporary_folder()):
         try:
-            path = _find(folder, name) or _compile(compiler, folder, name)
-            return ctypes.CDLL(str(path)), _digest_in(path)
+            if found := _find(folder, name):
+                return found
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _check_folder(folder)
+            with _alone(folder):
+                return _find(folder, name) or _opened(_compile(compiler, folder, name))
         except OSError as error:  # read-only, full, not ours, or mounted so that nothing in it may run
             logger.info("kernels are not kept in %s: %s", folder, error)
             refused.append(f"{folder}: {error}")
@@ -75,31 +84,65 @@ def temporary_folder() -> Path:
     return Path(tempfile.gettempdir()) / f"recallscope-{os.getuid() if hasattr(os, 'getuid') else 'kernels'}"
 
 
-def _find(folder: Path, name: str) -> Path | None:
-    """A sound library of this name; those that are not are deleted."""
+def _find(folder: Path, name: str) -> tuple[ctypes.CDLL, str] | None:
+    """A sound library of this name, opened, and its SHA-256; those that are not sound are deleted."""
     if not folder.exists():
         return None
-    _check_owner(folder)
+    _check_folder(folder)
     for path in sorted(folder.glob(f"{name}-*.so")):
         try:
-            _check_owner(path)
-            found = hashlib.sha256(path.read_bytes()).hexdigest()
-            if found == _digest_in(path):
-                return path
-            logger.warning("%s is damaged: its SHA-256 begins with %s. It is built again.", path, found[:12])
-        except PermissionError as error:
+            return _opened(path)
+        except (PermissionError, UnsoundError) as error:
             logger.warning("%s It is built again.", error)
         path.unlink(missing_ok=True)
     return None
 
 
-def _digest_in(path: Path) -> str:
-    return path.stem.rpartition("-")[2]
+class UnsoundError(RuntimeError):
+    """A library is not what its name says."""
 
 
-def _check_owner(path: Path) -> None:
+def _opened(path: Path) -> tuple[ctypes.CDLL, str]:
+    """The library and its SHA-256, which its name must end with. No link is followed, and what is checked is opened."""
+    if path.is_symlink():
+        raise UnsoundError(f"{path} is a link.")
+    descriptor = os.open(
+        path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)
+    )  # kept open: dlopen tells files by their names
+    _check_owner(path, os.fstat(descriptor))
+    with open(descriptor, "rb", closefd=False) as file:
+        digest = hashlib.sha256(file.read()).hexdigest()
+    if digest != path.stem.rpartition("-")[2]:
+        os.close(descriptor)
+        raise UnsoundError(f"{path} is damaged: its SHA-256 begins with {digest[:12]}.")
+    checked = Path(f"/proc/self/fd/{descriptor}")
+    return ctypes.CDLL(str(checked if checked.exists() else path)), digest
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse a folder that another user may write to or replace: itself, its target, and all above."""
+    real = folder.resolve()
+    _check_owner(real, real.stat())
+    for above in {*real.parents, *folder.absolute().parents}:
+        found = above.stat()
+        if not found.st_mode & stat.S_ISVTX:  # as /tmp has: only its owner may replace what is in it
+            _check_owner(above, found)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One builder per folder: the others wait, and find what it has built. A killed one holds up nobody."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a file system without locks: each builds
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _check_owner(path: Path, found: os.stat_result) -> None:
     """Refuse what another user than this one or root owns or may write to."""
-    found = path.stat()
     if not hasattr(os, "getuid"):
         return
     if found.st_uid not in (os.getuid(), 0):
@@ -113,8 +156,8 @@ def _check_owner(path: Path) -> None:
 
 def _compile(compiler: list[str], folder: Path, name: str) -> Path:
     """Compile beside, flush, then rename: two processes that build at once both end with a whole library."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    _check_owner(folder)
+    if sys.stderr.isatty():
+        print("recallscope: compiling kernels, once per machine ...", file=sys.stderr)
     message = ""
     with _beside(folder) as beside:
         for cpu_flags in CPU_FLAGS:

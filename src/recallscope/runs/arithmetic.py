@@ -16,6 +16,15 @@ Value = int | float | str | bool
 
 LONGEST = 200  # characters; a longer text is no formula of a grid
 LARGEST = 1e15  # any number beyond is a slip, and would only cost time
+MOST_DIGITS = 15  # of round
+
+
+def _rounded(value: float, digits: int = 0) -> float:
+    """round, with as many digits as a number has: Python's takes 10^digits of any size, and for ever."""
+    if digits != int(digits) or abs(digits) > MOST_DIGITS:
+        raise ValueError(f"round(..., {digits}): from -{MOST_DIGITS} to {MOST_DIGITS} digits are taken")
+    return round(value, int(digits)) if digits else round(value)
+
 
 _BINARY: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -28,7 +37,7 @@ _COMPARE: dict[type[ast.AST], Callable[[Any, Any], bool]] = {
 _CALL: dict[str, Callable[..., Any]] = {
     "min": min,
     "max": max,
-    "round": round,
+    "round": _rounded,
     "floor": math.floor,
     "ceil": math.ceil,
     "sqrt": math.sqrt,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from recallscope.atomic import open_regular
 from recallscope.runs.leases import this_process
 from recallscope.specs import RunSpec, flat_fields
 
@@ -39,7 +41,8 @@ class Failure(BaseModel):
 def read_failure(path: Path) -> Failure:
     """The note of a file; ValueError if it is none."""
     try:
-        return Failure.model_validate_json(path.read_bytes())
+        with open(open_regular(path), "rb") as file:
+            return Failure.model_validate_json(file.read())
     except IsADirectoryError as error:
         raise ValueError("a folder, where a failure note should be a file") from error
     except ValidationError as error:
@@ -49,15 +52,17 @@ def read_failure(path: Path) -> Failure:
 def note_attempt(folder: Path, event: str, **details: Any) -> None:
     """Add a line to the run's log; only the holder of the run's lease writes, a line at a time."""
     line = {"at": round(time.time(), 3), "event": event, "pid": this_process().pid, "host": this_process().machine}
-    with open(folder / ATTEMPTS, "a", encoding="utf-8") as file:
+    path = folder / ATTEMPTS
+    with open(open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "a", encoding="utf-8") as file:
         file.write(json.dumps(line | details) + "\n")
 
 
 def read_attempts(folder: Path) -> list[dict[str, Any]]:
     """The log of a run; a last line that was cut off is left out."""
     try:
-        lines = (folder / ATTEMPTS).read_text(encoding="utf-8", errors="replace").splitlines()
-    except (FileNotFoundError, NotADirectoryError):
+        with open(open_regular(folder / ATTEMPTS), encoding="utf-8", errors="replace") as file:
+            lines = file.read().splitlines()
+    except OSError:  # none, or not a file of ours
         return []
     found = []
     for line in lines:

@@ -60,7 +60,6 @@ class Driver:
     plan: Plan
     view: View
     weights: bool = False
-    retry_failed: bool = False
     lease_seconds: float = LEASE_SECONDS
     stop: threading.Event = field(default_factory=threading.Event)
 
@@ -75,7 +74,7 @@ class Driver:
 
     def run(self) -> Outcome:
         """Work until nothing is missing, or until told to stop."""
-        self._began, self._began_at = time.monotonic(), time.time()
+        self._began = time.monotonic()
         self._queue.extend(self.plan.missing)
         self._counts.update(skipped=len(self.plan.done), failed=len(self.plan.failed))
         renew, check, publish = (self._began + wait for wait in (self.lease_seconds / 6, CHECK, PUBLISH))
@@ -101,7 +100,7 @@ class Driver:
                         publish = now + max(PUBLISH, 20 * spent)
                     self.view.tick()
         except OSError as error:
-            if not is_storage_fault(error):
+            if not is_storage_fault(error, self.store.root):
                 raise
             raise _stopped(f"{error.filename or self.store.root}: {error.strerror}") from error
         finally:
@@ -141,7 +140,7 @@ class Driver:
             self.view.finished(cell, record, by_another=True)
             return True
         failure = self.store.failure(cell.run)
-        if failure and (not self.retry_failed or failure.at >= self._began_at):
+        if failure and failure != self.plan.retried.get(cell.run):  # a note that is new, whatever its time
             self._counts["failed"] += 1
             self.view.failed(cell, failure.reason)
             return True

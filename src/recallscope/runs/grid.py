@@ -37,7 +37,7 @@ from recallscope.specs import (
     unknown_field,
 )
 
-MOST_CELLS = 1_000_000
+MOST_CELLS = 200_000  # planned in some ten seconds
 KEYS = ("name", "preset", "seed", "skip", "task", "model", "train", "axes", "zip", "derived")
 
 Fields = dict[str, Any]  # of a RunSpec, by part: {"task": {...}, "model": {...}, "train": {...}, "seed": 0}
@@ -48,7 +48,7 @@ Kinds = tuple[type[TaskSpec], type[ModelSpec]]
 class Cell:
     """One run of a grid, and the fields that tell it from the others.
 
-    A grid may have a million cells: they share the parts they have in common, and the rest is made when asked for.
+    A grid may have many cells: they share the parts they have in common, and the rest is made when asked for.
     """
 
     run: str

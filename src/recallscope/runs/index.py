@@ -102,7 +102,11 @@ class Table:
 
     def decode(self, row: str) -> dict[str, Value]:
         """The row of its JSON text; fields it does not have are left out."""
-        return {word: value for word, value in zip(self.fields, json.loads(row), strict=False) if value is not None}
+        try:
+            values = json.loads(row)
+        except ValueError as error:
+            raise sqlite3.DatabaseError(f"a row is damaged: {error}") from error
+        return {word: value for word, value in zip(self.fields, values, strict=False) if value is not None}
 
 
 def rebuild_index(store: RunStore) -> int:
@@ -121,7 +125,7 @@ def extend_index(store: RunStore, runs: Iterable[str]) -> None:
     entries = [entry for entry in found if entry is not None and entry.row["status"] == "done"]
     try:
         with _new_file(store) as path:
-            shutil.copyfile(store.root / INDEX, path)
+            shutil.copyfile(_there(store), path)
             with contextlib.closing(_connect(path)) as connection:
                 table = _load(connection)
                 table.add(entries)
@@ -131,13 +135,14 @@ def extend_index(store: RunStore, runs: Iterable[str]) -> None:
 
 
 @contextlib.contextmanager
-def open_index(store: RunStore, *, anew: bool = False) -> Iterator[Table]:
+def open_index(store: RunStore, *, anew: bool = False, in_memory: bool = False) -> Iterator[Table]:
     """A table whose view `now` holds every run of the files, whatever the index file knows of them.
 
-    A damaged index file is moved aside and made anew, as is any with `anew`.
+    A damaged index file is moved aside and made anew, as is any with `anew`; `in_memory` does without the file.
     """
     try:
-        table = _complete(store, _open(store) if not anew and (store.root / INDEX).exists() else None)
+        there = not anew and not in_memory and os.path.lexists(store.root / INDEX)
+        table = _complete(store, _open(store) if there else None, in_memory=in_memory)
     except sqlite3.DatabaseError as error:
         if not isinstance(error, _OtherVersionError):
             set_index_aside(store, error)
@@ -152,7 +157,7 @@ def set_index_aside(store: RunStore, error: Exception) -> None:
         set_aside(store.root, store.root / INDEX, f"not a sound SQLite file: {error}")
 
 
-def _complete(store: RunStore, table: Table | None) -> Table:
+def _complete(store: RunStore, table: Table | None, *, in_memory: bool = False) -> Table:
     """Add what the index file does not know, and hide what is gone. An index that is mostly wrong is made anew."""
     there = set(store.names())
     known, wrong = _compared(store, table, there) if table else (set(), set())
@@ -163,9 +168,12 @@ def _complete(store: RunStore, table: Table | None) -> Table:
         table = None
     if table is None:
         try:
-            rebuild_index(store)
-            table = _open(store)
-        except (OSError, sqlite3.OperationalError):  # a store we may only read: an index in memory answers as well
+            if not in_memory:
+                rebuild_index(store)
+                table = _open(store)
+        except (OSError, sqlite3.DatabaseError):  # a store we may only read, or somebody damages what we write
+            table = None
+        if table is None:
             table = Table(sqlite3.connect(":memory:"))
             _fill(table, store)
         known, wrong = _compared(store, table, there)
@@ -243,8 +251,16 @@ class _OtherVersionError(sqlite3.DatabaseError):
     """A sound index with other tables than ours."""
 
 
+def _there(store: RunStore) -> Path:
+    """The index file; a link or a pipe in its place counts as damage."""
+    path = store.root / INDEX
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise sqlite3.DatabaseError("it is not a file")
+    return path
+
+
 def _open(store: RunStore) -> Table:
-    connection = _connect(store.root / INDEX, "mode=ro&immutable=1")
+    connection = _connect(_there(store), "mode=ro&immutable=1")
     try:
         return _load(connection)
     except BaseException:

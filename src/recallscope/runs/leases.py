@@ -11,6 +11,7 @@ future, because that clock was set back, is dated anew when it is seen, and then
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import socket
@@ -21,9 +22,10 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from recallscope.atomic import write_atomically
+from recallscope.atomic import link_error, open_regular, write_atomically
 
 LEASE_SECONDS = 60.0  # a lease that was not renewed for so long has ended
+NO_LEASE = (errno.ENOENT, errno.EISDIR, errno.ELOOP, errno.ENXIO)  # gone, or not a file of ours
 CLOCK = ".clock"  # touched to learn the time of the file system
 _NAME = re.compile(r"(?:lease|claim)\.([1-9][0-9]{0,8})")
 
@@ -61,7 +63,7 @@ class Lease:
         We touch our file first and then look for rivals, as a rival does: one of the two is bound to see the other.
         """
         try:
-            os.utime(self.path)  # no times given: the file system's own clock
+            os.utime(self.path, follow_symlinks=False)  # no times given: the file system's own clock
         except FileNotFoundError:
             return False
         if any(is_live(path) for path in lease_files(self.path.parent) if path != self.path):
@@ -79,6 +81,8 @@ class Lease:
 
 def try_lease(folder: Path, lease_seconds: float = LEASE_SECONDS) -> Lease | None:
     """Lease the run of this folder, or None if another holds it. Of any number of rivals at most one succeeds."""
+    if folder.is_symlink():
+        raise link_error(folder)
     folder.mkdir(parents=True, exist_ok=True)
     before = lease_files(folder)
     if any(is_live(path) for path in before):
@@ -111,9 +115,12 @@ def is_live(path: Path, *, look_only: bool = False) -> bool:
     With `look_only` nothing is written, and the clock of this host has to do.
     """
     try:
-        data, touched = path.read_bytes(), path.stat().st_mtime
-    except (FileNotFoundError, IsADirectoryError):
-        return False
+        with open(open_regular(path), "rb") as file:
+            data, touched = file.read(), os.fstat(file.fileno()).st_mtime
+    except OSError as error:
+        if error.errno in NO_LEASE:
+            return False
+        raise
     try:
         text = _Text.model_validate_json(data)
         lease_seconds = text.lease_seconds
@@ -127,7 +134,7 @@ def is_live(path: Path, *, look_only: bool = False) -> bool:
         return False
     if age < 0 and not look_only:
         with contextlib.suppress(OSError):
-            os.utime(path)
+            os.utime(path, follow_symlinks=False)
     return age <= lease_seconds
 
 
@@ -214,7 +221,7 @@ def _now(folder: Path) -> float:
 
     It is held open: whoever finishes the run may remove it at any moment.
     """
-    clock = os.open(folder / CLOCK, os.O_CREAT | os.O_WRONLY, 0o644)
+    clock = open_regular(folder / CLOCK, os.O_CREAT | os.O_WRONLY)
     try:
         os.utime(clock)
         return os.fstat(clock).st_mtime

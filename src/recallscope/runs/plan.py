@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from recallscope.runs.attempts import Failure
 from recallscope.runs.grid import Cell
 from recallscope.runs.store import WEIGHTS, Fault, RunStore
 from recallscope.specs import RunSpec
@@ -19,6 +20,7 @@ class Plan:
     missing: list[Cell] = field(default_factory=list)  # long ones first
     done: list[Cell] = field(default_factory=list)
     failed: list[Cell] = field(default_factory=list)  # failed for good before; left alone unless asked for
+    retried: dict[str, Failure] = field(default_factory=dict)  # why missing runs failed before, if they are tried again
     faults: list[Fault] = field(default_factory=list)  # damaged records, now moved aside and missing
     accuracy: dict[str, float] = field(default_factory=dict)  # of those done
 
@@ -41,20 +43,35 @@ def make_plan(
     Damaged records are moved aside (not with `look_only`) and count as missing. One of a newer schema stops the sweep
     with a NewerRecordError: we cannot know what it holds, and do not run over it.
     """
-    plan = Plan()
+    plan, costs = Plan(), dict[tuple[int, ...], float]()
+    there = set(store.names()) if store else set()
     for cell in cells:
+        if cell.run not in there:  # no file is looked for; whoever takes its lease looks again
+            plan.missing.append(cell)
+            continue
         record, fault = store.get_sound(cell.run, move=not look_only) if store else (None, None)
+        failure = None
         if fault:
             plan.faults.append(fault)
         if record is not None:
             plan.accuracy[cell.run] = record.test_accuracy
         if store and record and (not weights or (store.folder(cell.run) / WEIGHTS).exists()):
             plan.done.append(cell)
-        elif store and not record and not retry_failed and store.failure(cell.run, move=not look_only):
+        elif store and not record and (failure := store.failure(cell.run, move=not look_only)) and not retry_failed:
             plan.failed.append(cell)
         else:
             plan.missing.append(cell)
-    plan.missing.sort(key=lambda cell: estimated_cost(cell.spec), reverse=True)
+            if failure:
+                plan.retried[cell.run] = failure
+
+    def cost(cell: Cell) -> float:
+        """Cells share their parts: their costs are few."""
+        key = tuple(map(id, cell.parts))
+        if key not in costs:
+            costs[key] = estimated_cost(cell.spec)
+        return costs[key]
+
+    plan.missing.sort(key=cost, reverse=True)
     return plan
 
 

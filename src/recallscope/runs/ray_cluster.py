@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from recallscope.atomic import is_storage_fault
-from recallscope.records import parse_record
+from recallscope.records import parse_record, record_text
 from recallscope.registry import PLUGINS
 from recallscope.runs.attempts import note_attempt
 from recallscope.runs.engine import WORKER_ENVIRONMENT, Died, EngineError, Event, Finished, Halted, Job, Refused
@@ -34,7 +34,7 @@ def ray_job(job: dict[str, Any], root: str, store_id: str, device: str) -> tuple
         record, tensors = do_run(spec_of(job), store=_store_at(root, store_id), device=device, weights=job["weights"])
     except CannotBeginError as error:
         return None, None, str(error)
-    return record.model_dump_json(), tensors, None
+    return record_text(record).decode(), tensors, None
 
 
 def _store_at(root: str, store_id: str) -> RunStore | None:
@@ -152,7 +152,7 @@ class RayEngine:
             return Died(job.run, "was lost with its node", str(error), begun=False)
         except self._ray.exceptions.RayError as error:
             cause: Any = getattr(error, "cause", None)
-            if is_storage_fault(cause):
+            if is_storage_fault(cause, self.store.root):
                 return Halted(job.run, f"{cause.filename or 'on a node'}: {cause.strerror}")
             kind = type(error).__name__
             return Died(job.run, f"died on the cluster ({kind})", str(error))

@@ -15,6 +15,7 @@ A store can also be one packed file, which is read-only (`packed`).
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import time
@@ -24,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from recallscope.atomic import digest_of, flush_folder, is_half_written, write_atomically
+from recallscope.atomic import digest_of, flush_folder, is_half_written, link_error, open_regular, write_atomically
 from recallscope.records import (
     NewerRecordError,
     RecordError,
@@ -133,6 +134,8 @@ class RunStore:
         random numbers), the record that belongs to the weights replaces it, and the earlier one is moved aside.
         """
         self.check_writable()
+        if self.folder(record.run).is_symlink():
+            raise link_error(self.folder(record.run))
         folder, before = self.folder(record.run), self.get_sound(record.run)[0]
         if weights is not None and (before is None or not self._has_weights(record.run)):
             if before is not None and before.test_accuracy != record.test_accuracy:
@@ -219,13 +222,19 @@ def read_stamped(folder: Path) -> tuple[dict[str, Any] | None, Stamp]:
     RecordError if it contradicts itself.
     """
     try:
-        with open(os.path.join(folder, RECORD), "rb") as file:
+        if os.path.islink(folder):
+            raise link_error(folder)
+        with open(open_regular(os.path.join(folder, RECORD)), "rb") as file:
             stamp = stamp_of(os.fstat(file.fileno()))
             facts = read_facts(file.read())
     except (FileNotFoundError, NotADirectoryError):
         return None, NO_STAMP
     except IsADirectoryError as error:
         raise RecordError("a folder, where the record of a run should be a file") from error
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO):
+            raise
+        raise RecordError(f"{error.strerror}") from error
     if facts["run"] != folder.name:
         raise RecordError(f"it is the record of run {facts['run']}, in the folder of another")
     return facts, stamp
@@ -246,6 +255,9 @@ def half_written(folder: Path) -> list[Path]:
 def set_aside(root: Path, path: Path, reason: str) -> Fault | None:
     """Move a file of a store to `damaged/`, with a note beside it; None if another process was quicker."""
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    for folder in (root / DAMAGED, *[folder for folder in path.parents if folder.is_relative_to(root)][:-1]):
+        if folder.is_symlink():
+            raise link_error(folder)
     place = root / DAMAGED / f"{stamp}-{uuid.uuid4().hex[:8]}"
     place.mkdir(parents=True)
     inside = str(path.relative_to(root))
@@ -274,6 +286,8 @@ def _open_marker(root: Path, *, create: bool) -> dict[str, Any]:
     if root.exists() and not root.is_dir():
         return _check_version(root, _packed_marker(root, create=create))
     path, packed = root / "store.json", root / PACKED
+    if (root / "runs").is_symlink():
+        raise StoreError(f"{root / 'runs'} is a link, and links in a store are not followed. Link {root} itself.")
     if packed.is_symlink() or (packed.exists() and not packed.is_file()):
         raise StoreError(f"{packed} is a link or a folder, and packed records must be a file. Move it away.")
     if not path.exists():
@@ -283,7 +297,8 @@ def _open_marker(root: Path, *, create: bool) -> dict[str, Any]:
             )
         _make_store(root)
     try:
-        marker = json.loads(path.read_bytes())
+        with open(open_regular(path), "rb") as file:
+            marker = json.loads(file.read())
         sound = isinstance(marker, dict) and marker.get("format") == FORMAT and isinstance(marker.get("version"), int)
     except (ValueError, RecursionError):
         sound = False

@@ -58,7 +58,6 @@ def run_sweep(
         plan=plan,
         view=view or View(),
         weights=weights,
-        retry_failed=retry_failed,
         lease_seconds=lease_seconds,
     ).run()
 

@@ -51,7 +51,7 @@ class Condition:
             return None
         if not math.isfinite(number):
             return None
-        return int(number) if number.is_integer() else number
+        return int(number) if number.is_integer() and abs(number) < 2**63 else number  # what SQLite takes
 
 
 def parse_conditions(texts: Iterable[str]) -> list[Condition]:
@@ -87,13 +87,14 @@ def find_runs(
     task, model and sizes.
     """
     conditions = list(conditions)
-    try:
-        with open_index(store) as table:
-            return _select(table, conditions, columns, order_by, limit)
-    except sqlite3.DatabaseError as error:  # damage beyond the first page of the file
-        set_index_aside(store, error)
-        with open_index(store, anew=True) as table:
-            return _select(table, conditions, columns, order_by, limit)
+    for how in ({}, {"anew": True}):
+        try:
+            with open_index(store, **how) as table:
+                return _select(table, conditions, columns, order_by, limit)
+        except sqlite3.DatabaseError as error:  # damage beyond the first page of the file
+            set_index_aside(store, error)
+    with open_index(store, in_memory=True) as table:  # somebody damages it while we read
+        return _select(table, conditions, columns, order_by, limit)
 
 
 def find_name(store: RunStore, wanted: str) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from recallscope.atomic import digest_of, seal_is_broken
+from recallscope.atomic import digest_of, open_regular, seal_is_broken
 from recallscope.records import NewerRecordError, RecordError, record_from
 from recallscope.runs.attempts import read_failure
 from recallscope.runs.index import Entry, entry_of, index_contradicts, rebuild_index
@@ -161,7 +161,7 @@ def safetensors_fault(path: Path, digest: str | None = None) -> str | None:
     """
 
     def judge() -> None:
-        with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+        with contextlib.suppress(FileNotFoundError), open(open_regular(path), "rb") as file:
             wrong = _tensors_fault(file, digest)
             if wrong:
                 raise ValueError(wrong)

@@ -139,7 +139,7 @@ def do_job(
     except CannotBeginError as error:
         report({"event": "refused", "run": run, "reason": str(error)})
     except OSError as error:
-        if not is_storage_fault(error):
+        if not is_storage_fault(error, store.root):
             raise
         report({"event": "halted", "run": run, "reason": f"{error.filename or store.root}: {error.strerror}"})
 

@@ -126,9 +126,7 @@ def sheet(width: float, height: float, source: str) -> Iterator[Figure]:
         figure.supxlabel(fill(source, letters), fontsize=7, color="#555555")
 
 
-def draw_part(
-    runs: PaperRuns, part: Part | None, ax: Axes, axes: Sequence[str] = ("embed_dim", "state_dim"), title: str = ""
-) -> Axes:
+def draw_part(runs: PaperRuns, part: Part | None, ax: Axes, axes: Sequence[str] = D_N, title: str = "") -> Axes:
     """The best of seeds of a part; without runs a panel that says so, and nothing if this scale has no such part."""
     from recallscope.figures.accuracy_panels import draw_grid, draw_missing
 
@@ -146,9 +144,7 @@ PRINTED_A = {("linear", "ar"): (1.0, "1"), ("linear", "mqar"): (1.25, "5/4"), ("
 NOTE = "dashed: as printed; solid: fitted, its 95\u00a0% band from resampled cells and seed noise"
 
 
-def curve_of(
-    runs: PaperRuns, label: str, a: float, axes: Sequence[str] = D_N, **options: Any
-) -> CollapseCurve | None:
+def curve_of(runs: PaperRuns, label: str, a: float, axes: Sequence[str] = D_N, **options: Any) -> CollapseCurve | None:
     """The collapse of a part's runs with this a, without seeds that failed; None without runs."""
     rows = learned(runs.rows(label))
     if rows.empty:

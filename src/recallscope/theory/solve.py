@@ -43,17 +43,10 @@ class SizeQuery(Problem):
         value = getattr(self, size)
         return None if value is None else int(value)
 
-    def evaluate(self, settle: bool = True, /, **values: ArrayLike) -> NDArray[np.float64]:
-        """The law, with the unknown given; 0 where it gives no number, or one without a meaning.
-
-        Where a quick form is too close to the target to tell, the exact one answers, unless `settle` is off.
-        """
+    def evaluate(self, **values: ArrayLike) -> NDArray[np.float64]:
+        """The law, with the unknown given, as `predict` has it; 0 where it gives no number with a meaning."""
         with np.errstate(all="ignore"):
             p = np.where(self.law.in_domain(self, **values), self.law(self, **values), 0.0)
-            close = np.abs(p - self.target) <= self.law.tolerance
-            if settle and self.law.tolerance and np.any(close):
-                those = {name: np.broadcast_to(value, p.shape)[close] for name, value in values.items()}
-                p[close] = self.law(self, exact=True, **those)
         return np.nan_to_num(p, nan=0.0)
 
     def reaches(self, **values: int) -> bool:

@@ -18,8 +18,13 @@ def is_weights(text: str) -> bool:
     return path.suffix == ".safetensors" or weights_file(path).is_file() or is_pretrained(path)
 
 
-def load_model(path: Path, fields: dict[str, Any], kind: str | None = None) -> tuple[RecallModel, TaskSpec]:
-    """The model on disk, ours or Hugging Face's, and the task to measure it on, with some fields changed."""
+def load_model(
+    path: Path, fields: dict[str, Any], kind: str | None = None, *, trust_code: bool | str = False
+) -> tuple[RecallModel, TaskSpec]:
+    """The model on disk, ours or Hugging Face's, and the task to measure it on, with some fields changed.
+
+    `trust_code` is `read_weights`'s.
+    """
     if is_pretrained(path):
         from recallscope.architectures.pretrained import from_pretrained
 
@@ -30,7 +35,7 @@ def load_model(path: Path, fields: dict[str, Any], kind: str | None = None) -> t
     else:
         from recallscope.train.weights import read_weights
 
-        model, made_for = read_weights(weights_file(path))
+        model, made_for = read_weights(weights_file(path), trust_code=trust_code)
         base = made_for.leaving_out()
         if kind not in (None, made_for.kind):
             known = TASKS.find(kind).model_fields.keys() - {"length"}

@@ -1,6 +1,7 @@
 """Weights on disk: safetensors that say what model and task they belong to. Never pickle."""
 
 import json
+import shlex
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -12,7 +13,7 @@ from recallscope.architectures.model import RecallModel, load_weights
 from recallscope.architectures.ram import require_memory, weight_bytes
 from recallscope.atomic import digest_of, write_atomically
 from recallscope.records import RunRecord, record_text
-from recallscope.specs import TaskSpec, parse_model, parse_task
+from recallscope.specs import TaskSpec, check_saved_model, names_code, parse_model, parse_task
 
 FORMAT = "recallscope-weights-1"
 
@@ -27,8 +28,12 @@ def write_weights(path: Path, model: RecallModel, task: TaskSpec) -> None:
     write_atomically(path, save(tensors, metadata=header))
 
 
-def read_weights(path: Path | str) -> tuple[RecallModel, TaskSpec]:
-    """The model and the task it was made for, or a ValueError that says what the file is instead."""
+def read_weights(path: Path | str, *, trust_code: bool | str = False) -> tuple[RecallModel, TaskSpec]:
+    """The model and the task it was made for, or a ValueError that says what the file is instead.
+
+    If the header names code, a module that is not of this package, the file is refused and that code is neither
+    imported nor looked for. `trust_code` allows it: True, or the one name (`my_nets.py:MyModel`) that is trusted.
+    """
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(2, "no such weights file", str(path))
@@ -39,7 +44,16 @@ def read_weights(path: Path | str) -> tuple[RecallModel, TaskSpec]:
             f"Weights are written by recallscope train and design."
         )
     try:
-        spec, task = parse_model(json.loads(header["model"])), parse_task(json.loads(header["task"]))
+        fields = json.loads(header["model"])
+        check_saved_model(fields)
+        kind = fields.get("kind")
+        if names_code(kind) and trust_code not in (True, kind):
+            command = shlex.join(["recallscope", "measure", kind, "--weights", str(path)])
+            raise ValueError(
+                f"its header names the code {kind!r}, and no code is imported because a file names it. If you trust "
+                f"it, name it yourself, {command}, or add --trust-code (in Python: trust_code=True)"
+            )
+        spec, task = parse_model(fields), parse_task(json.loads(header["task"]))
     except (KeyError, ValueError, RecursionError) as error:  # a ValidationError is a ValueError
         reason = error.errors(include_url=False)[0]["msg"] if isinstance(error, ValidationError) else error
         raise ValueError(f"{path} holds a model that this installation cannot build: {reason}.") from error

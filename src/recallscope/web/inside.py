@@ -82,9 +82,10 @@ def _load(store_set: StoreSet, name: str) -> tuple[RecallModel, TaskSpec]:
     kind, *rest = name.split(":")
     numbers = [int(word) for word in rest if word.isascii() and word.isdecimal() and len(word) < 10]
     if kind == "weights" and len(numbers) == len(rest) == 1 and numbers[0] < len(store_set.weights):
-        return read_weights(store_set.weights[numbers[0]])
+        return read_weights(store_set.weights[numbers[0]], trust_code=store_set.trust_code)
     if kind == "run" and len(rest) == 2 and rest[0].isascii() and rest[0].isdecimal() and len(rest[0]) < 10:
-        return read_weights(store_set.weights_of(store_set.store(int(rest[0])), rest[1]))
+        weights = store_set.weights_of(store_set.store(int(rest[0])), rest[1])
+        return read_weights(weights, trust_code=store_set.trust_code)
     if kind == "circuit" and len(rest) == 5 and len(numbers) == 4:
         return _designed(rest[0], *numbers)
     raise ValueError(f"model={name!r} is none of the models of this page.")

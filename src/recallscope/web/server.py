@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
@@ -16,6 +17,7 @@ from typing import Any
 
 import anyio
 import anyio.to_thread
+import h11
 import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -23,6 +25,7 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from recallscope import __version__
 from recallscope.circuits.circuit import CIRCUITS
@@ -37,6 +40,7 @@ from recallscope.web.store_set import Query, StoreSet, has_torch
 KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 QUICK, SLOW = 4, 2  # threads for short work, and for work that takes its time
 MOST_SECONDS = 120.0  # until a question is given up
+ASK_SECONDS = 10.0  # in which a request must have come, headers and body each
 EVERY = 1.0  # seconds between two looks at a store
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -203,11 +207,45 @@ def is_loopback(host: str) -> bool:
     return host in (*LOOPBACK, "::1") or host.startswith("127.")
 
 
+class _Impatient(H11Protocol):
+    """HTTP with a time limit for the headers of a request; uvicorn waits for ever."""
+
+    _limit: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start waiting for headers."""
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        """Stop waiting when the headers are complete; those of a next request have as long."""
+        super().data_received(data)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing is waited for."""
+        super().connection_lost(exc)
+        if self._limit is not None:
+            self._limit.cancel()
+
+    def _wait(self) -> None:
+        incomplete = self.conn.their_state is h11.IDLE
+        if self._limit is not None and not incomplete:
+            self._limit.cancel()
+            self._limit = None
+        elif self._limit is None and incomplete:
+            self._limit = self.loop.call_later(ASK_SECONDS, self.transport.close)
+
+
+def config(app: Starlette) -> uvicorn.Config:
+    """How the server behaves."""
+    quiet: Any = {"log_level": "critical", "access_log": False, "lifespan": "off"}
+    return uvicorn.Config(app, http=_Impatient, timeout_graceful_shutdown=1, **quiet)
+
+
 def serve(app: Starlette, listener: socket.socket) -> None:
     """Answer until interrupted."""
-    server = uvicorn.Server(
-        uvicorn.Config(app, log_level="critical", access_log=False, timeout_graceful_shutdown=1, lifespan="off")
-    )
+    server = uvicorn.Server(config(app))
     app.state.ending = lambda: server.should_exit
     server.run(sockets=[listener])
 
@@ -230,7 +268,10 @@ def _safely(endpoint: Endpoint) -> Endpoint:
 
 async def _body(request: Request) -> dict[str, Any]:
     try:
-        fields = json.loads(await request.body())
+        with anyio.fail_after(ASK_SECONDS):
+            fields = json.loads(await request.body())
+    except TimeoutError:
+        raise HTTPException(408, f"the question did not come within {ASK_SECONDS:g} seconds.") from None
     except ClientDisconnect:
         raise HTTPException(413, "the question is too long, or was broken off.") from None
     except (ValueError, RecursionError) as error:

@@ -41,6 +41,7 @@ class StoreSet:
 
     stores: list[RunStore] = field(default_factory=list)
     weights: list[Path] = field(default_factory=list)
+    trust_code: bool = False  # import the code that a weights file names, if it names any
     _kept: dict[tuple[Any, ...], Any] = field(default_factory=dict)
     _locks: dict[tuple[Any, ...], Lock] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)  # of the two above

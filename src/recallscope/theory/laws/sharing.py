@@ -68,7 +68,8 @@ def sharing_law(problem: Problem, *, value_rank: ArrayLike | None = None, exact:
     over the query slots. State dimensions beyond D are allowed, but the rank of the keys is capped. The result
     lies in [1/V_v, 1], V_v = V/2. It grows with D and N and falls with N_f and V, for V >= 4 D and V >= 8 N_f, but for
     steps the wrong way of the size of its error; outside of that, steps of up to 1e-3 have been seen with `exact`, too,
-    and larger ones for N_f < 4 or D < 8.
+    and larger ones for N_f < 4 or D < 8. Two kinds have a reason. With D > V/2 values are orthogonal, and recall
+    suffers only from filler that repeats a value, which is rarer with a larger V. A single fact needs one direction.
 
     Paper: Thm 4.2 (`thm:prob-scaling-law`) asks the question, Rem F.3 (`app-rem:key-value-selectivity`) has
         the mechanism.
