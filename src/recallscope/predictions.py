@@ -13,11 +13,22 @@ from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.circuits.circuit import Circuit, CircuitSizes
 from recallscope.specs import HeadPattern, RunSpec, TaskSpec, flat_fields, parse_task
+from recallscope.state_precision import StatePrecision
 from recallscope.theory.law import DIMENSIONS, LAWS, Law, find_law, laws_for, own_law
+from recallscope.theory.laws.precision import (
+    Memory,
+    absmax_square,
+    allowed_loss,
+    bits_needed,
+    longest_context,
+    snr_share,
+)
+from recallscope.theory.laws.sharing import pair_counts
 from recallscope.theory.problem import ASKED, Problem, probability
 from recallscope.theory.reduction import one_head
 from recallscope.theory.solve import LARGEST_EMBED, FrontierPoint, SizeQuery, Unknown, frontier, solve
 
+RANDOM_CODES = "for codes as good as random; recallscope inspect WEIGHTS measures the absmax/rms of trained heads"
 Wanted = Unknown | Literal["frontier"]
 
 
@@ -103,6 +114,52 @@ def prediction(fields: Mapping[str, Any], *, others: bool = True) -> dict[str, A
     rows = _rows(laws if others or fields["law"] else laws[:1], problem, named=bool(fields["law"]))
     headline = rows[0]["headline"] if len(rows) == 1 else None
     return {"task": task.model_dump(mode="json"), "headline": headline, "rows": rows}
+
+
+def stored_prediction(fields: Mapping[str, Any], precision: StatePrecision) -> dict[str, Any]:
+    """The first law's recall for every pair of D and N with the state stored in few bits after every token.
+
+    Rounding takes a share of SNR², which is N D over the writes: the law is asked for as much less of N. Writes are
+    those that a query finds on average; nothing is taken to fade, and every scale group is one of random codes.
+    """
+    _, problem, laws = question(fields)
+    cells, found = [problem.take(index) for index in range(problem.D.size)], []
+    for cell in cells:
+        writes = max(2, round(float(np.mean(pair_counts(cell, slot=(cell.G - 1) / 2).kv))))
+        sizes = {"vocab_size": int(cell.V) // 2, "key_dim": int(cell.N), "value_dim": int(cell.D)}
+        share = snr_share(Memory(num_facts=writes, **sizes), precision)
+        less = cell.replace(state_dim=max(1.0, float(cell.N) * share))
+        found.append(float(law_or_nan(laws[0], less)[0]))
+    return {
+        "label": precision.label,
+        "precision": precision.model_dump(mode="json"),
+        "law": laws[0].name,
+        "rows": found,
+    }
+
+
+def state_bits(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Bits of an integer state entry, by scale and rounding, that cost 1 % of recall at the target."""
+    D, N, V, T = fields["embed_dim"], fields["state_dim"], fields["vocab_size"] or 32768, fields["bits"]
+    if D is None or N is None:
+        raise ValueError("--bits needs --embed-dim and --state-dim: rows, columns and blocks are as long as these say.")
+    if T < 1:
+        raise ValueError(f"--bits {T}: a number of writes, or a decay time in tokens, is at least 1. Try --bits 1024.")
+    delta = allowed_loss(V, recall=probability("target", fields["target"]))
+    groups = {"tensor": N * D, "row": N, "column": D, "block32": min(32, N), "block16": min(16, N)}
+    rows = []
+    for scale, group in groups.items():
+        A = absmax_square(group) ** 0.5
+        ways = {
+            "nearest": bits_needed(T, A, delta=delta),
+            "stochastic": bits_needed(T, A, delta=delta, stochastic=True),
+            "every_16": bits_needed(T, A, delta=delta, every=16),
+            "once": bits_needed(1, A, delta=delta),
+        }
+        rows.append({"scale": scale, "absmax_over_rms": A} | ways)
+    formats = [StatePrecision.of(name) for name in ("fp8-e5m2", "fp8-e4m3", "bf16", "fp16")]
+    longest = {one.format: longest_context(one, delta=delta) for one in formats}
+    return {"writes": T, "target": fields["target"], "loss": 0.01, "delta": delta, "rows": rows, "longest": longest}
 
 
 def _rows(laws: list[Law], problem: Problem, *, named: bool) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from recallscope.ops.delta_scan_compiled import DeltaArguments
 from recallscope.ops.kernel_library import _compile, _fingerprint, cache_folder, find_compiler, open_library
 from recallscope.ops.query_loss import SoftmaxArguments
 from recallscope.ops.selective_scan_compiled import ScanArguments
+from recallscope.ops.state_rounding import RoundArguments
 from recallscope.ops.table_scan import TableScanArguments
 
 NOBODY = 65534
@@ -274,6 +275,7 @@ def test_it_was_built() -> None:
         ("table_scan", TableScanArguments),
         ("softmax", SoftmaxArguments),
         ("delta", DeltaArguments),
+        ("round", RoundArguments),
     ],
 )
 def test_c_and_python_mean_the_same_structure(name: str, structure: type[ctypes.Structure]) -> None:

@@ -63,6 +63,10 @@ class Mixer(nn.Module, ABC):
         """The named tensors of a `LayerTrace` that are the mixer's own."""
 
     @abstractmethod
+    def skip(self, u: Float[Tensor, "batch L D"]) -> Float[Tensor, "batch L D_in"] | None:
+        """The part of ŷ that does not pass through the state; None where there is none."""
+
+    @abstractmethod
     def memory(self, u: Float[Tensor, "batch L D"]) -> OuterProducts:
         """What the mixer writes and reads."""
 
@@ -152,6 +156,15 @@ class BlockLayer(OuterProductLayer):
     def memory(self, x: Float[Tensor, "batch L D"]) -> OuterProducts:
         """What the mixer writes and reads, after the norm."""
         return self.mixer.memory(self.norm(x))
+
+    def read_instead(
+        self, x: Float[Tensor, "batch L D"], readout: Float[Tensor, "batch L M P"]
+    ) -> Float[Tensor, "batch L D"]:
+        """The skip is added, then gate and norm act as ever."""
+        u, y_hat = self.norm(x), readout.flatten(2)
+        skip = self.mixer.skip(u)
+        y_hat = y_hat if skip is None else y_hat + skip
+        return self.passed_on(x, self.mixer.project_out(y_hat, self.mixer.gate(u)))
 
     def read_more(
         self, x: Float[Tensor, "batch L D"], readout: Float[Tensor, "batch L M P"]

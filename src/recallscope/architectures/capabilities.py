@@ -346,6 +346,32 @@ class HasMasks(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Step:
+    """The state of one layer right after a token, before the next one reads it."""
+
+    layer: int
+    t: int
+    state: Float[Tensor, "batch #heads P N"]
+    kept: Callable[[], Float[Tensor, "batch #heads"]]
+    """share of the state's power that this token leaves: the mean square factor over directions of the state"""
+
+
+Stored = tuple[Tensor, Tensor]
+"""The state that goes on to the next token, and the one that is read at this one."""
+
+
+@runtime_checkable
+class StepsState(Protocol):
+    """Carries a state of fixed size from token to token, and answers with another state stored on the way."""
+
+    def answer_stored(
+        self, tokens: Int[Tensor, "batch L"], positions: Int[Tensor, "batch Q"], store: Callable[[Step], Stored]
+    ) -> Float[Tensor, "batch Q V"]:
+        """Logits at the positions, with `store` called after every token of every layer, layer by layer."""
+        ...
+
+
 @runtime_checkable
 class Continues(Protocol):
     """Reads a context once, and answers after it as often as it is asked."""

@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -12,8 +12,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
+from recallscope.architectures.capabilities import Step, Stored
 from recallscope.architectures.model import RecallModel, draw_normal
 from recallscope.architectures.sizes import Sizes
+from recallscope.architectures.steps import Steps
 from recallscope.ops.linear_scan import at_positions
 from recallscope.ops.query_loss import query_loss
 from recallscope.tasks.batch import Batch
@@ -101,6 +103,10 @@ class RecallLayer(nn.Module, ABC):
         positions: Int[Tensor, "batch Q"],
     ) -> Float[Tensor, "batch Q D"]:
         """`trace(x).y` at the positions, from `x_in = project_in(x)` and from `x_q`, x at the positions."""
+
+    @abstractmethod
+    def steps(self, x: Float[Tensor, "batch L D"]) -> Steps:
+        """The layer as a recurrence, one token at a time."""
 
     def mix(self, x: Float[Tensor, "batch L D"]) -> Float[Tensor, "batch L D"]:
         """`trace(x).y`, for the layer above: nothing else is kept."""
@@ -190,6 +196,16 @@ class LayeredModel(RecallModel):
         for layer in between:
             x = layer.mix(x)
         return self.finish(last.read(last.project_in(x), at_positions(x, positions), positions))
+
+    @torch.no_grad()
+    def answer_stored(
+        self, tokens: Int[Tensor, "batch L"], positions: Int[Tensor, "batch Q"], store: Callable[[Step], Stored]
+    ) -> Float[Tensor, "batch Q V"]:
+        """Token by token; the last layer is read where it is asked."""
+        x, asked = self.embed(tokens), set(positions.flatten().tolist())
+        for number, layer in enumerate(self.layers):
+            x = layer.steps(x).run(number, store, asked if number == len(self.layers) - 1 else None)
+        return self.unembed(self.finish(at_positions(x, positions)))
 
     def best_tokens(self, tokens: Int[Tensor, "batch L"], positions: Int[Tensor, "batch Q"]) -> Int[Tensor, "batch Q"]:
         """The token with the largest logit at each position, a chunk of queries at a time."""

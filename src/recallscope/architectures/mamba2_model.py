@@ -131,6 +131,13 @@ class Mamba2Mixer(Mixer):
         own: dict[str, Tensor | None] = {"x_hat": x_hat, "B": B, "C": C, "delta": per_channel, "h": h}
         return own | {"x_heads": x_heads, "y_heads": y_heads, "y_hat": y_heads.flatten(-2)}
 
+    def skip(self, u: Float[Tensor, "batch L D"]) -> Float[Tensor, "batch L D_in"] | None:
+        """D x̂ of every head."""
+        if self.D is None:
+            return None
+        x_heads = self.drive(self.project_in(u)).x_heads
+        return (self.D[:, None] * x_heads).expand(-1, -1, self.spec.num_heads, -1).flatten(2)
+
     def memory(self, u: Float[Tensor, "batch L D"]) -> OuterProducts:
         """Heads whose channels decay alike; the skip, and the length that the gated norm divides by, are left out."""
         _, x_heads, delta, B, C = self.drive(self.project_in(u))

@@ -141,6 +141,10 @@ class MambaMixer(Mixer):
             h = hidden_states(x_hat, B) if delta is None else selective_states_loop(x_hat, delta, self.transition(), B)
         return {"x_hat": x_hat, "B": B, "C": C, "delta": delta, "y_hat": self.scan(drive), "h": h}
 
+    def skip(self, u: Float[Tensor, "batch L D"]) -> Float[Tensor, "batch L D_in"] | None:
+        """D x̂."""
+        return None if self.D is None else self.D * self._convolve(self.project_in(u))
+
     def memory(self, u: Float[Tensor, "batch L D"]) -> OuterProducts:
         """One head of D_in channels, each with a decay of its own; the skip is left out."""
         (x_hat, delta, B, C), gate = self.drive(self.project_in(u)), self.gate(u)

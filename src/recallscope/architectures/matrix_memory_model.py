@@ -21,13 +21,15 @@ from recallscope.architectures.capabilities import (
     HasRates,
     Rates,
     RevisesFacts,
+    StepsState,
     WritesFacts,
     all_facts,
     why_not_by_pairs,
 )
 from recallscope.architectures.layered import LayeredModel, LayerTrace, RecallLayer
 from recallscope.architectures.matrix_memory import MatrixMemory
-from recallscope.architectures.model import draw_uniform
+from recallscope.architectures.model import MissingCapabilityError, draw_uniform
+from recallscope.architectures.steps import Steps
 from recallscope.ops.conv import add_taps, causal_conv
 from recallscope.ops.delta_scan import delta_scan
 from recallscope.ops.linear_scan import at_positions
@@ -75,6 +77,18 @@ class Update(NamedTuple):
         if self.a is None or self.b is None:
             return kept
         return kept + einsum(self.a[:, t], self.b[:, t], "batch M F, batch M G -> batch M F G")
+
+    def after(self, state: Float[Tensor, "batch M P F"], t: int) -> Float[Tensor, "batch M P F"]:
+        """The state after the token at t: S times `left`, plus `write`, without a matrix per token."""
+        now = state if self.w is None else state * self.w[:, t, :, None]
+        if self.a is not None and self.b is not None:
+            read = state @ self.a[:, t, ..., None]
+            now = torch.addcmul(now, read, self.b[:, t, :, None])
+        return torch.addcmul(now, self.v[:, t, ..., None], self.k[:, t, :, None])
+
+    def kept(self, t: int) -> Float[Tensor, "batch M"]:
+        """Share of the state's power that the token at t leaves, averaged over directions of a row."""
+        return self.left(t).square().sum(dim=(-2, -1)) / self.k.shape[-1]
 
     def edited(self, edit: Float[Tensor, "batch M P F"], after: int) -> "Update":
         """The same, had `edit` been added to the state right after a token: F more writes there, under unit keys."""
@@ -126,6 +140,10 @@ class MemoryLayer(RecallLayer):
     @abstractmethod
     def state(self, drive: Drive) -> Float[Tensor, "batch M P N"] | None:
         """The memory after the last token; None if it is no matrix of a fixed size."""
+
+    def steps(self, x: Float[Tensor, "batch L D"]) -> Steps:
+        """There is nothing to step."""
+        raise MissingCapabilityError(f"{self.spec.kind}: {NO_STATE}.")
 
     def why_not_edited(self) -> str | None:
         """Why nobody can say what a fact leaves in the memory, nor edit it; None if one can."""
@@ -251,6 +269,22 @@ class DeltaLayer(MemoryLayer):
     ) -> Float[Tensor, "batch Q M P"]:
         """What the heads hand on of it: normalisers and bonuses come here."""
         return o
+
+    def read_state(self, update: Update, state: Float[Tensor, "batch M P_all F"], t: int) -> Float[Tensor, "batch M P"]:
+        """What the query at t reads of a state, before `after_scan`."""
+        return (state @ update.q[:, t, ..., None]).squeeze(-1)
+
+    def steps(self, x: Float[Tensor, "batch L D"]) -> Steps:
+        """`recall` with the state after every token at hand."""
+        drive = self.drive(self.project_in(x))
+        update = self.update(drive)
+        batch, L, M, F = update.k.shape
+
+        def finish(o: Tensor) -> Tensor:
+            return self.project_out(self.after_scan(o, drive, update, None), x)
+
+        empty = update.v.new_zeros(batch, M, update.v.shape[-1], F)
+        return Steps(empty, L, update.after, lambda state, t: self.read_state(update, state, t), update.kept, finish)
 
     def recall_edited(
         self, drive: Drive, positions: Int[Tensor, "batch Q"], edit: Float[Tensor, "batch M P_all F"], after: int
@@ -391,7 +425,7 @@ class MemoryModel(LayeredModel):
 
     def why_not(self, protocol: type) -> str | None:
         """What a memory without a state lacks, and what a write depends on."""
-        if protocol is HasRates and not isinstance(self.layers[0], DeltaLayer):
+        if protocol in (HasRates, StepsState) and not isinstance(self.layers[0], DeltaLayer):
             return NO_STATE
         if protocol in (WritesFacts, RevisesFacts):
             why = self.layers[0].why_not_edited() or why_not_by_pairs(len(self.layers), self.spec.conv_width)

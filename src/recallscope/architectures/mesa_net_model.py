@@ -45,6 +45,12 @@ class MesaNetLayer(DeltaLayer):
         v, keys = both.split([both.shape[-1] - k.shape[-1], k.shape[-1]], dim=-1)
         return mesa_scan(q, k, v, keys, self.spec.least_ridge + self.log_ridge.exp(), w, positions=positions)
 
+    def read_state(self, update: Update, state: Float[Tensor, "batch M P_all N"], t: int) -> Float[Tensor, "batch M P"]:
+        """Least squares: the first rows of the state are S, the last H."""
+        N = state.shape[-1]
+        H = state[..., -N:, :] + torch.diag_embed(self.spec.least_ridge + self.log_ridge.exp())
+        return (state[..., :-N, :] @ torch.linalg.solve(H, update.q[:, t])[..., None]).squeeze(-1)
+
     def draw_weights(self, generator: torch.Generator) -> None:
         """The ridge starts at .3."""
         super().draw_weights(generator)

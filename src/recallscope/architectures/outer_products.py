@@ -19,6 +19,7 @@ from torch.nn.functional import embedding
 
 from recallscope.architectures.capabilities import Attention, FactCodes, Operators, Symbols, WritesFacts, blocks
 from recallscope.architectures.layered import LayeredModel, RecallLayer
+from recallscope.architectures.steps import Steps
 from recallscope.ops.linear_scan import at_positions
 from recallscope.ops.table_scan import ONE_HEAD, Reading, table_scan
 
@@ -60,14 +61,27 @@ class OuterProducts:
             h = self.decay(t) * h + self.write(t)
         return h
 
+    def after(self, state: Float[Tensor, "batch #heads P N"], t: int) -> Float[Tensor, "batch #heads P N"]:
+        """h_t, from the state before it."""
+        return self.write(t) + (state if self.decay is None else self.decay(t) * state)
+
+    def read_state(self, state: Float[Tensor, "batch #heads P N"], t: int) -> Float[Tensor, "batch M P"]:
+        """What the heads read of a state at t."""
+        heads = state.expand(-1, self.out.shape[1], -1, -1)
+        return einsum(heads, self.queries[:, t], "batch M P N, batch M N -> batch M P")
+
+    def kept(self, t: int) -> Float[Tensor, "batch #heads"]:
+        """Share of the state's power that the token at t leaves."""
+        if self.decay is None:
+            return self.values.new_ones(len(self.values), 1)
+        return self.decay(t).square().mean(dim=(-2, -1))
+
     def read(self) -> Float[Tensor, "batch L M P"]:
         """h_t q_t after every token."""
-        (batch, L), (M, P) = self.values.shape[:2], self.out.shape[1:]
-        h, found = self.values.new_zeros(()), []
-        for t in range(L):
-            h = self.write(t) + (h if self.decay is None else self.decay(t) * h)
-            heads = h.expand(batch, M, P, -1)
-            found.append(einsum(heads, self.queries[:, t], "batch M P N, batch M N -> batch M P"))
+        h, found = torch.zeros_like(self.write(0)), []
+        for t in range(self.values.shape[1]):
+            h = self.after(h, t)
+            found.append(self.read_state(h, t))
         return torch.stack(found, dim=1)
 
     def attention(self) -> Attention:
@@ -129,6 +143,18 @@ class OuterProductLayer(RecallLayer):
     @abstractmethod
     def memory(self, x: Float[Tensor, "batch L D"]) -> OuterProducts:
         """Its memory while it reads x."""
+
+    def steps(self, x: Float[Tensor, "batch L D"]) -> Steps:
+        """Its memory, token by token."""
+        memory = self.memory(x)
+        empty, L = torch.zeros_like(memory.write(0)), memory.values.shape[1]
+        return Steps(empty, L, memory.after, memory.read_state, memory.kept, lambda o: self.read_instead(x, o))
+
+    @abstractmethod
+    def read_instead(
+        self, x: Float[Tensor, "batch L D"], readout: Float[Tensor, "batch L M P"]
+    ) -> Float[Tensor, "batch L D"]:
+        """`trace(x).y`, had the heads read `readout`; what passes beside the state stays as it is."""
 
     @abstractmethod
     def read_more(
@@ -286,6 +312,12 @@ class OperatorLayer(OuterProductLayer):
         """From rows of `project_in` to the output, x being the input where it is read."""
         reading = Reading(ids, positions, batch, self.S_B.shape[-2], self.heads)
         return self.passed_on(x, self.join(table_scan(rows.unflatten(-1, (self.conv_width, -1)), reading)))
+
+    def read_instead(
+        self, x: Float[Tensor, "batch L D"], readout: Float[Tensor, "batch L M P"]
+    ) -> Float[Tensor, "batch L D"]:
+        """P_out of what was read."""
+        return self.passed_on(x, einsum(readout, self.out(), "batch L M P, D M P -> batch L D"))
 
     def read_more(
         self, x: Float[Tensor, "batch L D"], readout: Float[Tensor, "batch L M P"]

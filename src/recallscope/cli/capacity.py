@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recallscope.cli.flags import OptionalInt, OptionalText, Quiet, RunFlags, with_run_flags
+from recallscope.cli.flags import OptionalInt, OptionalText, Quiet, RunFlags, StateFlags, with_run_flags
 from recallscope.cli.output import console, number, print_json, show, table
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(kw_only=True)
-class FindCapacity(RunFlags):
+class FindCapacity(StateFlags, RunFlags):
     """recallscope capacity --model linear_mamba --vocab-size 512 --embed-dim 32 --state-dim 16 --target 0.9
 
     Train until it is known how many facts a model holds at a target recall: the law proposes a number, training
@@ -26,7 +26,8 @@ class FindCapacity(RunFlags):
 
     recallscope capacity --model examples/my_memory.py:Model --vocab-size 64 --num-facts 4 --target .8 --solve-for width
 
-    Every training is kept in --store and used again.
+    With --state-format it is the recall of models whose state is stored in few bits. Every training is kept in --store
+    and used again.
     """
 
     target: float
@@ -54,12 +55,19 @@ class FindCapacity(RunFlags):
         question = self._question()
         search = question.law is None and not self.starts and "learning_rate" not in self.given("train")
         store = RunStore(self.store, create=True)
-        trainer = store_trainer(store, workers=self.workers, view=None if self.quiet else PlainView(sys.stderr))
+        precision, view = self.precision(), None if self.quiet else PlainView(sys.stderr)
+        trainer = store_trainer(store, workers=self.workers, view=view, weights=precision is not None)
+        if precision is not None:
+            from recallscope.measuring.stored_states import stored_trainer
+
+            trainer = stored_trainer(trainer, store, precision)
         found = find_capacity(question, trainer, max_runs=self.max_runs, search_rates=search)
         if self.json:
-            print_json(asdict(found) | {"seconds": found.seconds, "store": str(self.store)})
+            stored = {} if precision is None else {"precision": precision.model_dump(mode="json")}
+            print_json(asdict(found) | {"seconds": found.seconds, "store": str(self.store)} | stored)
         else:
             self._print(found)
+            show([] if precision is None else [f"state: {precision.label}"])
         return 0
 
     def _question(self) -> CapacityQuery:

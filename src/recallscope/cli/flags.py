@@ -32,6 +32,7 @@ from recallscope.specs import (
     find_architecture,
     unknown_field,
 )
+from recallscope.state_precision import Rounding, Scale, StatePrecision
 
 # flags that may be left out; help shows what they take, not the None they start from
 OptionalInt = Annotated[int | None, arg(metavar="INT", help_behavior_hint="")]
@@ -159,6 +160,46 @@ def json_table(text: str | None, flag: str) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise ValueError(f"{flag} {text!r} is a {type(table).__name__}. Write a table such as '{{\"width\": 64}}'.")
     return table
+
+
+@dataclass(kw_only=True)
+class StateFlags:
+    """How a model's state is stored between tokens."""
+
+    state_format: Annotated[
+        str | None, names_from(lambda: ("int2 .. int16", *(n for n in FORMATS if n[:3] != "int")))
+    ] = None
+    """Store the state in this number format after every token: it is exact unless this is given."""
+    state_scale: Annotated[str | None, names_from(lambda: get_args(Scale))] = None
+    """What shares an absmax scale (default: a row for integers, 16 neighbours for fp4, none for other floats)."""
+    state_step: Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="")] = None
+    """Distance between integer codes, with --state-scale fixed."""
+    rounding: Annotated[str | None, names_from(lambda: get_args(Rounding))] = None
+    """How the state is rounded (default: nearest)."""
+    residual_bits: OptionalInt = None
+    """Bits that error-feedback keeps of what rounding took off (default: all of it)."""
+    round_every: Annotated[str | None, arg(metavar="TOKENS", help_behavior_hint="")] = None
+    """Tokens between roundings (default: 1), or once: before the first query, as a cached prefix."""
+
+    def precision(self) -> StatePrecision | None:
+        """The precision; None where the state stays exact."""
+        given = {"state_scale": self.state_scale, "state_step": self.state_step, "rounding": self.rounding,
+                 "residual_bits": self.residual_bits, "round_every": self.round_every}  # fmt: skip
+        found = {name: value for name, value in given.items() if value is not None}
+        if self.state_format is None:
+            if found:
+                flags = ", ".join("--" + name.replace("_", "-") for name in found)
+                raise ValueError(
+                    f"{flags}: the state is exact unless --state-format is given. Try --state-format int8."
+                )
+            return None
+        every = self.round_every
+        if every is not None:
+            if every != "once" and not every.isdecimal():
+                raise ValueError(f"--round-every {every}: a number of tokens, or once. Try --round-every 16.")
+            found["round_every"] = every if every == "once" else int(every)
+        names = {"state_scale": "scale", "state_step": "step", "round_every": "every"}
+        return StatePrecision.of(self.state_format, **{names.get(name, name): value for name, value in found.items()})
 
 
 # Flags of a run

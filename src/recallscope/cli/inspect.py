@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from recallscope.cli.flags import OptionalPath, Quiet, RunFlags, Unset, with_run_flags
+from recallscope.cli.flags import OptionalPath, Quiet, RunFlags, StateFlags, Unset, with_run_flags
 from recallscope.cli.output import print_json
 from recallscope.train.saved import is_pretrained, load_model, what_is_measured
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(kw_only=True)
-class Inspect(RunFlags):
+class Inspect(StateFlags, RunFlags):
     """recallscope inspect WEIGHTS --out DIR
 
     Show that the state of a model is a hash table: operators, tables, attention, copy and shift, surgery on the state.
@@ -60,10 +60,16 @@ class Inspect(RunFlags):
         from recallscope.train.evaluate import evaluate
 
         generator = torch.Generator().manual_seed(seed)
+        precision, stored = self.precision(), None
+        if precision is not None:
+            from recallscope.measuring.stored_states import measure_stored
+
+            stored = measure_stored(model, task, precision, self.num_sequences, seed)
         accuracy = evaluate(model, task, self.num_sequences, generator)
         found = inspect_model(model, task, generator, num_sequences=self.num_sequences // 10)
         scores: dict[str, Any] = {"accuracy": accuracy.accuracy, "standard_error": accuracy.standard_error}
         scores |= found.to_dict()
+        scores |= {} if stored is None else {"stored_state": asdict(stored)}
         scores |= {"model": model.spec.model_dump(mode="json"), "task": task.model_dump(mode="json"), "pictures": []}
         if self.out:
             from recallscope.cli.pictures import draw_pictures
@@ -75,6 +81,7 @@ class Inspect(RunFlags):
             print_json(scores)
         else:
             print("\n".join(describe(accuracy, found, task)))
+            print("\n".join([] if stored is None else stored.sentences[:1]), end="" if stored is None else "\n")
             if self.weights and is_pretrained(self.weights):
                 print(what_is_measured(model, task))
             if self.out:

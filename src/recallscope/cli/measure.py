@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from recallscope.atomic import write_atomically
-from recallscope.cli.flags import OptionalInt, OptionalPath, OptionalText, Quiet, RunFlags, typed_value, with_run_flags
+from recallscope.cli.flags import (
+    OptionalInt,
+    OptionalPath,
+    OptionalText,
+    Quiet,
+    RunFlags,
+    StateFlags,
+    typed_value,
+    with_run_flags,
+)
 from recallscope.cli.output import console, count, number, print_json, show, table
 from recallscope.train.saved import is_pretrained, is_weights, load_model, task_of, weights_file, what_is_measured
 
@@ -29,7 +38,7 @@ SHOWN = 9  # models beside the measured one, those nearest in state
 
 
 @dataclass(kw_only=True)
-class Measure(RunFlags):
+class Measure(StateFlags, RunFlags):
     """recallscope measure examples/my_memory.py:Model --vocab-size 64 --num-facts 4
 
     Measure an architecture, or a torch.nn.Module of your own, on a recall task: accuracy with its interval, the
@@ -50,6 +59,10 @@ class Measure(RunFlags):
 
     A bare mixer, (batch, L, D) -> (batch, L, D), gets an embedding, and in every layer norm, short convolution (width
     3, as in zoology; --short-conv) and residual: --mixer my_nets.py:MyMixer --width 64 --num-layers 2.
+
+    With --state-format the state is stored in few bits after every token; the exact recall and the law's stand beside:
+
+    recallscope measure WEIGHTS --state-format int4 --rounding stochastic --num-sequences 20
     """
 
     model: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL", help_behavior_hint="")] = None
@@ -97,8 +110,20 @@ class Measure(RunFlags):
         from recallscope.runs.views import PlainView
 
         use_threads(1)
+        precision, stored = self.precision(), None
+        if precision is not None and self.weights is None:
+            raise ValueError(
+                f"--state-format {precision.format}: a state is rounded in weights that are there. Train first: "
+                f"recallscope train --out DIR, then recallscope measure DIR --state-format {precision.format}."
+            )
         if self.weights is not None:
             subject, task = self._as_it_is(self.weights)
+            if precision is not None:
+                from recallscope.architectures.stored_state import StoredState
+                from recallscope.measuring.stored_states import measure_stored
+
+                stored = measure_stored(subject, task, precision, self.num_sequences, self.seed or 0)
+                subject = StoredState(subject, precision, seed=self.seed or 0)
             measured = measure(
                 subject, task, seed=self.seed or 0, compare_with=self.compare_with, num_sequences=self.num_sequences,
                 device=pick_device(self.device),
@@ -117,13 +142,16 @@ class Measure(RunFlags):
                 tell=None if self.quiet else tell,
             )  # fmt: skip
         stem = self.out / self._name(measured)
+        stem = stem if stored is None else stem.with_name(f"{stem.name}-{stored.precision_id[:8]}")
         facts = asdict(measured) | {"place": measured.place, "place_at_its_state": measured.place_per_entry}
+        facts |= {} if stored is None else {"stored_state": asdict(stored)}
         write_atomically(stem.with_name(f"{stem.name}.json"), json.dumps(facts, indent=1).encode() + b"\n")
         figure = self._draw(measured, task, self.figure.with_suffix("") if self.figure else stem)
         if self.json:
             print_json(facts | {"figure": figure})
         else:
             self._print(measured, figure)
+            show([] if stored is None else stored.sentences)
             if self.weights is not None and is_pretrained(self.weights):
                 print(what_is_measured(subject, task))
         return 0

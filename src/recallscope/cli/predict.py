@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from recallscope.cli.flags import names_from, problem_flags
+from recallscope.cli.flags import StateFlags, names_from, problem_flags
 from recallscope.cli.output import console, print_json, show, table
 from recallscope.specs import ARCHITECTURES
 
@@ -15,13 +15,15 @@ SIZES = problem_flags(
 
 
 @dataclass(kw_only=True)
-class Predict(SIZES):  # type: ignore[misc, valid-type]
+class Predict(StateFlags, SIZES):  # type: ignore[misc, valid-type]
     """recallscope predict --task mqar --vocab-size 1024 --num-facts 16 --embed-dim 64 --state-dim 16
 
     Predict the recall probability of a model from its dimensions: by the recommended law, or with --all by every law
     that applies. An answer beyond what a law was compared with is marked as extrapolated. Give lists to get a table:
 
     recallscope predict --vocab-size 512 --num-facts 16 --embed-dim 32 64 --state-dim 4 8 16
+
+    With --state-format the recall with a state stored in few bits stands below it.
     """
 
     model: Annotated[str, names_from(ARCHITECTURES.names)] = "linear_mamba"
@@ -37,10 +39,12 @@ class Predict(SIZES):  # type: ignore[misc, valid-type]
 
     def run(self) -> int:
         """Ask the laws, print a table or JSON."""
-        from recallscope.predictions import prediction, question
+        from recallscope.predictions import prediction, question, stored_prediction
         from recallscope.theory.law import find_law
 
+        precision = self.precision()
         answer = prediction(vars(self), others=self.json or self.all)
+        answer |= {} if precision is None else {"stored_state": stored_prediction(vars(self), precision)}
         if self.json:
             print_json(answer)
             return 0
@@ -51,6 +55,12 @@ class Predict(SIZES):  # type: ignore[misc, valid-type]
             self._print_cell(answer["task"]["length"], rows[0], shown, others)
         else:
             self._print_grid(rows, shown)
+        if stored := answer.get("stored_state"):
+            values = ", ".join(
+                f"{p:.3f}" + f" (D={row['embed_dim']}, N={row['state_dim']})" * (len(rows) > 1)
+                for p, row in zip(stored["rows"], rows, strict=True)
+            )
+            show([f"with the state stored as {stored['label']}: {values}", stored["holds"]])
         return 0
 
     def _print_cell(self, length: int, row: dict[str, Any], shown: list[Any], others: int) -> None:

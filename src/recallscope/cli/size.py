@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
-from recallscope.cli.flags import OptionalText, names_from, problem_flags
+from recallscope.cli.flags import OptionalInt, OptionalText, names_from, problem_flags
 from recallscope.cli.output import console, count, print_json, show, table
 from recallscope.specs import ARCHITECTURES
 
@@ -20,7 +20,9 @@ class Size(problem_flags(required=())):  # type: ignore[misc]
 
     recallscope size --target 0.99 --vocab-size 1024 --num-facts 16
 
-    An answer outside of what the law was compared with is marked as extrapolated.
+    An answer outside of what the law was compared with is marked as extrapolated. Bits of a state that is rounded:
+
+    recallscope size --target 0.9 --bits 4096 --embed-dim 128 --state-dim 128 --vocab-size 32768
     """
 
     target: float
@@ -33,13 +35,19 @@ class Size(problem_flags(required=())):  # type: ignore[misc]
     """Hand-constructed weights instead of trained ones."""
     law: OptionalText = None
     """Invert this law instead (see: recallscope laws)."""
+    bits: OptionalInt = None
+    """Instead: bits of a state entry for a context of so many writes, or a decay time of so many tokens, that cost 1 %
+    of recall at --target."""
     json: bool = False
     """Print one JSON object."""
 
     def run(self) -> int:
         """Find the unknown, or the frontier, and print it."""
-        from recallscope.predictions import size_query, size_sentences, sizing
+        from recallscope.predictions import size_query, size_sentences, sizing, state_bits
 
+        if self.bits is not None:
+            self._print_bits(state_bits(vars(self)))
+            return 0
         asked, unknown = size_query(vars(self))
         found = sizing(asked, unknown, model=self.model)
         if self.json:
@@ -57,3 +65,16 @@ class Size(problem_flags(required=())):  # type: ignore[misc]
             console().print(table(columns, rows))
             show(f"* {sentence}" for sentence in dict.fromkeys(point["extrapolated"] for point in points) if sentence)
         return 0
+
+    def _print_bits(self, found: dict[str, Any]) -> None:
+        if self.json:
+            print_json(found)
+            return
+        show(
+            [f"bits of a state entry for {found['writes']} writes, and a loss of 0.01 at recall {found['target']:g}"], 1
+        )
+        names = ("scale", "nearest", "stochastic", "every_16", "once")
+        heads = ("scale per", "nearest", "stochastic", "every 16 tokens", "once or error feedback")
+        console().print(table(heads, [[str(row[name]) for name in names] for row in found["rows"]], left=heads[:1]))
+        longest = ", ".join(f"{name} {writes:,.0f}" for name, writes in found["longest"].items())
+        show([f"writes, or tokens of decay, that a float holds for the same loss: {longest}"])

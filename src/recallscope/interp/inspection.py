@@ -21,6 +21,7 @@ from recallscope.architectures.capabilities import (
     HasRates,
     HasState,
     Operators,
+    StepsState,
     WritesFacts,
     one_hot_tokens,
 )
@@ -67,6 +68,7 @@ from recallscope.interp.selectivity import (
     measure_selectivity,
 )
 from recallscope.interp.states import share, starts_with_facts
+from recallscope.interp.stored_states import HeadBits, measure_heads
 from recallscope.ops.linear_scan import at_positions
 from recallscope.specs import TaskSpec
 from recallscope.tasks.drawing import sample_batch
@@ -141,6 +143,7 @@ class Inspection:
     ablation: AblationScores | None = None
     probe: ProbeScores | None = None
     rates: RateScores | None = None
+    state_bits: list[HeadBits] | None = None
     banks: BankScores | None = None
     left_out: tuple[LeftOut, ...] = ()
 
@@ -347,6 +350,7 @@ SECTIONS = (
     Section("ablation", (HasOperators,), _ablation),
     Section("probe", (HasState, HasKeys), lambda of: probe_facts(of.model, of.batch, of.fresh, of.generator)),
     Section("rates", (HasRates,), lambda of: measure_rates(of.model, of.batch, of.task)),
+    Section("state_bits", (StepsState,), lambda of: measure_heads(of.model, of.batch)),
     Section("banks", (HasMasks,), lambda of: measure_banks(of.model, of.batch, of.generator)),
 )
 

@@ -11,11 +11,13 @@ from recallscope.interp.decoders import ShiftScores
 from recallscope.interp.inspection import Inspection, OperatorScores
 from recallscope.interp.interventions import OverwriteScores
 from recallscope.interp.rates import RateScores
+from recallscope.interp.stored_states import HeadBits
 from recallscope.specs import TaskSpec
 from recallscope.tasks.scoring import Score
 
 NEAR = 0.95  # block masses and closeness from here on are called the circuit's
 WORKS = 0.9  # recall and overwriting from here on are called working
+MOST_HEADS = 4  # whose bits are listed
 ROUTES = 2.0  # standard deviations from unrelated places from which a key is said to answer
 
 
@@ -25,9 +27,21 @@ def describe(score: Score, found: Inspection, task: TaskSpec) -> list[str]:
     by_luck = guess is not None and score.accuracy <= guess.accuracy + noise(guess.accuracy, score.queries)
     chance = f", not above the {guess.accuracy:.4f} of guessing {guess.how}" if guess and by_luck else ""
     lines = [f"recall {score.accuracy:.4f} ± {score.standard_error:.4f}{chance}", *_of_behaviour(found)]
+    bits = _of_bits(found.state_bits or [])
     if found.operators is None:
-        return [*lines, *_without_operators(found)]
-    return [*lines, *_with_operators(found, found.operators), *_conclusion(score, found.operators, found.overwrite)]
+        return [*lines, *bits, *_without_operators(found)]
+    with_operators = _with_operators(found, found.operators)
+    return [*lines, *bits, *with_operators, *_conclusion(score, found.operators, found.overwrite)]
+
+
+def _of_bits(heads: list[HeadBits]) -> list[str]:
+    """What the law of rounded states asks for: of every head, or of the one that needs most where there are many."""
+    if not heads:
+        return []
+    shown = heads if len(heads) <= MOST_HEADS else [max(heads, key=lambda head: (head.bits, head.roundings))]
+    which = "" if shown is heads else f", the head of {len(heads)} that needs most"
+    return [f"bits of the state, for a loss of 1 % at recall .9, an absmax scale per row{which}:",
+            *(f"  {head.sentence()}" for head in shown)]  # fmt: skip
 
 
 def _of_behaviour(found: Inspection) -> list[str]:

@@ -52,3 +52,9 @@ typedef struct {
     const void *o_grad;                  /* as o; NULL on the way forward */
     void *q_grad, *k_grad, *v_grad, *w_grad, *a_grad, *b_grad; /* as q .. b, added to */
 } delta_arguments;
+
+typedef struct {
+    int64_t groups, size, levels;
+    const void *x, *chance; /* groups size; as x, optional: uniform numbers, for stochastic rounding */
+    void *out;              /* as x */
+} round_arguments;

@@ -56,6 +56,7 @@ static inline float atanh_poly_f32(float w) { /* on [0, 1/9], relative error 4e-
 #include "table_scan.h"
 #include "delta_scan.h"
 #include "softmax.h"
+#include "round.h"
 #undef real
 #undef bits
 #undef NAME
@@ -102,6 +103,7 @@ static inline double atanh_poly_f64(double w) { /* on [0, 1/9], relative error 1
 #include "table_scan.h"
 #include "delta_scan.h"
 #include "softmax.h"
+#include "round.h"
 
 /* For Python: do both mean the same structures, and to what are channels padded? */
 int64_t scan_arguments_size(void) { return sizeof(scan_arguments); }
@@ -109,4 +111,5 @@ int64_t conv_arguments_size(void) { return sizeof(conv_arguments); }
 int64_t table_scan_arguments_size(void) { return sizeof(table_scan_arguments); }
 int64_t softmax_arguments_size(void) { return sizeof(softmax_arguments); }
 int64_t delta_arguments_size(void) { return sizeof(delta_arguments); }
+int64_t round_arguments_size(void) { return sizeof(round_arguments); }
 int64_t padding_size(void) { return HALF; }
