@@ -5,8 +5,8 @@ import json
 import pytest
 
 from recallscope.architectures.linear_mamba import LinearMambaSpec
-from recallscope.health import LEAST_GAIN, best_guess, examine, noise
-from recallscope.records import Evaluation, RunRecord, parse_record, row_of
+from recallscope.health import BEGUN, LEAST_GAIN, begun_from, best_guess, examine, noise
+from recallscope.records import Evaluation, RunRecord, binding, parse_record, row_of
 from recallscope.runs.store import RunStore
 from recallscope.runs.table import find_runs, parse_conditions
 from recallscope.specs import RunSpec, TrainSpec, flat_fields
@@ -35,10 +35,10 @@ def record(curve=(0.5, 0.9, 0.9), accuracy=None, losses=None, stop=1.0, num_fact
 
 
 def flag(**facts):
-    return examine(record(**facts).model_dump(mode="json")).flag
+    return examine(record(**facts).model_dump(mode="json")).kind
 
 
-def test_a_run_that_learned_and_settled_has_no_flag():
+def test_a_run_that_learned_and_settled_has_no_warning():
     assert flag() == ""
 
 
@@ -69,6 +69,29 @@ def test_chance_is_a_guess_among_the_values_of_the_context(num_facts):
     assert flag(accuracy=level + 1.01 * noise(level, QUERIES), num_facts=num_facts) == ""
 
 
+def test_chance_is_known_by_binding_where_accuracy_does_not_tell():
+    """0.5 of the answers are values of the context, and 1/8 of those right: chance, though 1/16 is far from 1/8."""
+
+    def kind(in_context, binding, accuracy):
+        facts = record(accuracy=accuracy, num_facts=8).model_dump(mode="json")
+        return examine(facts | {"in_context": in_context, "binding": binding}).kind
+
+    assert kind(1.0, 0.04, 1 / 8 + 0.04 * 7 / 8) == "at-chance"
+    assert kind(1.0, 0.06, 1 / 8 + 0.06 * 7 / 8) == ""
+    assert kind(1.0, None, 1 / 8 + 0.04 * 7 / 8) == "", "an older record has its accuracy only"
+    assert begun_from(8, QUERIES) == BEGUN
+    assert begun_from(8, 100) == pytest.approx(noise(1 / 8, 100) * 8 / 7), "few answers, more luck"
+
+
+def test_binding_is_0_for_any_value_of_the_context_and_1_for_the_keys_own():
+    assert binding(0.25, 1.0, 4) == pytest.approx(0)
+    assert binding(0.125, 0.5, 4) == pytest.approx(0)
+    assert binding(0.5, 0.5, 4) == pytest.approx(1)
+    assert binding(0.0, 0.0, 4) == 0
+    assert binding(1.0, 1.0, 1) is None
+    assert binding(0.5, None, 4) is None
+
+
 def test_the_best_guess_follows_from_the_task():
     assert best_guess(flat_fields(record().spec)).accuracy == 1 / 8
     assert best_guess({"num_facts": 1, "vocab_size": 64}).accuracy == 1 / 32  # the only value there is recall already
@@ -94,13 +117,13 @@ def test_a_record_without_the_field_gets_its_flag_on_reading():
         assert examine({"history": odd, "spec": odd, "steps": None}).kind == ""
 
 
-def test_flags_are_a_column_to_filter_by(tmp_path):
+def test_warnings_are_a_column_to_filter_by(tmp_path):
     store = RunStore(tmp_path, create=True)
     runs = {"diverged": record(curve=(0.1, 0.0), losses=[1.0, None], seed=1), "": record(seed=2)}
     for flag, found in runs.items():
         store.put(found.model_copy(update={"flag": flag}))
     for sign, wanted in (("=", runs["diverged"]), ("!=", runs[""])):
-        (row,) = find_runs(store, parse_conditions([f"flag{sign}diverged"]))
+        (row,) = find_runs(store, parse_conditions([f"warning{sign}diverged"]))
         assert row["run"] == wanted.run
 
 
@@ -125,7 +148,7 @@ def test_list_show_and_fit_name_warnings_and_fit_excludes_them(run, tmp_path):
     assert "left out 1 of 3 runs: 1 diverged" in run("fit", tmp_path, *quick, "--exclude", "diverged")[1]
     code, _, err = run("fit", tmp_path, *quick, "--where", "warning=diverged", "--exclude", "diverged")
     assert code == 2
-    assert "1 left out by their flags" in err
+    assert "1 left out by warnings" in err
 
 
 def test_a_sweep_counts_a_diverged_run_as_done_and_names_it(run, tmp_path):

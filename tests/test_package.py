@@ -90,7 +90,6 @@ def test_the_citation_is_for_the_software_and_for_the_paper():
     assert all({"given-names", "family-names"} <= set(author) for author in paper["authors"])
 
 
-@pytest.mark.slow
 def test_every_file_of_the_package_is_in_the_wheel(wheel):
     files = {path.relative_to(SRC).as_posix() for path in (SRC / "recallscope").rglob("*") if path.is_file()}
     wanted = {name for name in files if "__pycache__" not in name}
@@ -104,7 +103,6 @@ def test_every_file_of_the_package_is_in_the_wheel(wheel):
     assert "\nRequires-Dist: torch>=2.6\n" not in text  # only as an extra
 
 
-@pytest.mark.slow
 def test_it_works_in_a_clean_environment(installed):
     python, cache = installed / "venv" / "bin" / "python", {"RECALLSCOPE_CACHE": str(installed / "cache")}
     command = installed / "venv" / "bin" / "recallscope"

@@ -176,6 +176,7 @@ DEFAULTS = {
         "batch_size": 128, "accumulate": 1, "learning_rate": 0.01, "warmup_steps": 100, "flat_steps": 400,
         "decay_steps": 1500, "beta_1": 0.9, "beta_2": 0.95, "weight_decay": 0.0, "label_smoothing": 0.1,
         "clip_norm": 1.5, "stop_accuracy": 1.0, "eval_every": 250, "eval_size": 10_000, "embedding_std": 1.0,
+        "training_facts": "target", "curriculum_accuracy": 0.9, "curriculum_share": 0.5,
     },
 }  # fmt: skip
 

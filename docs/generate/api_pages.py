@@ -13,7 +13,7 @@ import recallscope
 
 
 def api_pages() -> Iterator[tuple[str, str]]:
-    """Path and Markdown of every page; mkdocstrings fills the `:::` lines from the sources."""
+    """Path and Markdown of every page, that of what a model can offer included; mkdocstrings fills the `:::` lines from the sources."""
     faults = []
     written: dict[str, str] = {}  # where the sources define a name, and the package whose page has it
     for package in reversed(packages()):  # the root last: it names what the others describe
@@ -34,6 +34,7 @@ def api_pages() -> Iterator[tuple[str, str]]:
         text += [f"Constants and types: {', '.join(plain)}."] if plain else []
         text += [f"::: {place}" for place in here if written[place] == package.__name__]
         yield f"api/{package.__name__.removeprefix('recallscope.')}.md", "\n\n".join(text)
+    yield "api/capabilities.md", "# Capabilities of a model\n\n::: recallscope.architectures.capabilities"
     if faults:
         raise ValueError(f"public, and without a docstring: {', '.join(faults)}.")
 

@@ -38,6 +38,7 @@ _HOMES = {
     "designed_circuit": "recallscope.circuits.single",
     "sample_batch": "recallscope.tasks.drawing",
     "evaluate": "recallscope.train.evaluate",
+    "capacity": "recallscope.measuring.measure",
     "find_capacity": "recallscope.measuring.capacity",
     "find_law": "recallscope.theory.law",
     "from_pretrained": "recallscope.architectures.pretrained",

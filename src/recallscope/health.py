@@ -7,7 +7,9 @@ diverged         a loss was not a finite number (training stops at the step afte
 still-improving  from the last evaluation before the last eighth of its steps to its end, the best validation accuracy
                  rose by more than .02 per eighth of the steps, and by more than chance moves it, and the run did not
                  reach its stop_accuracy
-at-chance        the test accuracy is not above what guessing gives: any of the context's N_f values, or any value
+at-chance        the test accuracy is not above what guessing gives: any of the context's N_f values, or any value; or,
+                 of the answers that are values of the context, no more are right than guessing among them gives
+                 (binding below 0.05, or not above 0 by more than chance moves it; `has_begun`)
 
 "More than chance" is 3.1 standard errors of a share over the test's queries: passed 1 time in 1000.
 """
@@ -24,6 +26,7 @@ Kind = Literal["diverged", "still-improving", "at-chance"]
 RARE = 3.1  # standard errors that luck exceeds 1 time in 1000
 LAST_PART = 1 / 8  # of the steps
 LEAST_GAIN = 0.02  # in that part
+BEGUN = 0.05  # binding from which a model has begun to tell the keys apart
 
 
 class RunWarning(NamedTuple):
@@ -73,6 +76,34 @@ def noise(accuracy: float, queries: float) -> float:
     return RARE * math.sqrt(max(accuracy * (1 - accuracy), 0.0) / max(queries, 1))
 
 
+def has_begun(facts: Mapping[str, Any]) -> bool | None:
+    """Whether a run binds values to their keys at all; None if its record does not tell.
+
+    Models learn first which values the context has, and name any of them: binding 0 (`records.binding`). Some never get
+    further. Older records have no binding; an accuracy above 1/N_f gives a lower limit of it, as c is 1 at the most.
+    """
+    fields = flat_fields(spec) if isinstance(spec := facts.get("spec"), Mapping) else {}
+    N_f, reached, queries = fields.get("num_facts"), facts.get("test_accuracy"), facts.get("test_queries")
+    if not (isinstance(N_f, int) and N_f > 1 and is_number(reached) and is_number(queries)):
+        return None
+    bound, in_context = facts.get("binding"), facts.get("in_context")
+    if is_number(bound) and is_number(in_context):
+        return bound >= begun_from(N_f, in_context * queries)
+    lowest = (reached - 1 / N_f) / (1 - 1 / N_f)
+    return True if lowest >= begun_from(N_f, queries) else None
+
+
+def left_chance(facts: Mapping[str, Any]) -> bool:
+    """Whether a run answers better than guessing does, by its accuracy and, if it is known, by its binding."""
+    spec = facts.get("spec")
+    return _at_chance(facts, flat_fields(spec) if isinstance(spec, Mapping) else {}) is None
+
+
+def begun_from(num_facts: int, answers: float) -> float:
+    """The binding that counts as begun, of so many answers from the context: 0.05, and more than chance gives."""
+    return max(BEGUN, noise(1 / num_facts, answers) / (1 - 1 / num_facts))
+
+
 def _diverged(
     facts: Mapping[str, Any], fields: Mapping[str, Value], seen: list[Mapping[str, Any]]
 ) -> RunWarning | None:
@@ -113,13 +144,19 @@ def _at_chance(facts: Mapping[str, Any], fields: Mapping[str, Value]) -> RunWarn
     reached, queries, guess = facts.get("test_accuracy"), facts.get("test_queries"), best_guess(fields)
     if guess is None or not (is_number(reached) and is_number(queries)):
         return None
-    if reached > guess.accuracy + noise(guess.accuracy, queries):
-        return None
-    return RunWarning(
-        "at-chance",
-        f"stayed at chance: accuracy {reached:.4f} is not above the {guess.accuracy:.4f} of guessing {guess.how} "
-        f"(over {queries:,} queries). The model may be too small, or not trained for long enough.",
-    )
+    if reached <= guess.accuracy + noise(guess.accuracy, queries):
+        return RunWarning(
+            "at-chance",
+            f"stayed at chance: accuracy {reached:.4f} is not above the {guess.accuracy:.4f} of guessing {guess.how} "
+            f"(over {queries:,} queries). That is no capacity: it did not learn under this recipe.",
+        )
+    if has_begun(facts) is False:
+        return RunWarning(
+            "at-chance",
+            f"stayed at chance: of its answers that are values of the context, no more are right than guessing among "
+            f"them gives (accuracy {reached:.4f}, binding {facts['binding']:.3f}). It did not learn under this recipe.",
+        )
+    return None
 
 
 def _is_evaluation(entry: Any) -> bool:

@@ -47,6 +47,19 @@ class Evaluation(Frozen):
     step: NonNegativeInt
     loss: float | None = Field(description="mean since the last evaluation; None if it was not finite")
     accuracy: Fraction
+    in_context: Fraction | None = Field(None, description="fraction of answers that are some value of the context")
+    binding: float | None = Field(None, description="`binding`; None for one fact and in older records")
+
+
+def binding(accuracy: float, in_context: float | None, num_facts: int | None) -> float | None:
+    """Are answers from the context bound to their keys? 0 if any value of it is named, 1 if always the key's own.
+
+    (a/c - 1/N_f) / (1 - 1/N_f) with the accuracy a and the fraction c of answers that are some value of the context: of
+    those, 1/N_f are right by luck. None where it means nothing: for a single fact.
+    """
+    if in_context is None or num_facts is None or num_facts < 2:
+        return None
+    return 0.0 if in_context == 0 else (accuracy / in_context - 1 / num_facts) / (1 - 1 / num_facts)
 
 
 class RunRecord(Frozen):
@@ -60,6 +73,8 @@ class RunRecord(Frozen):
     spec: RunSpec
     test_accuracy: Fraction = Field(description="of the best state, over all queries of the test set")
     val_accuracy: Fraction = Field(description="best over the evaluations")
+    in_context: Fraction | None = Field(None, description="fraction of test answers that are some value of the context")
+    binding: float | None = Field(None, description="of the test set; None for one fact, or in an older record")
     test_queries: NonNegativeInt = Field(description="questions behind test_accuracy")
     best_step: NonNegativeInt = Field(description="step of the state that was tested")
     steps: NonNegativeInt = Field(description="optimiser steps taken")
@@ -67,6 +82,7 @@ class RunRecord(Frozen):
     parameters: NonNegativeInt | None = Field(None, description="numbers that were trained")
     state_entries: NonNegativeInt | None = Field(None, description="numbers that carry the context past its last token")
     history: list[Evaluation] = Field(default_factory=list)
+    levels_ended: list[NonNegativeInt] | None = Field(None, description="steps at which a curriculum left its levels")
     flag: str = Field("", description="diverged, still-improving, at-chance (`health`); empty for a run without fault")
     environment: dict[str, str] = Field(default_factory=dict, description="versions, device, threads, kernels")
 

@@ -161,6 +161,10 @@ class TaskSpec(_Kind):
     def draw(self, batch_size: int, generator: torch.Generator) -> Batch:
         """Independent sequences on the generator's device; nothing else is random."""
 
+    def levels(self) -> tuple[TaskSpec, ...]:
+        """The levels of a curriculum, easiest first; the last one is the task itself."""
+        return (self,)
+
 
 class ModelSpec(_Kind):
     """Base of all architectures: fields are the model's sizes and switches; `model` names its class.
@@ -197,6 +201,14 @@ class ModelSpec(_Kind):
     def state_entries(self) -> int | None:
         """S of Lem 4.5: numbers that carry the context past a point of the sequence; None if it is not declared."""
         return None
+
+    @property
+    def effective_entries(self) -> int | None:
+        """Of those, the numbers that any later output depends on: the effective state size (`measuring.state`).
+
+        A test measures it for every architecture.
+        """
+        return self.state_entries
 
     def state_entries_after(self, tokens: int) -> int | None:
         """The same after so many tokens, for models whose memory grows."""
@@ -288,6 +300,9 @@ def _registered(registry: Registry[Any], name: str) -> Callable[[type[K]], type[
 def find_architecture(kind: str) -> type[ModelSpec]:
     """The spec class of an architecture: a registered name, or `my_nets:MyModel` for a module of the user's own."""
     if names_code(kind):
+        if kind.startswith("mixer:"):
+            mixer: type[ModelSpec] = importlib.import_module("recallscope.architectures.mixer").MixerSpec
+            return mixer
         outside: type[ModelSpec] = importlib.import_module("recallscope.architectures.user_module").ModuleSpec
         return outside
     if kind.endswith(".py"):
@@ -363,6 +378,11 @@ class TrainSpec(Spec):
     eval_every: Size = Field(250, description="steps between evaluations")
     eval_size: Size = Field(10_000, description="sequences in the validation set, and in the test set")
     embedding_std: Positive = Field(1.0, description="of the embedding at the start")
+    training_facts: Literal["target", "curriculum", "mixture"] = Field(
+        "target", description="facts per training sequence: the task's; first 1, 2, 4, ...; or one of these each step"
+    )
+    curriculum_accuracy: Fraction = Field(0.9, description="running training accuracy that ends a curriculum level")
+    curriculum_share: Fraction = Field(0.5, description="largest fraction of the steps before the curriculum's target")
 
     @property
     def total_steps(self) -> int:

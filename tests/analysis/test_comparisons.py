@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from recallscope.tasks.mqar import MQARSpec
 
 from recallscope.analysis.accuracy_grid import AccuracyGrid, convergence_by_best, convergence_grid
 from recallscope.analysis.compare import compare_laws
 from recallscope.analysis.table import as_table, group_runs, learned
+from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.theory.law import LAWS, find_law
 
 TASK = MQARSpec(vocab_size=128, num_facts=8)

@@ -16,7 +16,7 @@ SPECS = {
     "every model": ("specs.py", "class ModelSpec(_Kind):"),
     "training": ("specs.py", "class TrainSpec(Spec):"),
     "the run": ("specs.py", "class RunSpec(Spec):"),
-    "one task": ("tasks/mqar.py", "class MQARSpec(AssociativeRecall):"),
+    "one task": ("tasks/associative_recall.py", "class MQARSpec(AssociativeRecall):"),
     "one architecture": ("architectures/linear_mamba.py", "class LinearMambaSpec(Sizes):"),
     "the record": ("records.py", "class RunRecord(Frozen):"),
 }

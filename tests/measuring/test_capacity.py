@@ -7,7 +7,7 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 from recallscope.analysis.probit import fit_probit
-from recallscope.measuring.capacity import find_capacity
+from recallscope.measuring import capacity
 from recallscope.measuring.capacity_query import CapacityQuery
 from recallscope.measuring.training_runs import RATES, Training, search_rate, store_trainer
 from recallscope.records import Evaluation, RunRecord
@@ -25,7 +25,7 @@ def made_up(curve):
 
     def train(runs):
         asked.extend(flat_fields(run) for run in runs)
-        return [Training(record(run, curve(flat_fields(run))), new=True) for run in runs]
+        return [Training(record(run, curve(flat_fields(run))), True, lambda: None) for run in runs]
 
     return train, asked
 
@@ -37,6 +37,11 @@ def record(run, accuracy):
         spec=run, test_accuracy=accuracy, val_accuracy=accuracy, test_queries=30_000, best_step=1, steps=1,
         seconds=10.0, history=history,
     )  # fmt: skip
+
+
+def find_capacity(*args, **options):
+    """Without extending runs: these curves do not depend on the steps."""
+    return capacity.find_capacity(*args, **{"extend": False} | options)
 
 
 def lawful(shift):
@@ -137,14 +142,58 @@ def test_bad_questions_are_refused(unknown, target, says):
         CapacityQuery(LINEAR, unknown, target)
 
 
-def test_the_rate_is_the_one_with_the_least_loss_on_another_seed():
-    train, asked = made_up(lambda words: {0.01: 0.2, 0.003: 0.6, 0.001: 0.4}[words["learning_rate"]])
+def test_the_rate_is_the_one_that_recalls_most_on_another_seed():
+    reached = {0.01: 0.2, 0.003: 0.6, 0.001: 0.4, 0.0003: 0.2}
+    train, asked = made_up(lambda fields: reached[fields["learning_rate"]])
     found = find_capacity(CapacityQuery(MINE, "num_facts", 0.5), train, max_runs=2, search_rates=True)
     assert found.rate.chosen == 0.003
-    assert [words["learning_rate"] for words in asked[: len(RATES)]] == list(RATES)
-    assert {words["seed"] for words in asked[: len(RATES)]} == {2**30}
-    assert all(words["learning_rate"] == 0.003 and words["seed"] == 0 for words in asked[len(RATES) :])
+    trials, rest = asked[: len(RATES)], asked[len(RATES) :]
+    assert [fields["learning_rate"] for fields in trials] == list(RATES)
+    assert {fields["seed"] for fields in trials} == {2**30}
+    assert all(fields["learning_rate"] == 0.003 and fields["seed"] == 0 for fields in rest)
     assert "0.003" in found.rate.sentence()
+
+
+def test_a_rate_that_stops_early_at_the_goal_wins_over_slower_ones_of_equal_accuracy():
+    """All but one reach the goal; of those the one with the fewest steps, though its last loss is not the smallest."""
+    steps, losses = {0.01: 900, 0.003: 400, 0.001: 250, 0.0003: 1000}, {0.01: 0.1, 0.003: 0.2, 0.001: 0.9, 0.0003: 0.3}
+
+    def train(runs):
+        done = []
+        for run in runs:
+            rate = run.train.learning_rate
+            made = record(run, 0.5 if rate == 0.0003 else 0.995)
+            history = [Evaluation(step=1, loss=losses[rate], accuracy=0.5)]
+            done.append(
+                Training(made.model_copy(update={"steps": steps[rate], "history": history}), True, lambda: None)
+            )
+        return done
+
+    assert search_rate(CapacityQuery(MINE, "num_facts", 0.5).run_at(8), train).chosen == 0.001
+
+
+def test_a_value_that_misses_the_target_is_trained_for_longer_before_it_counts():
+    """At half of the steps that it needs, 12 facts are missed; with all of them, they are recalled."""
+    asked = []
+
+    def curve(fields):
+        steps = fields["warmup_steps"] + fields["flat_steps"] + fields["decay_steps"]
+        asked.append((fields["num_facts"], steps))
+        return 0.95 if fields["num_facts"] <= 12 and (steps >= 4000 or fields["num_facts"] < 10) else 0.5
+
+    found = find_capacity(CapacityQuery(MINE, "num_facts", 0.9), made_up(curve)[0], extend=True)
+    assert found.value == 12
+    assert (12, 2000) in asked
+    assert (12, 4000) in asked
+
+
+def test_a_value_at_which_a_model_stays_at_chance_is_no_capacity():
+    """With 5 facts or more it guesses among the values of the context, however long it is trained."""
+    train, _ = made_up(lambda fields: 1.0 if fields["num_facts"] < 5 else 1 / fields["num_facts"])
+    found = find_capacity(CapacityQuery(MINE, "num_facts", 0.9), train, extend=True)
+    assert found.value is None
+    assert "did not learn under this recipe at num_facts=5" in found.reason
+    assert "it recalls num_facts=4" in found.reason
 
 
 def test_a_training_that_fails_says_why(tmp_path, monkeypatch):

@@ -7,8 +7,8 @@ from torch import nn
 from recallscope.architectures.model import build_model
 from recallscope.architectures.user_module import user_module
 from recallscope.measuring import state
-from recallscope.measuring.state import measured_state, state_size
-from recallscope.specs import parse_model
+from recallscope.measuring.state import state_size
+from recallscope.specs import find_architecture, parse_model
 
 MODULES = '''
 import torch
@@ -96,6 +96,7 @@ def test_attention_has_no_state_of_fixed_size_and_it_is_said(build, monkeypatch)
     assert found.grows
     assert "grows with the context" in found.how
     assert found.ranks[1][1] == 2 * found.ranks[0][1]
+    assert found.per_token == 8, "as many as the embedding is wide"
 
 
 @pytest.mark.parametrize(
@@ -109,31 +110,38 @@ def test_what_cannot_be_measured_says_why(build, name, why):
     assert why in found.how
 
 
-@pytest.mark.parametrize(
-    ("spec", "read"),
-    [
-        ({"kind": "linear_mamba", "embed_dim": 6, "state_dim": 3}, 18),
-        ({"kind": "multihead", "embed_dim": 8, "state_dim": 2, "num_heads": 2, "head_pattern": "MHA"}, 32),
-        ({"kind": "mamba", "embed_dim": 6, "state_dim": 3}, 36),
-        ({"kind": "mamba2", "embed_dim": 8, "state_dim": 3, "num_heads": 2}, 48),
-    ],
-    ids=lambda value: value["kind"] if isinstance(value, dict) else "",
-)
-def test_our_own_models_declare_what_is_measured_or_more(spec, read):
-    """A linear Mamba stores 2 D N numbers, and its output reads D N of them; the others read all that they store."""
+SIZES = {"embed_dim": 6, "state_dim": 3}
+OURS = [
+    *({"kind": "linear_mamba", **SIZES, "num_layers": layers} for layers in (1, 2)),
+    {"kind": "multihead", "embed_dim": 8, "state_dim": 2, "num_heads": 2, "head_pattern": "MHA"},
+    {"kind": "mamba", **SIZES},
+    {"kind": "mamba2", "embed_dim": 8, "state_dim": 3, "num_heads": 2},
+    *({"kind": kind, **SIZES} for kind in ("linear_attention", "retnet", "gla", "mlstm", "delta_net")),
+    *({"kind": kind, **SIZES} for kind in ("gated_delta_net", "kda", "rwkv7", "mesa_net")),
+    *(
+        {**find_architecture(kind).PUBLISHED, "kind": kind, "embed_dim": 8, "state_dim": 4, "num_layers": 2}
+        for kind in ("gla", "rwkv7", "delta_net", "gated_delta_net")
+    ),
+]
+
+
+@pytest.mark.parametrize("spec", OURS, ids=lambda spec: f"{spec['kind']}-{spec.get('num_layers', 1)}")
+def test_our_own_models_are_measured_as_any_other_and_their_formula_is_what_is_measured(spec):
+    """Linear Mambas store 2 D N numbers a layer and read D N; convolutions of width 4 in two layers count no window."""
     model = build_model(parse_model(spec), 32, generator())
-    declared = state_size(model, generator())
-    assert declared.how.startswith("declared")
-    assert measured_state(model, generator()).entries == read
-    assert declared.entries in (read, 2 * read)
+    found = state_size(model, generator())
+    assert found.how.startswith("measured")
+    assert found.entries == model.spec.effective_entries
+    assert found.stored == model.spec.state_entries == (2 if spec["kind"] == "linear_mamba" else 1) * found.entries
 
 
-def test_a_module_that_shows_its_state_is_believed(tmp_path):
+def test_what_a_module_shows_as_its_state_is_what_it_stores(tmp_path):
     text = MODULES.replace("class Window", "class Shows(Recurrent):\n    def state_after(self, tokens):\n"
                            "        return (torch.zeros(len(tokens), 1, 5, 2),)\n\nclass Window")  # fmt: skip
     (tmp_path / "shows.py").write_text(text)
     model = build_model(user_module(f"{tmp_path}/shows.py:Shows", width=4), 16, generator())
-    assert state_size(model, generator()).entries == 10
+    found = state_size(model, generator())
+    assert (found.entries, found.stored, found.bytes) == (4, 10, 40)
 
 
 def test_the_model_is_left_as_it_was(build):

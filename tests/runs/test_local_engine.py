@@ -330,13 +330,15 @@ def test_inline_failures_are_noted_like_those_of_workers(tmp_path):
     assert "Traceback" in failure.stderr
 
 
-def test_an_inline_sweep_stops_when_asked_and_resumes(tmp_path):
+def test_an_inline_sweep_stops_when_asked_and_resumes(tmp_path, monkeypatch):
+    monkeypatch.setattr("recallscope.runs.worker.REPORT_EVERY", 0.0)  # seconds
+
     class StopsEarly(View):
         def moved(self, cell, step, total_steps):
             driver.stop.set()
 
     store = RunStore(tmp_path / "store", create=True)
-    cells = Grid.around(tiny_run(flat_steps=200, eval_every=50), axes={"seed": [0]}).cells()
+    cells = Grid.around(tiny_run(flat_steps=600, eval_every=50), axes={"seed": [0]}).cells()
     driver = Driver(store=store, engine=InlineEngine(store), plan=make_plan(cells, store), view=StopsEarly())
     assert driver.run().interrupted
     assert list(store.runs.glob("*/checkpoint.safetensors"))

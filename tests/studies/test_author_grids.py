@@ -50,8 +50,9 @@ def test_axes_that_descend_are_read_as_they_are(tmp_path):
     assert (axes["vocab_size"][0], axes["vocab_size"][-1], axes["num_facts"]) == (50000, 1002, (1000, 750, 500, 250))
     accuracy = np.full((1, 10, 4), np.nan)
     accuracy[0, 9, 3] = 0.7
-    (cell,) = read_grid(write(tmp_path, family, accuracy)).grid().measured.itertuples()
-    assert (cell.vocab_size, cell.num_facts, cell.test_accuracy) == (1002, 250, 0.7)
+    grid = read_grid(write(tmp_path, family, accuracy)).grid()
+    assert np.argwhere(~np.isnan(grid.accuracy)).tolist() == [[9, 3]]
+    assert grid.accuracy[9, 3] == 0.7
 
 
 @pytest.mark.parametrize(

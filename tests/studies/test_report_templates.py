@@ -56,7 +56,7 @@ def test_experiments_of_our_own_stand_beyond_the_paper(tmp_path):
     page = markdown_page(Report(all_findings(runs), LawTable((), (), {}), run_facts(runs)))
     about, beyond = page.split("\n## Beyond the paper\n")
     beyond = beyond.split("\n## ")[0]
-    for name in ("zoo", "components", "large-sizes"):
+    for name in ("architectures", "components", "large-sizes"):
         assert f"\n### {name}\n" in beyond
         assert f"\n### {name}\n" not in about
     assert "\n### dn-grid\n" in about

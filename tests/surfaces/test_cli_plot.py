@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from commands import refused
 from recallscope.analysis.table import load_runs
 from recallscope.records import RunRecord
 from recallscope.runs.grid import Grid
@@ -74,7 +75,7 @@ def test_seeds_are_points_and_lines_are_their_means(run, store, tmp_path):
         seeds = [y for x, y in zip(series["x"], series["y"], strict=True) if x == place]
         assert mean == pytest.approx(sum(seeds) / 2)
     assert answer["also_varying"] == []
-    out = run("plot", store, "--x", "state_dim", "--filter", "model=linear_mamba", "--figure", tmp_path / "p.png")[1]
+    out = run("plot", store, "--x", "state_dim", "--where", "model=linear_mamba", "--figure", tmp_path / "p.png")[1]
     assert "also differ in embed_dim" in out
 
 

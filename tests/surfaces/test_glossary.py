@@ -53,7 +53,7 @@ FREE = {
     "task",
     "model",
     "spec",
-    "flags",
+    "warnings",
     "left_out",
     "rows.laws",
     "rows.extrapolated",

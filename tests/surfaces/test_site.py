@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.surfaces
+pytestmark = [pytest.mark.surfaces, pytest.mark.xdist_group("site")]  # one process builds it
 
 ROOT = Path(__file__).resolve().parents[2]
 GENERATE = ROOT / "docs" / "generate"
@@ -64,7 +64,6 @@ class Loaded(HTMLParser):
             self.addresses.append(address)
 
 
-@pytest.mark.slow
 def test_no_page_loads_anything_from_elsewhere(site):
     pages = list(site.rglob("*.html"))
     assert len(pages) > 50
@@ -78,7 +77,6 @@ def test_no_page_loads_anything_from_elsewhere(site):
         assert not re.search(r"@import\s|url\(\s*['\"]?https?:", sheet.read_text(encoding="utf-8")), sheet
 
 
-@pytest.mark.slow
 def test_every_law_verb_and_notebook_has_its_page(site):
     from recallscope.cli.main import COMMANDS
     from recallscope.theory.law import LAWS
@@ -90,10 +88,10 @@ def test_every_law_verb_and_notebook_has_its_page(site):
     assert len(notebooks) == 6
     assert [name for name in notebooks if not (site / "notebooks" / f"{name}.html").exists()] == []
     assert max(path.stat().st_size for path in site.rglob("pictures/*")) < 300_000
-    assert 'id="recallscope.interp.memory.HashMemory"' in (site / "api" / "interp.html").read_text(encoding="utf-8")
+    names = (site / "api" / "recallscope.html").read_text(encoding="utf-8")
+    assert 'id="recallscope.interp.memory.HashMemory"' in names
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
 def test_search_works_from_the_file_system_and_nothing_is_requested(site):
     from playwright.sync_api import sync_playwright
@@ -112,7 +110,7 @@ def test_search_works_from_the_file_system_and_nothing_is_requested(site):
         copied = page.evaluate(COPIED)
         assert "recallscope predict" in copied
         assert not re.search(r"^\$|p_recall", copied, re.MULTILINE)
-        for name in ("laws/trained-sharing.html", "notebooks/3_hash_memory.html", "api/interp.html"):
+        for name in ("laws/trained-sharing.html", "notebooks/3_hash_memory.html", "api/recallscope.html"):
             page.goto((site / name).as_uri())
         browser.close()
     assert [address for address in asked if not address.startswith(("file:", "data:", "about:", "blob:"))] == []

@@ -96,9 +96,18 @@ class Stopped(Exception):
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda m: f"{Path(m.kind).name}-{getattr(m, 'num_layers', 1)}")
-@pytest.mark.parametrize("accumulate", [1, 2])
-def test_a_stopped_run_resumes_bit_equal(model, accumulate, tmp_path, monkeypatch):
-    run = tiny(model, accumulate=accumulate, weight_decay=0.1)
+@pytest.mark.parametrize(
+    "train",
+    [
+        {"accumulate": 1},
+        {"accumulate": 2},
+        {"training_facts": "curriculum", "curriculum_accuracy": 0.05, "accumulate": 2},
+        {"training_facts": "mixture"},
+    ],
+    ids=["plain", "accumulate", "curriculum", "mixture"],
+)
+def test_a_stopped_run_resumes_bit_equal(model, train, tmp_path, monkeypatch):
+    run = tiny(model, weight_decay=0.1, **train)
     whole = facts(train_run(run))
     monkeypatch.setattr("recallscope.train.loop.PROGRESS_EVERY", 0.0)
     path = tmp_path / "checkpoint.safetensors"

@@ -25,6 +25,7 @@ from recallscope.analysis.table import (
     as_table,
     cells_of,
     fields_of,
+    recalls,
     sorted_values,
     values_of,
 )
@@ -185,10 +186,14 @@ def convergence_grid(table: DataFrame, axes: Sequence[str] = D_N, *, threshold: 
 def convergence_by_best(
     table: DataFrame, axes: Sequence[str] = D_N, *, threshold: float = CONVERGED, bins: int = 10
 ) -> list[SeedBin]:
-    """Seeds of all cells by the best accuracy of their cell: failures of optimisation, told from lack of capacity."""
+    """Seeds of all cells by the best accuracy of their cell: failures of optimisation, told from lack of capacity.
+
+    A seed that stayed at chance has not converged, whatever its accuracy (`health`).
+    """
     if bins < 1:
         raise ValueError(f"bins={bins}: at least one is needed.")
-    best, share = cells_of(table, axes, "best"), cells_of(table, axes, "convergence", threshold=threshold)
+    judged = table.assign(test_accuracy=table["test_accuracy"].where(recalls(table), 0.0))
+    best, share = cells_of(table, axes, "best"), cells_of(judged, axes, "convergence", threshold=threshold)
     place = np.minimum((best["test_accuracy"] * bins).astype(int), bins - 1)
     converged = (share["test_accuracy"] * share["seeds"]).round().astype(int)
     columns = (np.bincount(place, weights, bins).astype(int) for weights in (None, best["seeds"], converged))

@@ -37,7 +37,7 @@ class GroupFit:
         runs = len(self.group.table)
         lines = [
             f"{self.group.label}  {runs} runs, {len(self.grid.measured)} cells, {self.grid.reduce} of seeds",
-            f"{self.converged} of {runs} runs converged (accuracy >= {CONVERGED:g}, App. K.5)",
+            f"{self.converged} of {runs} runs converged (accuracy >= {CONVERGED:g}, App. K.5, and above chance)",
         ]
         for fit in self.fits:
             width = " / sqrt(1 + v)" if fit.form == "two-moment" else ""

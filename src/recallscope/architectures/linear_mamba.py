@@ -31,6 +31,11 @@ class LinearMambaSpec(Sizes):
         return vocab_size * D + self.num_layers * D_in * (2 * D + self.conv_width + 2 * self.state_dim)
 
     @property
+    def effective_entries(self) -> int:
+        """Of the 2 D channels of a layer its output sees D directions: Lambda D N."""
+        return self.num_layers * min(self.embed_dim, self.inner_dim) * self.state_dim
+
+    @property
     def effective_state(self) -> int:
         """N_eff = Lambda N (Thm 4.6)."""
         return self.num_layers * self.state_dim

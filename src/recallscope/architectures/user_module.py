@@ -7,18 +7,20 @@ changed file is another run. No torch is needed to read such a spec, nor the fil
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import os
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, create_model, field_validator, model_validator
 
 from recallscope.registry import source_digest
 from recallscope.specs import ModelSpec, canonical_json
 
 RESERVED = ("kind", "digest")
+MIXER = "mixer:"  # before the place of a bare mixer, which is wrapped (`mixer.py`)
 
 
 class ModuleSpec(ModelSpec):
@@ -47,7 +49,7 @@ class ModuleSpec(ModelSpec):
     @classmethod
     def _digest_of_the_source(cls, data: Any) -> Any:
         if isinstance(data, dict) and data.get("digest") is None and isinstance(data.get("kind"), str):
-            place = data["kind"].rpartition(":")[0]
+            place = place_of(data["kind"])
             return {**data, "digest": source_digest(source_file(place))} if place else data
         return data
 
@@ -67,6 +69,11 @@ class ModuleSpec(ModelSpec):
     def arguments(self) -> dict[str, Any]:
         """What the constructor is called with, beside vocab_size."""
         return dict(self.model_extra or {})
+
+
+def place_of(kind: str) -> str:
+    """The file or module in a kind: of my_nets.py:MyModel and of mixer:my_nets.py:MyMixer, my_nets.py."""
+    return kind.rpartition(":")[0].removeprefix(MIXER)
 
 
 def user_module(name: str, **arguments: Any) -> ModuleSpec:
@@ -97,3 +104,39 @@ def source_file(place: str) -> Path:
             f"or a file, path/to/my_nets.py."
         )
     return Path(spec.origin)
+
+
+def with_constructor_arguments(spec: type[ModelSpec], kind: str) -> type[ModelSpec]:
+    """The spec class with a field for every argument of the constructor, read from its source without importing it.
+
+    Such fields become flags. Arguments that are not plain numbers, texts or switches are left out, and so are all of a
+    class that is not defined in its file: for those there is --model-args.
+    """
+    try:
+        tree = ast.parse(source_file(place_of(kind)).read_text(encoding="utf-8"))
+    except (ValueError, SyntaxError, OSError):  # whoever builds the model will say what is wrong
+        return spec
+    name = kind.rpartition(":")[2]
+    found = [node for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == name]
+    made = found[-1] if found else None
+    if isinstance(made, ast.ClassDef):
+        inits = [node for node in made.body if isinstance(node, ast.FunctionDef) and node.name == "__init__"]
+        made = inits[-1] if inits else None
+    fields: dict[str, Any] = {}
+    for argument, default in _arguments_of(made) if made else ():
+        kind_of = _PLAIN_TYPES.get(getattr(argument.annotation, "id", "")) or type(default)
+        free = not hasattr(spec, argument.arg) and not argument.arg.startswith(("_", "model_"))
+        if free and argument.arg not in {*spec.model_fields, "self", "vocab_size"} and kind_of in _PLAIN_TYPES.values():
+            fields[argument.arg] = (kind_of, Field(default, description=f"argument of {name}"))
+    return create_model(spec.__name__, __base__=spec, **fields) if fields else spec
+
+
+_PLAIN_TYPES = {"int": int, "float": float, "str": str, "bool": bool}
+
+
+def _arguments_of(made: ast.FunctionDef) -> list[tuple[ast.arg, Any]]:
+    """Arguments with their defaults, as far as those are constants."""
+    given, named = [*made.args.posonlyargs, *made.args.args], made.args.kwonlyargs
+    defaults = [*[None] * (len(given) - len(made.args.defaults)), *made.args.defaults, *made.args.kw_defaults]
+    values = [default.value if isinstance(default, ast.Constant) else None for default in defaults]
+    return list(zip([*given, *named], values, strict=True))

@@ -1,11 +1,13 @@
 """The model behind an `ModuleSpec`: a user's module, imported, checked, and given the interface of every model."""
 
 import contextlib
+import copy
+import hashlib
 import inspect
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, TypeVar
 
 import torch
@@ -13,11 +15,15 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from recallscope.architectures.model import RecallModel, drawn_seed, seeded_global_rng
-from recallscope.architectures.user_module import ModuleSpec, source_file
+from recallscope.architectures.user_module import ModuleSpec, place_of, source_file
+from recallscope.ops.linear_scan import at_positions
 from recallscope.registry import import_from, source_digest
 from recallscope.tasks.batch import Batch
 
 P = TypeVar("P")
+IN_MEMORY = "in-memory"  # in the place of a file: a module or function that only this process has
+LOOKAHEAD = 1e-3  # of the largest logit: what rounding may change, and reading the future does not stay below
+_IN_MEMORY: dict[str, Callable[..., nn.Module]] = {}  # by digest
 
 
 class UserModuleError(ValueError):
@@ -56,6 +62,7 @@ class UserModule(RecallModel):
 
     spec: ModuleSpec
     draws_noise = True
+    without_gradient: tuple[str, ...] = ()  # parameters that the rehearsal's backward pass did not reach
 
     def __init__(self, spec: ModuleSpec, vocab_size: int) -> None:
         super().__init__(spec, vocab_size)
@@ -71,6 +78,18 @@ class UserModule(RecallModel):
                 f"{self._call(tokens)} returned a {type(output).__name__}: return the logits alone, or an object that "
                 f"has them as its attribute logits."
             )
+        shape = (*tokens.shape, self.vocab_size)
+        if tuple(logits.shape) != shape:
+            raise UserModuleError(
+                f"{self._call(tokens)} returned {tuple(logits.shape)}, not logits of shape {shape}: batch, length, "
+                f"vocabulary."
+            )
+        if not logits.is_floating_point():
+            raise UserModuleError(
+                f"{self._call(tokens)} returned {logits.dtype}, and logits are floating-point numbers."
+            )
+        if not self.training and not bool(logits.isfinite().all()):  # in training, the loss tells
+            raise UserModuleError(f"{self._call(tokens)} returned NaN or infinity.")
         return logits
 
     def add_gradients(self, batch: Batch, label_smoothing: float) -> Float[Tensor, ""]:
@@ -107,20 +126,40 @@ class UserModule(RecallModel):
         return None if isinstance(self.module, protocol) else super().why_not(protocol)
 
     def check_batch(self, batch: Batch) -> None:
-        """One forward pass, to say at once what is wrong with the module."""
-        called, shape = self._call(batch.tokens), (*batch.tokens.shape, self.vocab_size)
-        with seeded_global_rng(0, batch.tokens.device):
+        """A rehearsal, forwards and backwards, to say at once what is wrong with the module."""
+        called = self._call(batch.tokens)
+        with seeded_global_rng(0, batch.tokens.device), torch.enable_grad():
             logits = self(batch.tokens)
-        if tuple(logits.shape) != shape:
-            raise UserModuleError(
-                f"{called} returned {tuple(logits.shape)}, not logits of shape {shape}: batch, length, vocabulary."
+            if not bool(logits.isfinite().all()):
+                raise UserModuleError(
+                    f"{called} returned NaN or infinity before any training. Check its initial weights."
+                )
+            if not logits.requires_grad:
+                raise UserModuleError(f"{called} returned logits that no parameter has a gradient of: it cannot learn.")
+            with _their_code(f"{called} succeeded, and the backward pass failed"):
+                at_positions(logits, batch.query_positions).square().mean().backward()
+            self.without_gradient = tuple(
+                name for name, weight in self.module.named_parameters() if weight.requires_grad and weight.grad is None
             )
-        if not logits.is_floating_point():
-            raise UserModuleError(f"{called} returned {logits.dtype}, and logits are floating-point numbers.")
-        if not bool(logits.isfinite().all()):
-            raise UserModuleError(f"{called} returned NaN or infinity before any training. Check its initial weights.")
-        if not logits.requires_grad:
-            raise UserModuleError(f"{called} returned logits that no parameter has a gradient of: it cannot learn.")
+            self.zero_grad(set_to_none=True)
+            self._check_causality(batch.tokens)
+
+    @torch.no_grad()
+    def _check_causality(self, tokens: Int[Tensor, "batch L"]) -> None:
+        """Change the later half of the tokens: logits before it must stay as they are, up to rounding."""
+        training, half = self.training, tokens.shape[1] // 2
+        self.eval()
+        changed = tokens.clone()
+        changed[:, half:] = (tokens[:, half:] + 1) % self.vocab_size
+        before, after = (self(some)[:, :half] for some in (tokens, changed))
+        self.train(training)
+        moved = (before - after).abs().amax(dim=(0, 2)) > LOOKAHEAD * before.abs().amax().clamp(min=1e-30)
+        if bool(moved.any()):
+            where = int(moved.nonzero()[0])
+            raise UserModuleError(
+                f"{self._call(tokens)} looks ahead: the logits after token {where} change if tokens {half} and later "
+                f"do, so it could read the future. Make it causal, such as with a causal attention mask."
+            )
 
     def _constructed(self, seed: int) -> nn.Module:
         spec = self.spec
@@ -132,7 +171,10 @@ class UserModule(RecallModel):
             signature = inspect.signature(make)
             signature.bind(vocab_size=self.vocab_size, **spec.arguments)
         except TypeError as error:
-            raise UserModuleError(f"{call}, and takes {signature}: {error}.") from error
+            raise UserModuleError(
+                f"{call}, and takes {signature}: {error}. Arguments of its constructor are flags, or --model-args "
+                f"'{{\"width\": 32}}'."
+            ) from error
         except ValueError:  # no signature to be had: the call itself tells
             pass
         with seeded_global_rng(seed), _their_code(f"{call}, and failed"):
@@ -144,7 +186,9 @@ class UserModule(RecallModel):
         return module
 
     def _imported(self) -> Any:
-        place, _, name = self.spec.kind.rpartition(":")
+        place, name = place_of(self.spec.kind), self.spec.kind.rpartition(":")[2]
+        if place == IN_MEMORY:
+            return _made_in_memory(self.spec)
         found = source_digest(source_file(place))
         if found != self.spec.digest:
             raise UserModuleError(
@@ -162,3 +206,66 @@ class UserModule(RecallModel):
         if not callable(made):
             raise UserModuleError(f"{self.spec.kind} is a {type(made).__name__}, not a class or a function.")
         return made
+
+
+def module_in_memory(made: nn.Module | Callable[..., nn.Module], **arguments: Any) -> ModuleSpec:
+    """The spec of a module that this process has, or of a class or function that makes one; known to no other process.
+
+    A module is copied, with the weights that it has now. A class or function is called with `vocab_size`, if it takes
+    that, and the arguments.
+    """
+    name = (type(made) if isinstance(made, nn.Module) else made).__name__
+    digest = _digest_of(made)
+    _IN_MEMORY[digest] = _copies_of(made) if isinstance(made, nn.Module) else made
+    name = name if name.isidentifier() else "module"
+    return ModuleSpec.model_validate({"kind": f"{IN_MEMORY}:{name}", "digest": digest, **arguments})
+
+
+def _copies_of(module: nn.Module) -> Callable[..., nn.Module]:
+    """A function that gives a copy of a module, whatever the number of tokens."""
+
+    def copy_module(vocab_size: int) -> nn.Module:
+        return copy.deepcopy(module)
+
+    return copy_module
+
+
+def _made_in_memory(spec: ModuleSpec) -> Callable[..., nn.Module]:
+    """The function behind a spec; without the number of tokens for one that does not take it."""
+    made = _IN_MEMORY.get(spec.digest)
+    if made is None:
+        raise UserModuleError(f"{spec.kind} was in the memory of another process. Name it by its file, my_nets.py:Net.")
+    with contextlib.suppress(ValueError):
+        parameters = inspect.signature(made).parameters.values()
+        if not any(one.name == "vocab_size" or one.kind is one.VAR_KEYWORD for one in parameters):
+            return lambda vocab_size, **arguments: made(**arguments)
+    return made
+
+
+def _digest_of(made: Any) -> str:
+    """16 hex digits of what a module or function is: its source and, of a module, its structure and its weights."""
+    digest = hashlib.sha256()
+    source = type(made) if isinstance(made, nn.Module) else made
+    with contextlib.suppress(OSError, TypeError):
+        digest.update(inspect.getsource(source).encode())
+    digest.update(getattr(source, "__qualname__", "").encode())
+    if isinstance(made, nn.Module):
+        digest.update(repr(made).encode())
+        for name, tensor in made.state_dict().items():
+            numbers = tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
+            digest.update(name.encode() + numbers.tobytes())
+    return digest.hexdigest()[:16]
+
+
+def as_recall_model(module: nn.Module, vocab_size: int) -> RecallModel:
+    """A module with the interface of every model: our own as it is, another's copied. It may know more tokens."""
+    if isinstance(module, RecallModel):
+        return module
+    device = next((weight.device for weight in module.parameters()), torch.device("cpu"))
+    wrapped = UserModule(module_in_memory(module), vocab_size)
+    with torch.no_grad(), _their_code("forward(tokens), two tokens, failed"):
+        output = wrapped.module.eval()(torch.zeros(1, 2, dtype=torch.int64, device=device))
+    logits = output if isinstance(output, Tensor) else getattr(output, "logits", None)
+    if isinstance(logits, Tensor) and logits.ndim == 3 and logits.shape[2] > vocab_size:
+        wrapped.vocab_size = logits.shape[2]
+    return wrapped

@@ -262,6 +262,10 @@ def with_run_flags(base: type, arguments: Sequence[str]) -> type:
         "model": find_architecture(kinds["model"] or "linear_mamba"),
         "train": TrainSpec,
     }
+    if ":" in (kinds["model"] or ""):
+        from recallscope.architectures.user_module import with_constructor_arguments
+
+        specs["model"] = with_constructor_arguments(find_architecture(kinds["model"]), kinds["model"])
     command = with_spec_flags(base, specs, start=start)
     _refuse_flags_of_others(command, specs["model"], arguments)
     return command

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from recallscope.atomic import write_atomically
-from recallscope.cli.flags import OptionalInt, OptionalPath, Quiet, RunFlags, typed_value, with_run_flags
+from recallscope.cli.flags import OptionalInt, OptionalPath, OptionalText, Quiet, RunFlags, typed_value, with_run_flags
 from recallscope.cli.output import console, count, number, print_json, show, table
 from recallscope.train.saved import is_pretrained, is_weights, load_model, task_of, weights_file, what_is_measured
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from recallscope.measuring.measurement import Measurement
     from recallscope.specs import TaskSpec
 
+PROGRESS_EVERY = 10.0  # seconds between two lines about a run that is under way
+STEPS = frozenset(("warmup_steps", "flat_steps", "decay_steps"))  # if one is given, runs are not extended
 SHOWN = 9  # models beside the measured one, those nearest in state
 
 
@@ -30,10 +32,13 @@ SHOWN = 9  # models beside the measured one, those nearest in state
 class Measure(RunFlags):
     """recallscope measure examples/my_memory.py:Model --vocab-size 64 --num-facts 4
 
-    Measure an architecture, or a torch.nn.Module of your own, on a recall task: accuracy with its interval, the size of
-    its state, the bits it holds per state entry, the linear Mamba it equals, and its place among stored runs on the
-    same task. It is trained by one recipe for all; the learning rate is the best of a few in short runs on another
-    seed, unless you give one. Any field of task, model and training is a flag:
+    Measure an architecture, or a torch.nn.Module of your own, on a recall task: accuracy with its interval, the
+    effective size of its state, the bits it holds per state entry, the linear Mamba it equals, and its place among
+    stored runs on the same task. It is trained by one recipe for all, by a curriculum over the number of facts; the
+    learning rate is the best of a few in short runs on another seed, unless you give one. Runs that are at chance, or
+    gain from more steps, are extended to twice and four times the steps, unless you give the steps. A model that stays
+    at chance "did not learn under this recipe", and no size is derived. Any field of task, model and training is a
+    flag, and so are the arguments of your constructor:
 
     recallscope measure linear_mamba --vocab-size 32 --num-facts 2 --embed-dim 8 --state-dim 4 --flat-steps 9
 
@@ -42,11 +47,16 @@ class Measure(RunFlags):
     folder of a Mamba or Mamba-2, whose token numbers are then keys and values; or, with --weights, your module's.
 
     recallscope measure WEIGHTS --num-facts 4 --vocab-size 32 --num-sequences 20
+
+    A bare mixer, (batch, L, D) -> (batch, L, D), gets an embedding, and in every layer norm, short convolution (width
+    3, as in zoology; --short-conv) and residual: --mixer my_nets.py:MyMixer --width 64 --num-layers 2.
     """
 
     model: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL", help_behavior_hint="")] = None
     """Architecture, a module of your own (my_nets.py:MyModel), or weights: a .safetensors file, the folder that train
     --out wrote, or a Hugging Face folder. Comes first."""
+    mixer: OptionalText = None
+    """In the place of MODEL: a bare mixer, my_nets.py:MyMixer, to be wrapped."""
     weights: OptionalPath = None
     """Measure MODEL with these weights: any safetensors of your module."""
     seeds: int = 1
@@ -72,6 +82,8 @@ class Measure(RunFlags):
 
     def run(self) -> int:
         """Train or load, measure, draw, print."""
+        if self.mixer is not None:
+            self.model = f"mixer:{self.mixer}"
         if self.model is not None and self.weights is None and is_weights(self.model):
             self.weights, self.model = Path(self.model), None
         if self.model is None and self.weights is None and not self.starts:
@@ -95,12 +107,14 @@ class Measure(RunFlags):
             run = self.run_spec(RECIPE)
             task = run.task
             store = RunStore(self.out / "store", create=True)
-            view = None if self.quiet else PlainView(sys.stderr)
+            view = None if self.quiet else PlainView(sys.stderr, every=PROGRESS_EVERY)
             measured = measure(
                 run.model, task, train=run.train, seed=run.seed, seeds=self.seeds, store=store,
                 compare_with=self.compare_with,
                 search_rates=not self.starts and "learning_rate" not in self.given("train"),
+                extend=not self.starts and not STEPS & self.given("train").keys(),
                 trainer=store_trainer(store, workers=self.workers, weights=True, view=view),
+                tell=None if self.quiet else tell,
             )  # fmt: skip
         stem = self.out / self._name(measured)
         facts = asdict(measured) | {"place": measured.place, "place_at_its_state": measured.place_per_entry}
@@ -153,23 +167,33 @@ class Measure(RunFlags):
     def _print(self, measured: Measurement, figure: str | None) -> None:
         show([measured.headline], bold=1)
         show(f"{name:12}{text}" for name, text in measured.summary.items())
+        show(f"checked     {sentence}" for sentence in measured.verdict.checked)
+        if measured.verdict.next_command:
+            show([f"next        {measured.verdict.next_command}"])
         show((f"warning     {sentence}" for sentence in measured.warnings), bold=len(measured.warnings))
         show([f"beside      {measured.rank}"])
-        if measured.beside:
+        if measured.beside and measured.verdict.learned:
             rows = measured.nearest(SHOWN)
             cells = [
                 (row.label, number(row.accuracy), count(row.state_entries), str(row.seeds), row.store) for row in rows
             ]
             mine = [place for place, row in enumerate(rows) if row.store == "this"]
-            columns = ("model", "recall", "state entries", "seeds", "store")
+            columns = ("model", "recall", "effective state", "seeds", "store")
             console().print(table(columns, cells, left=("model", "store"), bold=mine))
         show([f"figure      {figure or 'none: pip install recallscope[figures]'}"])
+
+
+def tell(line: str) -> None:
+    """A line on stderr."""
+    print(line, file=sys.stderr, flush=True)
 
 
 def command_for(arguments: Sequence[str]) -> type:
     """The command with flags for the model that comes first, and for the task that is named or of the weights."""
     first = arguments[0] if arguments and not arguments[0].startswith("-") else ""
     weights = typed_value(arguments, "--weights") or (first if is_weights(first) else None)
+    mixer = typed_value(arguments, "--mixer")
+    first = f"mixer:{mixer}" if mixer else first
     named = ["--model", first] if first and first != weights else []
     kind = task_of(weights_file(Path(weights))) if weights and not typed_value(arguments, "--task") else None
     return with_run_flags(Measure, [*arguments, *named, *(["--task", kind] if kind else [])])

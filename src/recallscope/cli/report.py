@@ -52,7 +52,7 @@ class WriteReport:
         if pages:
             templates()  # without Jinja2 this fails now, not after a minute of work
         runs = PaperRuns(RunStore(self.store), self.scale)
-        if not any(map(runs.records, runs.parts)) and not any(map(runs.designed, runs.designed_parts)):
+        if not any(map(runs.records, runs.parts)) and all(runs.designed(label).empty for label in runs.designed_parts):
             raise ValueError(_nothing_measured(runs))
         report = make_report(runs, store=str(self.store), pictures=bool(pages), workers=os.cpu_count() or 1)
         written = list(self._write(report, runs))

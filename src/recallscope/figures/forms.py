@@ -145,6 +145,7 @@ def draw_measured(measured: Measurement, ax: Axes, curves: Mapping[str, tuple[Ar
         ax.plot(*points.T, mark, color=colour, alpha=0.6, markeredgewidth=0, label=kind)
     mean, (low, high) = measured.accuracy.mean, measured.accuracy.interval
     label = f"measured: {measured.name.rpartition('/')[2]}"
+    label += "" if measured.verdict.learned else f" ({measured.verdict.word})"
     if measured.state_entries is None:
         ax.axhspan(low, high, color=VERMILION, alpha=0.25, linewidth=0)
         ax.axhline(mean, color=VERMILION, label=f"{label} (state not measured)")
@@ -158,6 +159,6 @@ def draw_measured(measured: Measurement, ax: Axes, curves: Mapping[str, tuple[Ar
             ax.plot([S] * len(measured.accuracy.seeds), measured.accuracy.seeds, "_", color=VERMILION)
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter(ScalarFormatter())
-    ax.set(xlabel="state entries", ylabel="recall", ylim=(0, 1.03))
+    ax.set(xlabel="effective state entries", ylabel="recall", ylim=(0, 1.03))
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return ax

@@ -24,7 +24,7 @@ class Neighbour:
     sizes: str
     accuracy: float  # mean of the seeds
     seeds: int
-    state_entries: int | None
+    state_entries: int | None  # effective
     store: str
 
     @property
@@ -67,7 +67,7 @@ def neighbours(task: TaskSpec, stores: Iterable[Path | str]) -> list[Neighbour]:
             f"{_SIZES[name]}={value}".lstrip("=") for name, value in given.items() if value not in (None, 1)
         )
         mean = sum(accuracies) / len(accuracies)
-        rows.append(Neighbour(spec.kind, sizes, mean, len(accuracies), spec.state_entries, Path(key[0]).name))
+        rows.append(Neighbour(spec.kind, sizes, mean, len(accuracies), spec.effective_entries, Path(key[0]).name))
     return sorted(rows, key=lambda row: -row.accuracy)
 
 

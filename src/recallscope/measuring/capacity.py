@@ -15,7 +15,8 @@ from scipy.special import ndtri
 
 from recallscope.analysis.probit import ProbitFit, fit_probit
 from recallscope.measuring.capacity_query import CapacityQuery
-from recallscope.measuring.training_runs import RateSearch, Trainer, Training, search_rate, with_train
+from recallscope.measuring.learning import learn
+from recallscope.measuring.training_runs import RateSearch, Trainer, search_rate, with_train
 from recallscope.runs.plan import estimated_cost
 from recallscope.runs.views import clock
 from recallscope.specs import RunSpec
@@ -38,6 +39,7 @@ class Tried:
     seconds: float
     run: str
     new: bool
+    learned: bool = True  # not at chance, where an accuracy says nothing about what the model can hold
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class Capacity:
     def effort(self) -> str:
         """How many training runs it took, and how many a grid would take."""
         count = len(self.runs)
-        short = f" and {len(self.rate.losses)} short ones" if self.rate else ""
+        short = f" and {len(self.rate.trials)} short ones" if self.rate else ""
         return (
             f"{count} training{'s' * (count > 1)}{short}, {clock(self.seconds)} of a core; every value up to "
             f"{self.grid_runs} would take {self.grid_runs} training runs, {clock(self.grid_seconds)}"
@@ -88,11 +90,18 @@ class Capacity:
 
 
 def find_capacity(
-    question: CapacityQuery, train: Trainer, *, max_runs: int = MAX_RUNS, search_rates: bool = False
+    question: CapacityQuery,
+    train: Trainer,
+    *,
+    max_runs: int = MAX_RUNS,
+    search_rates: bool = False,
+    extend: bool = True,
 ) -> Capacity:
     """Propose, train, correct. `search_rates` first chooses a learning rate, by short runs at the first proposal.
 
-    Every accuracy is of one training; the interval counts the test queries and the scatter between seeds.
+    Every accuracy is of one training run; the interval counts the test queries and the scatter between seeds. A value
+    that misses the target is trained for twice and four times the steps while it gains from it (`learning`), unless
+    `extend` is false; if it stays at chance, that is no capacity, and the answer says so.
     """
     if not 1 <= max_runs <= 1000:
         raise ValueError(f"max_runs={max_runs}: between 1 and 1000 are allowed.")
@@ -101,7 +110,7 @@ def find_capacity(
             f"guessing among the values gives {question.guess_rate():.4f}, which reaches {question.target:g} already"
         )
         return Capacity(question.unknown, question.target, None, f"{reason}. Use a larger target.")
-    search = _Search(question, train, max_runs)
+    search = _Search(question, train, max_runs, extend)
     if search_rates:
         search.choose_rate()
     return search.run()
@@ -114,6 +123,7 @@ class _Search:
     question: CapacityQuery
     train: Trainer
     max_runs: int
+    extend: bool
     tried: dict[int, Tried] = field(default_factory=dict)
     specs: dict[int, RunSpec] = field(default_factory=dict)
     rate: RateSearch | None = None
@@ -133,7 +143,7 @@ class _Search:
 
     def choose_rate(self) -> None:
         """Short training runs at the first proposal; their rate is used from here on."""
-        self.rate, _ = search_rate(self.question.run_at(abs(self.first())), self.train)
+        self.rate = search_rate(self.question.run_at(abs(self.first())), self.train)
 
     def run(self) -> Capacity:
         """Train proposals until the answer is bracketed, or there is none, or the training runs are used up."""
@@ -165,12 +175,14 @@ class _Search:
         run = self.question.run_at(abs(m))
         if self.rate is not None:
             run = with_train(run, learning_rate=self.rate.chosen)
-        done: Training = self.train([run])[0]
+        learning = learn(run, self.train, search=False, extend=self.extend, enough=self.question.target)
+        done, records = learning.last.trainings[0], [stage.records[0] for stage in learning.stages]
         record = done.record
-        self.specs[m] = run
+        self.specs[m] = learning.run
         self.tried[m] = Tried(
-            abs(m), record.test_accuracy, max(record.test_queries, 1), record.seconds, record.run, done.new
-        )
+            abs(m), record.test_accuracy, max(record.test_queries, 1), sum(one.seconds for one in records), record.run,
+            done.new, all(learning.last.begun),
+        )  # fmt: skip
 
     @property
     def good(self) -> list[int]:
@@ -214,7 +226,8 @@ class _Search:
     @property
     def fit(self) -> ProbitFit:
         """Through the runs so far; those with all answers right, or all wrong, only say which side they are on."""
-        points = [tried for tried in self.tried.values() if 3 < tried.accuracy * tried.queries < tried.queries - 3]
+        some = [tried for tried in self.tried.values() if tried.learned]
+        points = [tried for tried in some if 3 < tried.accuracy * tried.queries < tried.queries - 3]
         points = points or [self.tried[max(self.good) if self.good else min(self.bad)]]
         return fit_probit(
             [self.question.variable(tried.value) for tried in points],
@@ -237,6 +250,15 @@ class _Search:
         def result(value: int | None, reason: str, **more: Any) -> Capacity:
             return Capacity(question.unknown, question.target, value, reason, **facts, **more)
 
+        if bad in self.tried and not self.tried[bad].learned:
+            failed = self.tried[bad]
+            held = f"; it recalls {question.unknown}={abs(good)}" if good in self.tried else ""
+            return result(
+                None,
+                f"did not learn under this recipe at {question.unknown}={failed.value}: accuracy {failed.accuracy:.4f} "
+                f"is chance, which says nothing about what it can hold{held}. Use recallscope measure there, which "
+                f"names likely causes, or another --learning-rate.",
+            )
         if bad <= self.low:
             best = self.tried[bad]
             return result(

@@ -1,32 +1,46 @@
 """Measure any model on any task: train it by one recipe, count its state, and say what its recall is worth."""
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import nn
 
 from recallscope.architectures.model import RecallModel, build_model
-from recallscope.health import examine
+from recallscope.architectures.user_module_model import as_recall_model, module_in_memory
+from recallscope.health import begun_from, examine
 from recallscope.measuring.beside import committed_stores, neighbours
+from recallscope.measuring.capacity import Capacity, find_capacity
+from recallscope.measuring.capacity_query import CapacityQuery
+from recallscope.measuring.causes import likely_causes, next_command
+from recallscope.measuring.learning import FACTORS, SEARCHED, Learning, Verdict, learn
 from recallscope.measuring.measurement import Accuracy, Information, LinearEqual, Measurement
 from recallscope.measuring.state import state_size
-from recallscope.measuring.training_runs import RECIPE, RateSearch, Trainer, search_rate, store_trainer, with_train
-from recallscope.records import RunRecord
-from recallscope.runs.store import WEIGHTS, RunStore
+from recallscope.measuring.training_runs import RATES, RECIPE, Trainer, direct_trainer, store_trainer
+from recallscope.records import RunRecord, binding
+from recallscope.runs.store import RunStore
+from recallscope.runs.views import clock
 from recallscope.specs import ModelSpec, RunSpec, TaskSpec, TrainSpec
+from recallscope.tasks.drawing import sample_batch
+from recallscope.tasks.scoring import Score
 from recallscope.train.evaluate import evaluate
 from recallscope.train.loop import stream
-from recallscope.train.weights import read_weights
 
 STATE_SEED = 0
+TIMED_STEPS = 3  # of a rehearsal that estimates how long training takes
 
 
 def measure(
-    model: ModelSpec | RecallModel,
+    model: ModelSpec | nn.Module | Callable[..., nn.Module],
     task: TaskSpec,
     *,
     train: TrainSpec | None = None,
     search_rates: bool | None = None,
+    extend: bool | None = None,
+    as_it_is: bool | None = None,
     seeds: int = 1,
     seed: int = 0,
     store: RunStore | Path | str = "runs/measured/store",
@@ -34,64 +48,186 @@ def measure(
     num_sequences: int = 2000,
     device: torch.device | str = "cpu",
     trainer: Trainer | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> Measurement:
-    """Train a spec and measure what comes out, or measure a model as it is.
+    """Train a model and measure what comes out, or measure a model as it is.
 
-    Without `train` the recipe is `RECIPE`, and its learning rate is chosen first, by short training runs on a separate
-    seed; `search_rates` overrides that. Runs are kept in `store` and used again. `compare_with` names stores with runs
-    to compare with (default: the records of this repository). `num_sequences` are the test sequences of a model that is
-    measured as it is, on `device`.
+    `model` is a spec, or any torch.nn.Module in memory whose `forward(tokens)` returns logits, or a class or function
+    that makes one from `vocab_size`. A module is copied and trained from the weights that it has; with `as_it_is`, the
+    default for models of ours, it is evaluated as it is, on `device`, over `num_sequences` test sequences.
+
+    Without `train` the recipe is `RECIPE`. Its learning rate is searched first, by short runs on a separate seed, and
+    runs that have not left chance, or gain from more steps, are extended (`learning`); `search_rates` and `extend`
+    override that. Runs of a spec are kept in `store` and used again; a module in memory is trained in this process, and
+    its runs are not kept. `compare_with` names stores with runs to compare with (default: the records of this
+    repository). `tell` is called with a line now and then.
     """
     if not 1 <= seeds <= 1000:
         raise ValueError(f"seeds={seeds}: between 1 and 1000 training runs are averaged.")
+    if not isinstance(model, ModelSpec | nn.Module) and not callable(model):
+        raise ValueError(f"model is a {type(model).__name__}: a spec, a torch.nn.Module, or a function that makes one.")
     others = neighbours(task, committed_stores() if compare_with is None else compare_with)
-    if isinstance(model, RecallModel):
-        if not 1 <= num_sequences <= 10**8:
-            raise ValueError(f"num_sequences={num_sequences} is outside 1..10^8.")
-        scores = [evaluate(model.to(device), task, num_sequences, torch.Generator(device).manual_seed(seed))]
-        records, recipe, sequences = list[RunRecord](), "measured as it is, without training", num_sequences
-        subject = model.to("cpu")
-    else:
-        subject = build_model(model, task.vocab_size, torch.Generator().manual_seed(STATE_SEED))  # or say why not
-        run = RunSpec(task=task, model=model, train=train or TrainSpec.model_validate(RECIPE), seed=seed)
-        home = store if isinstance(store, RunStore) else RunStore(store, create=True)
-        do = trainer or store_trainer(home, weights=True)
-        search = None
-        if search_rates if search_rates is not None else train is None:
-            search, _ = search_rate(run, do)
-            run = with_train(run, learning_rate=search.chosen)
-        done = do([run.model_copy(update={"seed": seed + extra}) for extra in range(seeds)])
-        records = [training.record for training in done]
-        scores = []
-        for record in records:
-            trained, _ = read_weights(home.folder(record.run) / WEIGHTS, trust_code=model.kind)
-            scores.append(evaluate(trained, task, run.train.eval_size, stream(record.spec, "test")))
-        recipe, sequences = _recipe(run.train, search), run.train.eval_size
+    if isinstance(model, nn.Module) and (isinstance(model, RecallModel) if as_it_is is None else as_it_is):
+        return _as_it_is(as_recall_model(model, task.vocab_size), task, num_sequences, seed, device, others)
+    spec = model if isinstance(model, ModelSpec) else module_in_memory(model)
+    in_memory = spec is not model
+    subject = build_model(spec, task.vocab_size, torch.Generator().manual_seed(STATE_SEED))  # or say why not
+    subject.check_batch(sample_batch(task, 2, STATE_SEED))
+    run = RunSpec(task=task, model=spec, train=train or TrainSpec.model_validate(RECIPE), seed=seed)
+    search = search_rates if search_rates is not None else train is None
+    longer = extend if extend is not None else train is None
+    do = trainer or (direct_trainer(tell) if in_memory else store_trainer(store, weights=True))
+    if tell:
+        tell(estimate(subject, run, seeds=seeds, search=search, extend=longer))
+    learning = learn(run, do, seeds=seeds, search=search, extend=longer)
+    verdict = learning.verdict(extended=longer)
+    if verdict.word == "did not learn":
+        again = "rs.measure(module, task, train=rs.TrainSpec(...)) with more steps" if in_memory else None
+        verdict = replace(
+            verdict,
+            checked=likely_causes(subject, task, learning),
+            next_command=again or next_command(learning.run),
+        )
+    scores = []
+    for training in learning.last.trainings:
+        trained = training.weights()
+        scores.append(evaluate(trained, task, run.train.eval_size, stream(training.record.spec, "test")))
+    return _measurement(
+        subject, task, scores, verdict, others, sequences=run.train.eval_size, recipe=_recipe(learning),
+        records=learning.last.records, everything=[record for stage in learning.stages for record in stage.records],
+    )  # fmt: skip
+
+
+def capacity(
+    model: ModelSpec | nn.Module | Callable[..., nn.Module],
+    task: TaskSpec,
+    *,
+    target: float = 0.9,
+    solve_for: str = "num_facts",
+    train: TrainSpec | None = None,
+    max_runs: int = 6,
+    store: RunStore | Path | str = "runs/capacity",
+    trainer: Trainer | None = None,
+    tell: Callable[[str], None] | None = None,
+    **arguments: Any,
+) -> Capacity:
+    """The most facts that a model recalls at a target accuracy, or the smallest value of an argument that does.
+
+    `task` gives all but what is looked for, whose value in it is not used. `arguments` go to the class or function that
+    makes the module. See `measure` for what `model` may be, and `find_capacity` for how the answer is found.
+    """
+    spec = model if isinstance(model, ModelSpec) else module_in_memory(model, **arguments)
+    in_memory = spec is not model
+    given = spec.model_dump(mode="json") if in_memory else spec.leaving_out()
+    fields = {
+        "task": {name: value for name, value in task.leaving_out().items() if name not in (solve_for, "length")},
+        "model": {name: value for name, value in given.items() if name != solve_for} | {"kind": spec.kind},
+        "train": (train or TrainSpec.model_validate(RECIPE)).model_dump(),
+    }
+    do = trainer or (direct_trainer(tell) if in_memory else store_trainer(store))
+    question = CapacityQuery(fields, solve_for, target)
+    return find_capacity(question, do, max_runs=max_runs, search_rates=train is None and question.law is None)
+
+
+def _as_it_is(
+    subject: RecallModel, task: TaskSpec, num_sequences: int, seed: int, device: torch.device | str, others: Any
+) -> Measurement:
+    """Evaluated, not trained."""
+    if not 1 <= num_sequences <= 10**8:
+        raise ValueError(f"num_sequences={num_sequences} is outside 1..10^8.")
+    score = evaluate(subject.to(device), task, num_sequences, torch.Generator(device).manual_seed(seed))
+    N_f = getattr(task, "num_facts", None)
+    bound = binding(score.accuracy, score.in_context, N_f)
+    verdict = Verdict("as it is", "measured as it is: nothing was trained")
+    answers = max((score.in_context or 0) * score.queries, 1)
+    if bound is not None and bound < begun_from(N_f or 2, answers):
+        verdict = Verdict(
+            "did not learn",
+            f"these weights do not recall on this task: of the values of the context that they name, no more are right "
+            f"than guessing gives (binding {bound:.3f}; {begun_from(N_f or 2, answers):.3f} or more would count). "
+            f"Nothing is derived from the accuracy",
+        )
+    return _measurement(
+        subject.to("cpu"), task, [score], verdict, others, sequences=num_sequences,
+        recipe="measured as it is, without training",
+    )  # fmt: skip
+
+
+def _measurement(
+    subject: RecallModel,
+    task: TaskSpec,
+    scores: Sequence[Score],
+    verdict: Verdict,
+    others: Any,
+    *,
+    sequences: int,
+    recipe: str,
+    records: Sequence[RunRecord] = (),
+    everything: Sequence[RunRecord] = (),
+) -> Measurement:
+    """Put together; numbers are derived from the accuracy only if it is one of a model that learned."""
     spec = subject.spec
-    accuracy = Accuracy.of(
-        [score.accuracy for score in scores], [score.standard_error for score in scores], sequences, scores[0].queries
-    )
+    errors = [score.standard_error for score in scores]
+    accuracy = Accuracy.of([score.accuracy for score in scores], errors, sequences, scores[0].queries)
     state = state_size(subject, torch.Generator().manual_seed(STATE_SEED))
+    bound = [binding(score.accuracy, score.in_context, getattr(task, "num_facts", None)) for score in scores]
+    sure = [value for value in bound if value is not None]
     return Measurement(
         name=spec.kind,
         model=spec.model_dump(mode="json"),
         task=task.model_dump(mode="json"),
         accuracy=accuracy,
+        binding=sum(sure) / len(sure) if sure else None,
+        verdict=verdict,
         parameters=sum(weight.numel() for weight in subject.parameters()),
         state_entries=state.entries,
+        stored_entries=state.stored,
+        entries_per_token=state.per_token,
         state_bytes=state.bytes,
         state_how=state.how,
         recipe=recipe,
-        information=Information.of(accuracy.mean, task, state.entries),
-        linear=LinearEqual.of(accuracy, task, spec),
+        information=Information.of(accuracy.mean, task, state.entries) if verdict.learned else None,
+        linear=LinearEqual.of(accuracy, task, spec) if verdict.learned else None,
         beside=others,
         runs=tuple(record.run for record in records),
-        seconds=sum(record.seconds for record in records),
-        warnings=tuple(filter(None, (examine(record.model_dump(mode="json")).sentence for record in records))),
+        seconds=sum(record.seconds for record in everything),
+        warnings=_warnings(subject, records),
     )
 
 
-def _recipe(train: TrainSpec, search: RateSearch | None) -> str:
+def _warnings(subject: RecallModel, records: Sequence[RunRecord]) -> tuple[str, ...]:
+    """About runs whose accuracy should not be taken at face value, and about parameters that are not trained."""
+    found = [examine(record.model_dump(mode="json")).sentence for record in records]
+    names = getattr(subject, "without_gradient", ())
+    if names:
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        found.append(f"no gradient reaches {', '.join(names[:5])}{more}: these parameters stay as they are")
+    return tuple(filter(None, found))
+
+
+def _recipe(learning: Learning) -> str:
     """How it was trained, in one line."""
-    rate = f"learning rate {train.learning_rate:g}" if search is None else search.sentence()
-    return f"{train.total_steps} steps of AdamW, {train.batch_size * train.accumulate} sequences each, {rate}"
+    train = learning.run.train
+    facts = {"curriculum": ", 1, 2, 4, ... facts first", "mixture": ", mixed numbers of facts"}
+    rate = learning.searches[-1].sentence() if learning.searches else f"learning rate {train.learning_rate:g}"
+    how = f"at most {train.total_steps:,} steps of AdamW, {train.batch_size * train.accumulate} sequences each"
+    return f"{how}{facts.get(train.training_facts, '')}; {rate}"
+
+
+def estimate(subject: RecallModel, run: RunSpec, *, seeds: int, search: bool, extend: bool) -> str:
+    """How long the training takes on one core, by a few steps of the model: the usual case, and the longest."""
+    train = run.train
+    batch = sample_batch(run.task, train.batch_size, STATE_SEED)
+    subject.train()
+    with torch.random.fork_rng(devices=[]):
+        subject.add_gradients(batch, train.label_smoothing)
+        began = time.perf_counter()
+        for _ in range(TIMED_STEPS):
+            subject.add_gradients(batch, train.label_smoothing)
+        step = train.accumulate * (time.perf_counter() - began) / TIMED_STEPS
+    subject.zero_grad(set_to_none=True)
+    trials = len(RATES) * search / 2
+    usual = step * train.total_steps * (trials + seeds)
+    longest = step * train.total_steps * (sum(trials * f for f in SEARCHED) + seeds * sum(FACTORS)) if extend else usual
+    more = f", {clock(longest)} if it has to be extended" if extend else ""
+    return f"estimated time: {clock(usual)} of one core ({1000 * step:.1f} ms a step){more}"

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import ndtri, stdtrit
 
 from recallscope.measuring.beside import Neighbour
+from recallscope.measuring.learning import Verdict
 from recallscope.specs import ModelSpec, TaskSpec
 from recallscope.theory.bounds import information_bits, most_recall
 from recallscope.theory.law import TRAINED_LAW, find_law
@@ -56,7 +57,7 @@ class Information:
 
     held: float
     of_task: float
-    per_entry: float | None  # of the state
+    per_entry: float | None  # of the effective state
     share_of_bound: float | None  # of what the state's 32-bit numbers could hold
 
     @classmethod
@@ -82,7 +83,7 @@ class LinearEqual:
     law: str
     embed_dim: int | None
     state_dim: int | None
-    state_entries: int | None
+    state_entries: int | None  # effective, D N; it stores 2 D N
     reason: str
 
     @classmethod
@@ -103,7 +104,7 @@ class LinearEqual:
             question = SizeQuery(law, target, task=fields["task"], **known)
             N = None if D is None else solve(replace(question, embed_dim=D), "state_dim").value
             if D is not None and N is not None:
-                return cls(law.name, D, N, 2 * D * N, f"{at_least}the least N at its D={D}")
+                return cls(law.name, D, N, D * N, f"{at_least}the least N at its D={D}")
             points = frontier(question, max_points=FRONTIER_POINTS)
         except (ValueError, TypeError) as error:  # a task that the laws do not speak about
             return cls(law.name, None, None, None, str(error))
@@ -111,39 +112,46 @@ class LinearEqual:
             return cls(law.name, None, None, None, "none recalls as much")
         best = min(points, key=lambda point: point.state_entries)
         why = "" if D is None else f"; at its D={D} none recalls as much"
-        return cls(law.name, best.embed_dim, best.state_dim, best.state_entries, f"{at_least}the least state{why}")
+        D, N = best.embed_dim, best.state_dim
+        return cls(law.name, D, N, D * N, f"{at_least}the least state{why}")
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One model on one task."""
+    """One model on one task. Where it did not learn, nothing is derived from its accuracy."""
 
     name: str
     model: dict[str, Any]
     task: dict[str, Any]
     accuracy: Accuracy
+    binding: float | None  # mean over seeds (`records.binding`)
+    verdict: Verdict
     parameters: int
-    state_entries: int | None
+    state_entries: int | None  # effective
+    stored_entries: int | None
+    entries_per_token: float | None  # of a memory that grows
     state_bytes: int | None
     state_how: str
     recipe: str
     information: Information | None
-    linear: LinearEqual
+    linear: LinearEqual | None
     beside: list[Neighbour]
     runs: tuple[str, ...] = ()
     seconds: float = 0.0
-    warnings: tuple[str, ...] = ()  # about training runs that diverged, stayed at chance or were still improving
+    warnings: tuple[str, ...] = ()  # about runs that diverged or were still improving, and the module itself
 
     @property
-    def place(self) -> int:
-        """Its rank by accuracy among the models beside it, from 1."""
+    def place(self) -> int | None:
+        """Its rank by accuracy among the models beside it, from 1; None if it did not learn."""
+        if not self.verdict.learned:
+            return None
         return 1 + sum(row.accuracy > self.accuracy.mean for row in self.beside)
 
     @property
     def place_per_entry(self) -> int | None:
-        """Among those with no more state than it has, by accuracy, from 1; None if its state was not measured."""
+        """Among those with no more effective state, by accuracy, from 1; None if that or the accuracy is unknown."""
         mine = self.state_entries
-        if mine is None:
+        if mine is None or not self.verdict.learned:
             return None
         return 1 + sum(
             row.accuracy > self.accuracy.mean for row in self.beside if row.state_entries and row.state_entries <= mine
@@ -151,38 +159,52 @@ class Measurement:
 
     @property
     def headline(self) -> str:
-        """Name and accuracy with its interval."""
+        """Name and accuracy with its interval; or that there is none to speak of."""
         low, high = self.accuracy.interval
-        interval = f"95 %: {low:.4f} to {high:.4f}, over {self.accuracy.over}"
-        return f"{self.name}  recall {self.accuracy.mean:.4f}  ({interval})"
+        interval = f"(95%: {low:.4f} to {high:.4f}, over {self.accuracy.over})"
+        if self.verdict.learned:
+            return f"{self.name}  recall {self.accuracy.mean:.4f}  {interval}"
+        return f"{self.name}  {self.verdict.word}  accuracy {self.accuracy.mean:.4f}  {interval}"
 
     @property
     def summary(self) -> dict[str, str]:
         """What was measured, a line per name."""
-        size = f"{self.state_entries:,} entries, {self.state_bytes:,} bytes, " if self.state_entries else ""
-        lines = {"seeds": "  ".join(f"{value:.4f}" for value in self.accuracy.seeds)}
-        lines = lines if len(self.accuracy.seeds) > 1 else {}
-        lines |= {"state": f"{size}{self.state_how}", "parameters": f"{self.parameters:,}"}
+        lines = {"verdict": self.verdict.sentence}
+        if len(self.accuracy.seeds) > 1:
+            lines["seeds"] = "  ".join(f"{value:.4f}" for value in self.accuracy.seeds)
+        if self.binding is not None:
+            lines["binding"] = f"{self.binding:.3f} (0: names any value of the context; 1: always the key's own)"
+        lines |= {"state": self._state(), "parameters": f"{self.parameters:,}"}
         if held := self.information:
             lines["bits"] = f"{held.held:.1f} of the {held.of_task:.1f} that the facts have"
             if held.per_entry is not None and held.share_of_bound is not None:
                 share = f"{held.share_of_bound:.2%} of what its 32-bit numbers could hold (Lem 4.5)"
-                lines["bits"] += f"; {held.per_entry:.3f} per state entry, {share}"
-        equal = self.linear
-        lines["equals"] = f"no linear Mamba by {equal.law}: {equal.reason}"
-        if equal.state_dim is not None:
-            sizes = f"D={equal.embed_dim}, N={equal.state_dim}, {equal.state_entries:,} state entries"
-            lines["equals"] = f"a linear Mamba of {sizes}: {equal.reason}, by {equal.law}"
+                lines["bits"] += f"; {held.per_entry:.3f} per effective state entry, {share}"
+        if equal := self.linear:
+            lines["equals"] = f"no linear Mamba by {equal.law}: {equal.reason}"
+            if equal.state_dim is not None:
+                sizes = f"D={equal.embed_dim}, N={equal.state_dim}, {equal.state_entries:,} effective state entries"
+                lines["equals"] = f"a linear Mamba of {sizes}: {equal.reason}, by {equal.law}"
         return lines | {"recipe": self.recipe}
+
+    def _state(self) -> str:
+        """Effective and stored entries."""
+        stored = "" if self.stored_entries is None else f"stores {self.stored_entries:,} entries; "
+        if self.state_entries is not None:
+            return f"{self.state_entries:,} entries effective; {stored}{self.state_bytes:,} bytes; {self.state_how}"
+        each = "" if self.entries_per_token is None else f"{self.entries_per_token:.3g} entries per token; "
+        return f"{each}{stored}{self.state_how}"
 
     @property
     def rank(self) -> str:
         """Its place among the models beside it, as a sentence."""
+        if not self.verdict.learned:
+            return "no place: it did not learn" if self.verdict.word == "did not learn" else "no place: seeds differ"
         if not self.beside:
             return "no stored run on this task; name stores with --compare-with"
         among = f"place {self.place} of {len(self.beside) + 1} by recall"
         per_entry = self.place_per_entry
-        return among if per_entry is None else f"{among}, place {per_entry} among those with no more state"
+        return among if per_entry is None else f"{among}, place {per_entry} among those with no more effective state"
 
     def nearest(self, count: int) -> list[Neighbour]:
         """The models beside it that are nearest in state size, and itself (store "this"), best accuracy first."""
@@ -195,14 +217,14 @@ class Measurement:
 
 
 def linear_by_state(states: Array, state_dim: Array) -> Array:
-    """D of a linear Mamba with so many state entries, 2 D N."""
-    return states / (2 * state_dim)
+    """D of a linear Mamba with so many effective state entries, D N."""
+    return states / state_dim
 
 
 def linear_curve(task: TaskSpec, sizes: Array, embed_dim: Callable[[Array, Array], Array] = linear_by_state) -> Array:
     """The best recall of a linear Mamba of some size or less, by the recommended law; nan if unknown.
 
-    The size is the number of state entries, or another one from which `embed_dim` gives D at every N.
+    The size is the number of effective state entries, or another one from which `embed_dim` gives D at every N.
     """
     law = find_law(TRAINED_LAW)
     S, N = (grid.ravel() for grid in np.meshgrid(sizes, CURVE_SIZES, indexing="ij"))
@@ -219,7 +241,7 @@ def linear_curve(task: TaskSpec, sizes: Array, embed_dim: Callable[[Array, Array
 
 
 def reference_curves(measured: Measurement, task: TaskSpec) -> dict[str, tuple[Array, Array]]:
-    """Accuracy against state entries to compare a measurement with: the best linear Mamba, the information bound."""
+    """Accuracy against effective state entries, to compare with: the best linear Mamba, the information bound."""
     seen = [row.state_entries for row in measured.beside if row.state_entries] + [measured.state_entries or 256]
     few, many = (np.geomspace(max(min(seen) / 4, 2), max(seen) * 4, points) for points in (12, 100))
     curves = {"best linear Mamba (law)": (few, linear_curve(task, few))}

@@ -1,20 +1,26 @@
-"""How many numbers carry the context past a point of the sequence: declared, shown by the model, or measured.
+"""The effective state size of a model: how many numbers carry the context past a point of the sequence.
 
-Measured from outside: all that a model says after a cut depends on what stood before it through its state alone. So the
-gradients of later logits with respect to earlier inputs span at most as many dimensions as the state has numbers, and
-their rank counts those. All rows of a batch share the tokens up to the cut, each continues in its own way and asks for
-a random combination of the logits that follow: one backward pass gives one gradient per row, in float64. The context
-is doubled until the rank stays the same.
+It is measured from outside, in the same way for every model, ours included. All that a model says after a cut depends
+on what stood before it through its state alone. So the gradients of later logits with respect to earlier inputs span at
+most as many dimensions as the state has numbers, and their rank counts those. All rows of a batch share the tokens up
+to the cut, each continues in its own way and asks for a random combination of the logits that follow: one backward pass
+gives one gradient per row, in float64. The context is doubled until the rank stays the same.
 
-Limits. It is a lower estimate: numbers that are stored and never read are not seen (a linear Mamba stores 2 D N numbers
-and reads D N of them). A rank that grows with every doubling is no state of fixed size, such as attention's, or one
-that is too large to be followed. The tokens right after the cut are shared, too, so that the window of a convolution
-does not count as memory; where numbers fade so fast that no clear rank is left after that gap, it is left out.
+This is the effective state size of Parnichkun et al. (arXiv 2504.19561), with a tolerance at the precision of float64,
+of the whole model instead of one layer.
+
+Beside it stands what the model *stores*: declared by its architecture, or counted in the state that it shows. Numbers
+that are stored and never read do not count as effective (a linear Mamba stores 2 D N numbers and reads D N of them).
+
+Limits. A rank that grows with every doubling is no state of fixed size, such as attention's, or one that is too large
+to be followed; it is given as entries per token. The tokens right after the cut are shared, too, so that the windows of
+convolutions do not count as memory; where numbers fade so fast that no clear rank is left after that gap, a shorter one
+is taken.
 """
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -28,7 +34,9 @@ from recallscope.architectures.model import TOKENS_AT_ONCE, RecallModel, drawn_s
 
 LARGEST_RANK = 1024  # beyond, a measurement takes minutes
 SHORTEST, LONGEST = 8, 256  # tokens before the cut
-GAPS = (3, 0)  # tokens after it that rows share; 3 is what a convolution of width 4 sees
+SHORTER = (2, 4)  # where a memory is so large that even the shortest context is too long to be followed
+GAPS = (6, 12)  # tokens after it that rows share: a convolution of width 4 sees 3 in each layer
+SHORT_GAPS = (3, 0)  # for memories that fade within so many tokens
 SUFFIX = 8  # tokens after those, whose logits are asked for
 CLEAR = (1e-12, 1e-14)  # singular values over the largest: a rank that is the same at both is clear
 BYTES = 4  # of a number in float32
@@ -38,39 +46,49 @@ BYTES = 4  # of a number in float32
 class StateSize:
     """Numbers that carry the context; None, with the reason, where they could not be counted."""
 
-    entries: int | None
+    entries: int | None  # effective
     how: str
     grows: bool = False  # with every doubling of the context, as far as it was followed
     ranks: tuple[tuple[int, int], ...] = ()  # tokens before the cut, and the numbers that passed it
+    stored: int | None = None  # entries of the state, read or not
+    per_token: float | None = None  # of a memory that grows
 
     @property
     def bytes(self) -> int | None:
-        """In float32."""
-        return None if self.entries is None else BYTES * self.entries
+        """Of what is stored, or else of what is effective, in float32."""
+        size = self.stored or self.entries
+        return None if size is None else BYTES * size
 
 
 def state_size(model: RecallModel, generator: torch.Generator) -> StateSize:
-    """As the architecture declares it; else counted in the state that the model shows; else measured."""
-    declared = model.spec.state_entries
-    if declared is not None:
-        return StateSize(declared, "declared by the architecture")
+    """Measured, for every model alike; and what it stores, where that is known."""
+    return replace(measured_state(model, generator), stored=stored_entries(model, generator))
+
+
+def stored_entries(model: RecallModel, generator: torch.Generator) -> int | None:
+    """As the architecture declares it, else counted in the state that the model shows; None if neither is fixed."""
+    if model.spec.state_entries is not None:
+        return model.spec.state_entries
     able = model.capability(HasState)
-    if able is not None:
-        drawn = [torch.randint(model.vocab_size, (1, length), generator=generator) for length in (SHORTEST, LONGEST)]
+    if able is None:
+        return None
+    drawn = [torch.randint(model.vocab_size, (1, length), generator=generator) for length in (SHORTEST, LONGEST)]
+    with torch.no_grad():
         sizes = {sum(state.numel() for state in able.state_after(tokens)) for tokens in drawn}
-        if len(sizes) == 1:
-            return StateSize(sizes.pop(), "counted in the state that the model shows")
-    return measured_state(model, generator)
+    return sizes.pop() if len(sizes) == 1 else None
 
 
 def measured_state(model: RecallModel, generator: torch.Generator) -> StateSize:
     """The rank of what passes a cut of the sequence."""
     try:
         subject = copy.deepcopy(model).to("cpu", torch.float64).eval()
-        for gap in GAPS:
-            found = _followed(subject, gap, generator)
-            if found.entries is not None or found.grows:
-                break
+        found = _followed(subject, GAPS[0], generator)
+        if found.entries is not None:  # clear: with a longer gap it is the same, or less by windows of deep models
+            longer = _followed(subject, GAPS[1], generator)
+            found = found if longer.entries is None else longer
+        for gap in SHORT_GAPS:
+            if found.entries is None and not found.grows:
+                found = _followed(subject, gap, generator)
     except _NotMeasurableError as error:
         return StateSize(None, f"not measured: {error}")
     except Exception as error:  # somebody else's code may do anything in float64, or at another length
@@ -89,16 +107,19 @@ def _followed(model: RecallModel, gap: int, generator: torch.Generator) -> State
         ranks.append((length, high))
         if low == high == before < LARGEST_RANK:
             window = "" if gap else ", windows of a few tokens included"
-            how = (
-                f"measured: so many numbers pass a cut of the sequence after {length // 2} and {length} tokens{window}"
-            )
+            how = f"measured: rank of what passes a cut of the sequence after {length // 2} and {length} tokens{window}"
             return StateSize(high, how, ranks=tuple(ranks))
         length, before = 2 * length, high if low == high else -1
-    sizes = [size for _, size in ranks]
-    if all(more > 1.5 * some for some, more in pairwise(sizes)):
-        (T, some), (longer, more) = ranks[0], ranks[-1]
+    if len(ranks) < 3:  # too large at once
+        shorter = [(some, _rank(model, some, gap, generator, expected=0)[1]) for some in SHORTER]
+        ranks = [*shorter, *ranks]
+    seen = [(tokens, size) for tokens, size in ranks if size < LARGEST_RANK]
+    if len(seen) > 1 and all(more > 1.5 * some for (_, some), (_, more) in pairwise(seen)):
+        (T, some), (longer, more) = seen[0], seen[-1]
+        each = (more - some) / (longer - T)
         how = f"not of fixed size: {some} numbers pass a cut after {T} tokens, {more} after {longer}"
-        return StateSize(None, f"{how}; it grows with the context, as far as it was followed", True, tuple(ranks))
+        limit = f"; it grows with the context, as far as it was followed ({LARGEST_RANK} entries)"
+        return StateSize(None, how + limit, True, tuple(ranks), per_token=each)
     return StateSize(
         None, f"not measured: between {low} and {high} numbers pass a cut, not clearly", ranks=tuple(ranks)
     )

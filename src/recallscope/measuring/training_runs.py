@@ -1,24 +1,32 @@
-"""Training runs for a measurement: one recipe for all, a small search of the learning rate, and their store."""
+"""Training runs for a measurement: one recipe for all, a search of the learning rate, and where runs are kept."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from recallscope.health import left_chance
 from recallscope.records import RunRecord
 from recallscope.runs.driver import Outcome
 from recallscope.runs.grid import Cell
-from recallscope.runs.store import RunStore
+from recallscope.runs.store import WEIGHTS, RunStore
 from recallscope.runs.sweep import run_sweep
 from recallscope.runs.views import View
 from recallscope.specs import RunSpec, TrainSpec, flat_fields
 
-RECIPE = {"batch_size": 32, "eval_size": 2000}  # of TrainSpec; all else as its defaults: AdamW, 2000 steps, cosine
-RATES = (0.01, 0.003, 0.001)  # learning rates that are tried, the same for every architecture
-SEARCH_SHARE = 4  # the search takes this part of the steps
+if TYPE_CHECKING:
+    from recallscope.architectures.model import RecallModel
+
+RECIPE = {  # of TrainSpec; all else as its defaults: AdamW, 2000 steps, cosine
+    "batch_size": 32, "eval_size": 2000, "training_facts": "curriculum", "stop_accuracy": 0.999,
+}  # fmt: skip
+RATES = (0.01, 0.003, 0.001, 0.0003)  # learning rates that are tried, the same for every architecture
+GOAL = 0.99  # accuracy at which a trial of a learning rate ends
+TRIAL_SIZE = 500  # sequences in its validation set
 SEARCH_SEED = 2**30  # added to the seed: the search and the measurement share no random numbers
 
 
@@ -28,6 +36,7 @@ class Training:
 
     record: RunRecord
     new: bool
+    weights: Callable[[], RecallModel]  # the trained model; of a store, if it keeps weights
 
 
 Trainer = Callable[[Sequence[RunSpec]], list[Training]]
@@ -45,9 +54,41 @@ def store_trainer(
         outcome: Outcome = run_sweep(cells, home, workers=workers, weights=weights, view=view, retry_failed=True)
         if outcome.interrupted:
             raise KeyboardInterrupt
-        return [Training(_record(home, cell), cell.run not in found) for cell in cells]
+        return [
+            Training(_record(home, cell), cell.run not in found, partial(_weights_of, home, cell)) for cell in cells
+        ]
 
     return train
+
+
+def _weights_of(store: RunStore, cell: Cell) -> RecallModel:
+    """The weights that the store keeps of a run, whose code has just been trained."""
+    from recallscope.train.weights import read_weights
+
+    return read_weights(store.folder(cell.run) / WEIGHTS, trust_code=cell.spec.model.kind)[0]
+
+
+def direct_trainer(tell: Callable[[str], None] | None = None) -> Trainer:
+    """Train in this process, one run after another, and keep nothing: for modules that only this process has."""
+
+    def train(runs: Sequence[RunSpec]) -> list[Training]:
+        from recallscope.train.loop import train_run
+
+        done = []
+        for number, run in enumerate(runs, 1):
+            trained = train_run(run, progress=False)
+            record = trained.record
+            if tell:
+                reached = f"accuracy {record.test_accuracy:.4f} after {record.steps:,} steps, {record.seconds:.1f} s"
+                tell(f"[{number}/{len(runs)}] learning rate {run.train.learning_rate:g}  {reached}")
+            done.append(Training(record, True, partial(_same, trained.model)))
+        return done
+
+    return train
+
+
+def _same(model: RecallModel) -> RecallModel:
+    return model
 
 
 def _cell(run: RunSpec) -> Cell:
@@ -73,33 +114,71 @@ def with_train(run: RunSpec, **fields: Any) -> RunSpec:
 
 
 @dataclass(frozen=True)
+class Trial:
+    """What a short run reached at one learning rate."""
+
+    accuracy: float
+    steps: int  # fewer than planned if it got where it was told to stop
+    begun: bool  # it left chance
+    loss: float | None  # at its end; None if it diverged
+
+
+@dataclass(frozen=True)
 class RateSearch:
-    """The learning rate that was chosen, and the loss at the end of a short training with each."""
+    """The learning rate that was chosen, and what a short run reached at each."""
 
     chosen: float
-    losses: dict[float, float | None]
+    steps: int  # of a trial
+    trials: dict[float, Trial]
+
+    @property
+    def begun(self) -> bool:
+        """Whether any rate left chance."""
+        return any(trial.begun for trial in self.trials.values())
 
     def sentence(self) -> str:
         """What was done, in one line."""
-        tried = ", ".join(
-            f"{rate:g} ({'diverged' if loss is None else f'{loss:.3f}'})" for rate, loss in self.losses.items()
-        )
-        return (
-            f"learning rate {self.chosen:g}: of {tried} the one with the least loss after 1/{SEARCH_SHARE} of the steps"
-        )
+        tried = ", ".join(f"{rate:g} ({_reached(trial, self.steps)})" for rate, trial in self.trials.items())
+        why = "the highest accuracy, or the first to get there," if self.begun else "the smallest loss, all at chance,"
+        return f"learning rate {self.chosen:g}: of {tried} the one with {why} in {self.steps:,} steps on another seed"
 
 
-def search_rate(run: RunSpec, train: Trainer) -> tuple[RateSearch, list[Training]]:
-    """The rate of `RATES` with the least loss over the second half of a short training, on a seed of its own."""
-    whole = run.train
-    part = {name: getattr(whole, name) // SEARCH_SHARE for name in ("warmup_steps", "flat_steps", "decay_steps")}
-    every = max(1, sum(part.values()) // 2)
-    other = run.model_copy(update={"seed": (run.seed + SEARCH_SEED) % 2**31})
-    runs = [with_train(other, **part, eval_every=every, eval_size=200, learning_rate=rate) for rate in RATES]
-    done = train(runs)
-    losses = {
-        rate: training.record.history[-1].loss if training.record.history else None
-        for rate, training in zip(RATES, done, strict=True)
-    }
-    chosen = min(RATES, key=lambda rate: inf if losses[rate] is None else float(losses[rate] or 0.0))
-    return RateSearch(chosen, losses), done
+def _reached(trial: Trial, steps: int) -> str:
+    """A trial in brackets."""
+    if trial.loss is None:
+        return "diverged"
+    early = f" at step {trial.steps:,}" if trial.steps < steps else ""
+    return f"{trial.accuracy:.3f}{early}{'' if trial.begun else ', at chance'}"
+
+
+def search_rate(run: RunSpec, train: Trainer) -> RateSearch:
+    """The rate of `RATES` that recalls most after half of the run's steps, on a seed of its own.
+
+    Accuracies are those on the task itself, at equal steps: a trial that reaches `GOAL` ends there, and of several that
+    do, the one with the fewest steps is chosen. Loss would rank rates by how fast they learn which values to guess.
+    """
+    short = lengthened(run, 0.5)
+    every = max(1, short.train.total_steps // 10)
+    other = short.model_copy(update={"seed": (run.seed + SEARCH_SEED) % 2**31})
+    trial = {"eval_every": every, "eval_size": min(run.train.eval_size, TRIAL_SIZE), "stop_accuracy": GOAL}
+    runs = [with_train(other, **trial, learning_rate=rate) for rate in RATES]
+    trials = {rate: _trial(done.record) for rate, done in zip(RATES, train(runs), strict=True)}
+
+    def worth(rate: float) -> tuple[Any, ...]:
+        one = trials[rate]
+        loss = inf if one.loss is None else one.loss
+        return one.begun, min(one.accuracy, GOAL) if one.begun else 0, -one.steps, -loss
+
+    return RateSearch(max(RATES, key=worth), short.train.total_steps, trials)
+
+
+def _trial(record: RunRecord) -> Trial:
+    """What a record says of its rate."""
+    loss = record.history[-1].loss if record.history else None
+    return Trial(record.val_accuracy, record.steps, left_chance(record.model_dump(mode="json")), loss)
+
+
+def lengthened(run: RunSpec, factor: float) -> RunSpec:
+    """The same run with this many times its steps, every part of the schedule in proportion."""
+    parts = ("warmup_steps", "flat_steps", "decay_steps")
+    return with_train(run, **{name: int(getattr(run.train, name) * factor) for name in parts})

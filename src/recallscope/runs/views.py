@@ -140,11 +140,12 @@ class TallyView(View):
 
 
 class PlainView(TallyView):
-    """One line per run that ends, on any stream."""
+    """One line per run that ends, on any stream; and if `every` is given, one about a run under way so often."""
 
-    def __init__(self, stream: IO[str]) -> None:
+    def __init__(self, stream: IO[str], every: float | None = None) -> None:
         super().__init__()
-        self.stream = stream
+        self.stream, self.every = stream, every
+        self.written = time.monotonic()
         self.fields: list[str] = []
 
     def begin(self, plan: Plan) -> None:
@@ -158,6 +159,12 @@ class PlainView(TallyView):
         for fault in plan.faults:
             aside = f"set aside as {fault.moved_to}, " if fault.moved_to else ""
             self._write(f"damaged: {fault.path} ({fault.reason}); {aside}to be run again")
+
+    def moved(self, cell: Cell, step: int, total_steps: int) -> None:
+        """Print how far it is, if nothing was printed for a while."""
+        super().moved(cell, step, total_steps)
+        if self.every is not None and time.monotonic() - self.written > self.every:
+            self._line("step", cell, f"{step:,} of {total_steps:,}")
 
     def finished(self, cell: Cell, record: RunRecord, *, by_another: bool = False) -> None:
         """Print the result."""
@@ -184,6 +191,7 @@ class PlainView(TallyView):
         self._write(f"[{ended}/{total}] {what:6} {cell.run[:8]}  {fields}  {more}{left}")
 
     def _write(self, line: str) -> None:
+        self.written = time.monotonic()
         self.stream.write(line + "\n")
         self.stream.flush()
 

@@ -18,7 +18,6 @@ from scipy.special import stdtrit
 from recallscope.analysis.compare import law_on_cells
 from recallscope.analysis.seed_noise import Ends, seed_noise
 from recallscope.measuring.measurement import Information, linear_by_state, linear_curve
-from recallscope.measuring.training_runs import RATES
 from recallscope.presets import Fields, Preset
 from recallscope.records import RunRecord
 from recallscope.runs.store import RunStore
@@ -88,6 +87,7 @@ PUBLISHED = tuple(
     )
 )  # fmt: skip
 FORMS = (*BARE, *PUBLISHED)
+RATES = (0.01, 0.003, 0.001)  # of the search
 RULES: tuple[Rule, ...] = ("adds", "fades", "replaces", "solves", "keeps all")
 QUESTIONS = ("recall", "repeated", "by age")  # the measurements; "rates" is the search
 
@@ -124,7 +124,7 @@ class Measured:
     task: TaskSpec
     seeds: tuple[float, ...]
     interval: Ends  # 95 %, of the mean; nan if nothing tells the noise of seeds
-    state_entries: int | None
+    state_entries: int | None  # effective
     parameters: int | None
     seconds: float  # of one training
 
@@ -135,7 +135,7 @@ class Measured:
 
     @property
     def bits_per_entry(self) -> float:
-        """Bits about the values that the recall proves were held, over the numbers of the state; nan if unknown."""
+        """Bits about the values that the recall proves were held, per effective state entry; nan if unknown."""
         held = Information.of(self.mean, self.task, self.state_entries)
         return nan if held is None or held.per_entry is None else held.per_entry
 
@@ -157,7 +157,7 @@ def measured(runs: PaperRuns, what: str, form: Form) -> dict[Cell, Measured]:
         ends = (max(mean - half, 0.0), min(mean + half, 1.0)) if noise.degrees else (nan, nan)
         first, seconds = records[0], float(np.mean([record.seconds for record in records]))
         task = first.spec.task
-        found[cell] = Measured(form, task, seeds, ends, first.state_entries, first.parameters, seconds)
+        found[cell] = Measured(form, task, seeds, ends, first.spec.model.effective_entries, first.parameters, seconds)
     return found
 
 

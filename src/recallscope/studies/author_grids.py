@@ -96,9 +96,9 @@ class GridFile:
         best = np.where(there, self.accuracy, -np.inf).max(axis=0)
         mean = np.where(there, self.accuracy, 0.0).sum(axis=0) / np.maximum(counts, 1)
         family = FAMILIES[self.family]
-        grid = AccuracyGrid.over(family.axes, **family.shared)
+        grid = AccuracyGrid.over(family.axes)
         accuracy = np.where(counts > 0, best if over == "best" else mean, np.nan)
-        cells = grid.cells.assign(test_accuracy=accuracy.ravel(), seeds=counts.ravel())
+        cells = grid.cells.assign(**family.shared, test_accuracy=accuracy.ravel(), seeds=counts.ravel())
         source = f"{self.family}, {over} of {len(self.accuracy)} seeds"
         return replace(grid, cells=cells, source=source, reduce=over)
 
@@ -143,7 +143,8 @@ def read_grid(path: Path) -> GridFile:
             f"{path} is not a plain array of numbers ({error}). Arrays of objects are never read."
         ) from error
     wanted = tuple(len(values) for values in FAMILIES[family].axes.values())
-    if array.dtype.kind not in "fiu" or array.ndim not in (2, 3) or array.shape[-2:] != wanted:
+    numbers = np.isrealobj(array) and np.issubdtype(array.dtype, np.number)
+    if not numbers or array.ndim not in (2, 3) or array.shape[-2:] != wanted:
         axes = " x ".join(f"{len(values)} {name}" for name, values in FAMILIES[family].axes.items())
         raise ValueError(
             f"{path} has shape {array.shape} of {array.dtype}. The family {family} has seeds x {axes} numbers."

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 import numpy as np
-from scipy.stats import binom
+from scipy.special import gammaln, xlog1py, xlogy
 
 from recallscope.studies.chapters.page import table
 from recallscope.studies.paper_runs import PaperRuns
@@ -101,7 +101,9 @@ def binomial_routing(measured: Measured) -> Array:
     most = int(measured.facts.max())
     others = np.arange(most)
     chance = success_integral(np.sqrt(KEY_DIM * VALUE_DIM / np.maximum(others, 1e-9)), VOCAB_SIZE)
-    weight = binom.pmf(others, measured.facts[..., None] - 1, 1 / measured.size[..., None])
+    n, p = measured.facts[..., None] - 1, 1 / measured.size[..., None]
+    ways = gammaln(n + 1) - gammaln(others + 1) - gammaln(np.maximum(n - others, 0) + 1)
+    weight = np.where(others <= n, np.exp(ways + xlogy(others, p) + xlog1py(np.maximum(n - others, 0), -p)), 0)
     return np.asarray((weight * chance).sum(-1))
 
 

@@ -126,9 +126,7 @@ def sheet(width: float, height: float, source: str) -> Iterator[Figure]:
         figure.supxlabel(fill(source, letters), fontsize=7, color="#555555")
 
 
-def draw_part(
-    runs: PaperRuns, part: Part | None, ax: Axes, axes: Sequence[str] = ("embed_dim", "state_dim"), title: str = ""
-) -> Axes:
+def draw_part(runs: PaperRuns, part: Part | None, ax: Axes, axes: Sequence[str] = D_N, title: str = "") -> Axes:
     """The best of seeds of a part; without runs a panel that says so, and nothing if this scale has no such part."""
     from recallscope.figures.accuracy_panels import draw_grid, draw_missing
 

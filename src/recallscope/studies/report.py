@@ -332,7 +332,7 @@ def run_facts(runs: PaperRuns, store: str = "") -> RunFacts:
     def state_of(part: Part | DesignedPart) -> PartFacts:
         if isinstance(part, Part):
             return PartFacts(part.label, f"{len(runs.records(part.label))} of {len(part.cells)} runs", part.cut)
-        return PartFacts(part.label, "measured" if runs.designed(part.label) else "not measured")
+        return PartFacts(part.label, "not measured" if runs.designed(part.label).empty else "measured")
 
     return RunFacts(
         scale=runs.scale,

@@ -19,7 +19,7 @@ from recallscope.analysis.table import as_table
 from recallscope.runs.store import RunStore
 from recallscope.runs.table import find_runs
 from recallscope.specs import ModelSpec, find_architecture
-from recallscope.studies.paper_runs import PaperRuns, no_runs
+from recallscope.studies.paper_runs import PaperRuns, no_runs, sheet
 from recallscope.theory.law import LAWS, Law, find_law, recommended
 from recallscope.theory.problem import FIELDS, LawTask, Problem
 
@@ -173,14 +173,14 @@ def _per_entry(kind: str, law: str) -> tuple[np.ndarray, np.ndarray]:
 
 def facts_per_entry(runs: PaperRuns) -> Figure:
     """A panel for each architecture: its law over the size of the state, and every stored run."""
-    from recallscope.figures.style import BLUE, PAGE, figure_style, new_figure
+    from recallscope.figures.style import BLUE, PAGE
 
     rows = runs_for_laws(runs.store)
     if not rows:
         raise no_runs(runs, "architectures")
     lines = {(kind, law): _per_entry(kind, law) for kind, (_, laws) in PANELS.items() for law in laws}
-    with figure_style():
-        figure = new_figure(PAGE, 4.6)
+    source = f"{len(rows)} runs, scale {runs.scale}, from {'/'.join(runs.store.root.parts[-2:])}; lines: D = 4 N"
+    with sheet(PAGE, 4.8, source) as figure:
         axes = figure.subplots(2, 3, sharex=True, sharey=True)
         for ax, (kind, (title, laws)) in zip(axes.flat, PANELS.items(), strict=True):
             for (other, _), line in lines.items():
@@ -193,7 +193,8 @@ def facts_per_entry(runs: PaperRuns) -> Figure:
             ax.set_xticks([64, 256, 1024], labels=["64", "256", "1,024"])
             ax.minorticks_off()
             ax.legend(loc="upper right", fontsize=6)
-        figure.supxlabel("state entries (lines: D = 4 N)", fontsize=8)
+        for ax in axes[-1]:
+            ax.set_xlabel("state entries")
         figure.supylabel(f"facts per state entry, recalled at {TARGET}", fontsize=8)
     return figure
 

@@ -111,6 +111,15 @@ class AssociativeRecall(TaskSpec):
         """Slots the queries are drawn from before a sequence is cut."""
         return self.num_slots
 
+    def levels(self) -> tuple[AssociativeRecall, ...]:
+        """The same task with 1, 2, 4, ... facts, then itself; lengths stay in proportion."""
+        N_f, N_k, fields = self.num_facts, self.key_repeats, self.leaving_out()
+        easier = []
+        for n in (2**power for power in range(N_f.bit_length()) if 2**power < N_f):
+            length = {"length": 2 * max(self.length * n // (2 * N_f), n * (N_k + 1))} if "length" in fields else {}
+            easier.append(type(self).model_validate(fields | length | {"num_facts": n}))
+        return (*easier, self)
+
     def draw(self, batch_size: int, generator: torch.Generator) -> Batch:
         """Independent sequences of the task, on the generator's device."""
         from recallscope.tasks.drawing import draw_recall

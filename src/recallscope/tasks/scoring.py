@@ -16,6 +16,7 @@ class Score:
     accuracy: float
     standard_error: float  # nan for a single sequence, which says nothing about how sequences differ
     queries: int
+    in_context: float | None = None  # fraction of answers that are the value of some fact of the context
 
 
 def score(output: Float[Tensor, "batch positions V"] | Int[Tensor, "batch positions"], batch: Batch) -> Score:
@@ -49,7 +50,12 @@ def answered(
     return (predicted == batch.answers) & ~largest.isnan()
 
 
-def accuracy(right: Bool[Tensor, "batch Q"]) -> Score:
+def named(predicted: Int[Tensor, "batch Q"], batch: Batch) -> Bool[Tensor, "batch Q"]:
+    """Which answers are the value of some fact of the context, right or not."""
+    return (predicted[:, :, None] == batch.values[:, None, :]).any(dim=2)
+
+
+def accuracy(right: Bool[Tensor, "batch Q"], in_context: float | None = None) -> Score:
     """Mean over all queries. Those of one sequence share its facts and filler, so they err together.
 
     The standard error therefore treats sequences, not queries, as independent: the standard deviation of the
@@ -58,4 +64,4 @@ def accuracy(right: Bool[Tensor, "batch Q"]) -> Score:
     n, Q = right.shape
     means = right.double().mean(dim=1)
     spread = float(means.std()) if n > 1 else math.nan
-    return Score(int(right.sum()) / (n * Q), spread / math.sqrt(n), n * Q)
+    return Score(int(right.sum()) / (n * Q), spread / math.sqrt(n), n * Q, in_context)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch import Tensor
 from recallscope.atomic import NO_DIGEST, is_storage_fault, seal_is_broken, sealed, write_atomically
 from recallscope.records import Evaluation, differences
 from recallscope.specs import RunSpec
+from recallscope.train.levels import LevelState
 
 FORMAT = "recallscope-checkpoint-2-sealed"
 READABLE = (FORMAT, "recallscope-checkpoint-1")  # the first had no seal
@@ -37,6 +38,7 @@ class Progress:
     best_step: int = 0
     best_accuracy: float = -1.0
     history: list[Evaluation] = field(default_factory=list)
+    levels: LevelState = field(default_factory=LevelState)
     tensors: dict[str, Tensor] = field(default_factory=dict)
 
 
@@ -44,6 +46,7 @@ def write_checkpoint(path: Path, progress: Progress) -> None:
     """Replace the file in one motion: after a crash it holds the old state or the new, never a mixture."""
     facts = {name: getattr(progress, name) for name in ("step", "seconds", "best_step", "best_accuracy")}
     facts["history"] = [evaluation.model_dump() for evaluation in progress.history]
+    facts["levels"] = asdict(progress.levels)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in progress.tensors.items()}
     header = {"format": FORMAT, "run": progress.run, "digest": NO_DIGEST}
     header |= {"identity": json.dumps(progress.identity), "facts": json.dumps(facts)}
@@ -74,8 +77,11 @@ def read_checkpoint(path: Path, spec: RunSpec) -> Progress | None:
                 )
             facts: dict[str, Any] = json.loads(metadata["facts"])
             history = [Evaluation(**entry) for entry in facts.pop("history")]
+            levels = LevelState(**facts.pop("levels", {}))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-        return Progress(run=run, identity=spec.identity(), history=history, tensors=tensors, **facts)
+        return Progress(
+            run=run, identity=spec.identity(), history=history, levels=levels, tensors=tensors, **facts
+        )
     except FileNotFoundError:
         return None
     except CheckpointError:

@@ -3,31 +3,37 @@
 import contextlib
 
 import torch
+from torch import nn
 
-from recallscope.architectures.model import RecallModel, seeded_global_rng
+from recallscope.architectures.model import seeded_global_rng
+from recallscope.architectures.user_module_model import as_recall_model
 from recallscope.specs import TaskSpec
 from recallscope.tasks.drawing import as_generator, sample_batch
-from recallscope.tasks.scoring import Score, accuracy, answered
+from recallscope.tasks.scoring import Score, accuracy, answered, named
 
 TOKENS_AT_ONCE = 2**15
 
 
 @torch.no_grad()
-def evaluate(model: RecallModel, task: TaskSpec, num_sequences: int, generator: torch.Generator | int) -> Score:
+def evaluate(model: nn.Module, task: TaskSpec, num_sequences: int, generator: torch.Generator | int) -> Score:
     """Share of queries whose answer has the largest logit, over `num_sequences` drawn from `generator`, or a seed.
 
+    The model may be any torch.nn.Module whose `forward(tokens)` returns logits; one that is not ours is copied first.
     A generator in the same state draws the same set: a fixed validation set needs no memory. What a model draws itself
     while it answers follows from the generator's seed.
     """
-    generator = as_generator(generator)
+    generator, model = as_generator(generator), as_recall_model(model, task.vocab_size)
     rows = max(1, TOKENS_AT_ONCE // task.sequence_length)
     training = model.training
     model.eval()
-    right = []
+    right, in_context, queries = [], 0, 0
     seed = generator.initial_seed() + 1  # not the stream of the sequences
     with seeded_global_rng(seed, generator.device) if model.draws_noise else contextlib.nullcontext():
         for start in range(0, num_sequences, rows):
             batch = sample_batch(task, min(rows, num_sequences - start), generator)
-            right.append(answered(model.best_tokens(batch.tokens, batch.query_positions), batch))
+            predicted = model.best_tokens(batch.tokens, batch.query_positions)
+            right.append(answered(predicted, batch))
+            in_context += int(named(predicted, batch).sum())
+            queries += predicted.numel()
     model.train(training)
-    return accuracy(torch.cat(right))
+    return accuracy(torch.cat(right), in_context / queries)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -16,11 +16,13 @@ from recallscope.architectures.model import TOKENS_AT_ONCE, RecallModel, build_m
 from recallscope.architectures.ram import require_memory, weight_bytes
 from recallscope.health import examine
 from recallscope.ops.compiled import backend_name
-from recallscope.records import Evaluation, RunRecord
-from recallscope.specs import RunSpec
+from recallscope.records import Evaluation, RunRecord, binding
+from recallscope.specs import RunSpec, TaskSpec
 from recallscope.tasks.drawing import sample_batch
+from recallscope.tasks.scoring import Score
 from recallscope.train.checkpoint import CheckpointError, Progress, check_tensors, read_checkpoint, write_checkpoint
 from recallscope.train.evaluate import evaluate
+from recallscope.train.levels import Levels
 from recallscope.train.optimizer import FlatWeights, learning_rate
 from recallscope.train.progress import Tick, is_interactive, progress_bar
 
@@ -96,16 +98,21 @@ def _train(
         best = [progress.tensors[f"best.{index}"].to(device) for index in range(len(best))]
         started -= progress.seconds
 
+    levels = Levels(run, progress.levels)
     loss_sum, losses, last_tick = torch.zeros((), device=device), 0, started
     finished = progress.step >= train.total_steps or progress.best_accuracy >= train.stop_accuracy
     while not finished:
         seed = noise_seed(progress.run, progress.step)
+        drawn = [levels.batch(batches) for _ in range(train.accumulate)]
+        levels.look(model, drawn[0], progress.step, seed)
         with seeded_global_rng(seed, device) if model.draws_noise else contextlib.nullcontext():
-            for _ in range(train.accumulate):
-                loss_sum += model.add_gradients(sample_batch(task, train.batch_size, batches), train.label_smoothing)
+            for batch in drawn:
+                loss_sum += model.add_gradients(batch, train.label_smoothing)
                 losses += 1
-        sound = weights.step(learning_rate(train, progress.step), train.clip_norm, scale=1 / train.accumulate)
+        rate = learning_rate(train, progress.step, levels.target_from)
+        sound = weights.step(rate, train.clip_norm, scale=1 / train.accumulate)
         progress.step += 1
+        levels.after(progress.step)
         if not sound:  # it answers nothing rightly any more
             progress.history.append(Evaluation(step=progress.step, loss=None, accuracy=0.0))
             break
@@ -117,10 +124,10 @@ def _train(
             on_progress(Tick(progress.step, train.total_steps, float(loss_sum) / losses, accuracy, now - started))
         finished = progress.step >= train.total_steps
         if finished or progress.step % train.eval_every == 0:
-            seen = evaluate(model, task, train.eval_size, stream(run, "validation", device)).accuracy
-            loss = float(loss_sum) / losses
+            score = evaluate(model, task, train.eval_size, stream(run, "validation", device))
+            seen, loss = score.accuracy, float(loss_sum) / losses
             progress.history.append(
-                Evaluation(step=progress.step, loss=loss if math.isfinite(loss) else None, accuracy=seen)
+                Evaluation(step=progress.step, loss=loss if math.isfinite(loss) else None, **_answers(task, score))
             )
             loss_sum.zero_()
             losses = 0
@@ -134,11 +141,14 @@ def _train(
 
     weights.restore(best)
     tested = evaluate(model, task, train.eval_size, stream(run, "test", device))
+    answers = _answers(task, tested)
     record = RunRecord(
         run=progress.run,
         identity=progress.identity,
         spec=run,
         test_accuracy=tested.accuracy,
+        in_context=answers["in_context"],
+        binding=answers["binding"],
         val_accuracy=max(progress.best_accuracy, 0.0),
         test_queries=tested.queries,
         best_step=progress.best_step,
@@ -147,6 +157,7 @@ def _train(
         parameters=sum(weight.numel() for weight in model.parameters()),
         state_entries=run.model.state_entries_after(task.sequence_length),
         history=progress.history,
+        levels_ended=progress.levels.ended if train.training_facts == "curriculum" else None,
         environment={
             "torch": torch.__version__,
             "python": platform.python_version(),
@@ -156,6 +167,12 @@ def _train(
         },
     )
     return Trained(record.model_copy(update={"flag": examine(record.model_dump(mode="json")).kind}), model)
+
+
+def _answers(task: TaskSpec, score: Score) -> dict[str, Any]:
+    """What a record keeps of a score."""
+    bound = binding(score.accuracy, score.in_context, getattr(task, "num_facts", None))
+    return {"accuracy": score.accuracy, "in_context": score.in_context, "binding": bound}
 
 
 def _state(weights: FlatWeights, best: list[torch.Tensor], batches: torch.Generator) -> dict[str, torch.Tensor]:

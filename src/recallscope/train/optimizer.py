@@ -17,17 +17,21 @@ from recallscope.specs import TrainSpec
 EPS = 1e-8
 
 
-def learning_rate(train: TrainSpec, step: int) -> float:
+def learning_rate(train: TrainSpec, step: int, target_from: int = 0) -> float:
     """Rate of optimiser step `step` = 0, 1, ...: linear up to the base rate, flat, then half a cosine down to 0.
+
+    A curriculum stays on the flat part until it trains on its target, from step `target_from`.
 
     Paper: Tab. 9 (`tab:hyperparams`).
     """
-    into_warmup, into_decay = step + 1, step - train.warmup_steps - train.flat_steps
+    decay_from = max(train.warmup_steps + train.flat_steps, target_from)
+    into_warmup, into_decay = step + 1, step - decay_from
     if into_warmup <= train.warmup_steps:
         return train.learning_rate * into_warmup / train.warmup_steps
     if into_decay <= 0:
         return train.learning_rate
-    return train.learning_rate * (1 + math.cos(math.pi * min(into_decay / train.decay_steps, 1.0))) / 2
+    decay_steps = train.total_steps - decay_from
+    return train.learning_rate * (1 + math.cos(math.pi * min(into_decay / decay_steps, 1.0))) / 2
 
 
 class FlatAdamW:

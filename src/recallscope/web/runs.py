@@ -98,7 +98,7 @@ def _groups(store_set: StoreSet, number: int) -> list[RunGroup]:
 
 
 def groups(store_set: StoreSet, fields: dict[str, Any]) -> list[dict[str, Any]]:
-    """The groups of a store: what each is, in the words that tell it from others of its task and model."""
+    """The groups of a store: what each is, in the fields that tell it from others of its task and model."""
     found = _groups(store_set, StoreQuery.of(fields).store)
     told = []
     for group in found:

@@ -12,7 +12,7 @@ from recallscope.analysis.table import accuracies, cells_of
 from recallscope.runs.store import RunStore
 from recallscope.studies.architecture_forms import WITH_LAWS as FORMS
 from recallscope.studies.architecture_forms import label_of, zoo_law_errors
-from recallscope.studies.own.architectures import CELLS
+from recallscope.studies.own.architectures import CELLS, architectures
 from recallscope.studies.own.large_sizes import KINDS, law_of
 from recallscope.studies.own.large_sizes import label_of as large_label
 from recallscope.studies.own.longer import TRIED, chosen_rate, longer, name_of

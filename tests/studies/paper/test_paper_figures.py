@@ -49,6 +49,7 @@ def test_every_figure_of_the_paper_has_a_function_and_an_experiment():
         "corner",
         "components",
         "large-sizes",
+        "facts-per-entry",
         *ZOO,
     }
     for name, figure in FIGURES.items():

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import mean
 
-from recallscope.measuring.training_runs import RATES
 from recallscope.studies.architecture_forms import (
     BARE,
     CELLS,
     FORMS,
     PUBLISHED,
     QUESTIONS,
+    RATES,
     ZOO,
     Form,
     Measured,
@@ -129,7 +129,7 @@ def _form_table(runs: PaperRuns) -> Iterator[str]:
         rows.append(
             [form.label, form.update, form.rule, *_sizes(first), _number(again), _rate(runs, form), _seconds(first)]
         )
-    columns = "form", "update of the state", "rule", "state entries", "parameters", "keys written twice"
+    columns = "form", "update of the state", "rule", "effective state", "parameters", "keys written twice"
     yield table([*columns, "learning rate", "seconds"], rows)
 
 
@@ -139,7 +139,7 @@ def _published_table(runs: PaperRuns) -> Iterator[str]:
     yield f"With the norms, gates and convolutions of their authors, at {sizes_of(CELLS[0])}; {steps} steps."
     found = {form: _recall(runs, form).get(CELLS[0]) for form in PUBLISHED}
     rows = ([f.label, _number(one), *_sizes(one), _rate(runs, f), _seconds(one)] for f, one in found.items())
-    yield table(["form", "recall", "state entries", "parameters", "learning rate", "seconds"], rows)
+    yield table(["form", "recall", "effective state", "parameters", "learning rate", "seconds"], rows)
 
 
 def _sizes(one: Measured | None) -> tuple[str, str]:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from recallscope.atomic import write_atomically
-from recallscope.measuring.training_runs import RATES
 from recallscope.studies.architecture_forms import (
     BARE,
     CELLS,
@@ -23,6 +22,7 @@ from recallscope.studies.architecture_forms import (
     PUBLISHED,
     QUARTER,
     QUESTIONS,
+    RATES,
     RULES,
     WANTED,
     ZOO,

@@ -1,0 +1,154 @@
+"""Train a model until it is known whether it learns the task, and what may be said of its accuracy.
+
+A run that is still at chance says nothing about what the model can hold: it names values of the context without having
+bound them to keys, as every model does at first. So it is extended, to twice and to four times the steps, with the
+learning rates searched anew; if it never begins, the answer is "did not learn under this recipe", and no number is
+derived from its accuracy. A cosine schedule makes every run look flat at its end, so a run that has begun counts as
+converged only if doubling its steps gains less than `SETTLED`, or cannot gain more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from recallscope.health import BEGUN, left_chance
+from recallscope.measuring.training_runs import RateSearch, Trainer, Training, lengthened, search_rate, with_train
+from recallscope.records import RunRecord
+from recallscope.specs import RunSpec
+
+FACTORS = (1, 2, 4)  # times the recipe's steps
+SEARCHED = (1, 2)  # of these, where rates are searched (anew) while nothing has begun
+SETTLED = 0.02  # doubling the steps gains less than this: converged
+Word = Literal["converged", "still rising", "did not learn", "seeds differ", "not extended", "as it is"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What may be said of an accuracy, why, and where nothing may be: what was looked at, and what to try next."""
+
+    word: Word
+    sentence: str
+    checked: tuple[str, ...] = ()
+    next_command: str = ""
+
+    @property
+    def learned(self) -> bool:
+        """Whether sizes, bits and ranks may be derived from the accuracy."""
+        return self.word not in ("did not learn", "seeds differ")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """All seeds at one number of steps."""
+
+    steps: int
+    trainings: list[Training]
+
+    @property
+    def records(self) -> list[RunRecord]:
+        """One for each seed."""
+        return [training.record for training in self.trainings]
+
+    @property
+    def accuracy(self) -> float:
+        """Mean over seeds."""
+        return sum(record.test_accuracy for record in self.records) / len(self.trainings)
+
+    @property
+    def begun(self) -> list[bool]:
+        """Of each seed, whether it has left chance."""
+        return [left_chance(record.model_dump(mode="json")) for record in self.records]
+
+
+@dataclass
+class Learning:
+    """The stages so far, and the searches before them."""
+
+    run: RunSpec  # as it was trained last
+    stages: list[Stage] = field(default_factory=list)
+    searches: list[RateSearch] = field(default_factory=list)
+
+    @property
+    def last(self) -> Stage:
+        """The longest."""
+        return self.stages[-1]
+
+    @property
+    def settled(self) -> bool:
+        """Whether more steps would gain little: all seeds have left chance, and doubling gained less than `SETTLED`."""
+        if not all(self.last.begun):
+            return False
+        if self.last.accuracy > 1 - SETTLED:
+            return True
+        return len(self.stages) > 1 and self.last.accuracy - self.stages[-2].accuracy < SETTLED
+
+    def verdict(self, *, extended: bool) -> Verdict:
+        """What may be said of the last stage."""
+        seeds, steps, accuracy = len(self.last.begun), self.last.steps, self.last.accuracy
+        how_many = sum(self.last.begun)
+        bound = max((record.binding or 0.0 for record in self.last.records), default=0.0)
+        if how_many == 0:
+            tried = ", ".join(f"{stage.steps:,}" for stage in self.stages)
+            line = f"binding {bound:.3f}; {BEGUN} or more counts as begun"
+            why = f"it names values of the context, but not the key's own ({line})"
+            why = why if bound < BEGUN else f"accuracy {accuracy:.4f} is not above guessing (binding {bound:.3f})"
+            return Verdict(
+                "did not learn",
+                f"did not learn under this recipe: after {tried} steps {why}. This is not a capacity: a model that "
+                f"cannot recall and one that was not trained well enough look alike.",
+            )
+        if how_many < seeds:
+            return Verdict(
+                "seeds differ",
+                f"{how_many} of {seeds} seeds learned; the others are at chance after {steps:,} steps, and their mean "
+                f"says nothing.",
+            )
+        if self.settled and accuracy > 1 - SETTLED:
+            return Verdict("converged", f"converged: accuracy {accuracy:.4f} after at most {steps:,} steps")
+        if not extended or len(self.stages) == 1:
+            return Verdict(
+                "not extended",
+                f"trained for the {steps:,} steps that were asked for, and not longer: whether it has converged is "
+                f"not known",
+            )
+        gain = accuracy - self.stages[-2].accuracy
+        if self.settled:
+            return Verdict("converged", f"converged: doubling the steps to {steps:,} gained {gain:+.4f}")
+        return Verdict(
+            "still rising",
+            f"still rising: doubling the steps to {steps:,} gained {gain:+.4f}. The accuracy is a lower limit",
+        )
+
+
+def learn(
+    run: RunSpec,
+    train: Trainer,
+    *,
+    seeds: int = 1,
+    search: bool = True,
+    extend: bool = True,
+    enough: float = 1.0,
+) -> Learning:
+    """Train all seeds, for twice and four times the steps while they are at chance or still gain from it.
+
+    Accuracies from `enough` on need no more steps.
+    """
+    found = Learning(run)
+    for factor in FACTORS if extend else FACTORS[:1]:
+        longer = lengthened(run, factor)
+        rate = found.run.train.learning_rate
+        if search and factor in SEARCHED and not any(search.begun for search in found.searches):
+            found.searches.append(search_rate(longer, train))
+            rate = found.searches[-1].chosen
+        found.run = with_train(longer, learning_rate=rate)
+        found.stages.append(Stage(found.run.train.total_steps, train(_seeds(found.run, seeds))))
+        if found.settled or (all(found.last.begun) and found.last.accuracy >= enough):
+            break
+    return found
+
+
+def _seeds(run: RunSpec, count: int) -> Sequence[RunSpec]:
+    """The same run with this seed and those after it."""
+    return [run.model_copy(update={"seed": run.seed + extra}) for extra in range(count)]
