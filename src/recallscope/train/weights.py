@@ -48,7 +48,7 @@ def read_weights(path: Path | str, *, trust_code: bool | str = False) -> tuple[R
         check_saved_model(fields)
         kind = fields.get("kind") if isinstance(fields, dict) else None
         if names_code(kind) and trust_code not in (True, kind):
-            command = shlex.join(["recallscope", "measure", kind, "--weights", str(path)])
+            command = shlex.join(["recallscope", "measure", str(kind), "--weights", str(path)])
             raise ValueError(
                 f"its header names the code {kind!r}, and no code is imported because a file names it. If you trust "
                 f"it, name it yourself, {command}, or add --trust-code (in Python: trust_code=True)"
