@@ -321,20 +321,26 @@ def check_saved_model(fields: object) -> None:
 
     Of what a user types the digest is taken from the source; a file is not to make us look for, or read, any code.
     """
-    if not isinstance(fields, Mapping):
-        raise ValueError(f"a model is a table of fields, and this is a {type(fields).__name__}")
-    if names_code(fields.get("kind")) and not isinstance(fields.get("digest"), str):
+    if isinstance(fields, Mapping) and names_code(fields.get("kind")) and not isinstance(fields.get("digest"), str):
         raise ValueError(f"it names the code {fields['kind']!r} without the digest of its source")
+
+
+def _kind_of(fields: Mapping[str, Any], default: str) -> str:
+    """The kind that some fields name; a file may hold anything in their place."""
+    kind = (fields.get("kind") or default) if isinstance(fields, Mapping) else None
+    if not isinstance(kind, str):
+        raise ValueError(f"{str(fields)[:60]} is not a table with a kind, which is a name such as {default!r}.")
+    return kind
 
 
 def parse_task(fields: Mapping[str, Any]) -> TaskSpec:
     """The task that these fields describe; "mqar" unless they say otherwise."""
-    return TASKS.find(fields.get("kind") or "mqar").model_validate(dict(fields))
+    return TASKS.find(_kind_of(fields, "mqar")).model_validate(dict(fields))
 
 
 def parse_model(fields: Mapping[str, Any]) -> ModelSpec:
     """The model spec that these fields describe, stored ones included; "linear_mamba" unless they say otherwise."""
-    kind = current_kind(fields.get("kind") or "linear_mamba")
+    kind = current_kind(_kind_of(fields, "linear_mamba"))
     return find_architecture(kind).model_validate(dict(fields, kind=kind))
 
 

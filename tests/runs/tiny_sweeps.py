@@ -1,5 +1,6 @@
 """Sweeps small enough to be killed at leisure, and what two of them must agree in."""
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -50,11 +51,53 @@ def tiny_grid(seeds=4, **train):
     )
 
 
-def grid_file(folder: Path, flat_steps: int) -> Path:
-    """24 runs of 2 flat_steps + 5 steps each."""
-    path = folder / "grid.toml"
-    path.write_text(TOML.format(flat_steps=flat_steps))
+FORKING = """
+import os, signal, torch
+
+class Model(torch.nn.Module):
+    def __init__(self, vocab_size, width):
+        super().__init__()
+        self.emb, self.out = torch.nn.Embedding(vocab_size, width), torch.nn.Linear(width, vocab_size)
+        self.began = False
+
+    def forward(self, tokens):
+        if not self.began and self.training:
+            self.began = True
+            if (child := os.fork()) == 0:
+                while True:
+                    signal.pause()
+            with open(__file__ + ".children", "a") as file:
+                file.write(f"{child}\\n")
+        return self.out(self.emb(tokens).cumsum(1))
+"""
+
+
+def grid_file(folder: Path, flat_steps: int, *, forks: bool = False, seeds: int = 4) -> Path:
+    """24 runs of 2 flat_steps + 5 steps each, or 6 for each of `seeds`; with `forks` of a module that has children."""
+    path, text = folder / "grid.toml", TOML.format(flat_steps=flat_steps)
+    text = text.replace("[0, 1, 2, 3]", str(list(range(seeds))))
+    if forks:
+        (folder / "forking.py").write_text(FORKING)
+        text = text.replace('skip = ["state_dim > embed_dim"]\n', "").replace(
+            "state_dim = [2, 4]\n", "num_facts = [3, 4]\n"
+        )
+        text = text.replace('"linear_mamba"', f'"{folder}/forking.py:Model"').replace("embed_dim", "width")
+        text = text.replace("num_facts = 4\n", "")
+    path.write_text(text)
     return path
+
+
+def children_left(folder: Path) -> list[int]:
+    """The children of modules that live on; those whose worker was killed together with its driver may."""
+    path = folder / "forking.py.children"
+    return [int(pid) for pid in path.read_text().split() if _lives(pid)] if path.exists() else []
+
+
+def _lives(pid: str) -> bool:
+    """Whether there is such a process, and it is not a dead one that nobody has asked for its exit code."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
 
 
 def start_sweep(grid: Path, store: Path, *more: str, workers: int = 2) -> Command:

@@ -1,7 +1,10 @@
 """Files of other people: nothing in a weights file, a record or a store makes us import or read code."""
 
+import contextlib
+import importlib.abc
 import json
 import os
+import random
 import sys
 
 import pytest
@@ -10,10 +13,13 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from starlette.testclient import TestClient
 
+from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.mamba import MambaSpec
 from recallscope.architectures.model import build_model
 from recallscope.architectures.user_module import user_module
 from recallscope.records import RecordError, RunRecord, read_facts, record_text
 from recallscope.runs.store import RunStore
+from recallscope.runs.table import find_runs
 from recallscope.runs.upkeep import verify
 from recallscope.specs import RunSpec, identity_hash
 from recallscope.tasks.associative_recall import MQARSpec
@@ -144,3 +150,97 @@ def test_a_record_that_names_code_is_read_without_it(folder, run):
     assert not ran(folder)
     assert "package" not in sys.modules
     assert sys.path == before
+
+
+CODE_NAMES = ["nets.py:Model", "package.nets:Model", "this:s", "antigravity:x", "../nets.py:Model",
+              "recallscope.cli.main:main"]  # fmt: skip
+KINDS = [*CODE_NAMES, ":", "a:b:c", "nets.py", "evil", "full", "mamba", "multihead", "delta_net",
+         "rwkv7", "attention", "mqar"]  # fmt: skip
+VALUES = [None, True, -1, 0, 1, 3, 10**9, 10**30, 0.5, 1e308, "", "x", "this:s", [], {}, [[]], {"kind": "this:s"}]
+VALUES += ["\x1b[2J", "9" * 5000]
+
+
+def hostile(luck, fields):
+    """A table with some fields replaced, removed or added, at any depth."""
+    fields = {
+        name: hostile(luck, v) if isinstance(v, dict) and luck.random() < 0.5 else v for name, v in fields.items()
+    }
+    for _ in range(luck.randrange(3)):
+        name = luck.choice([*fields, "kind", "num_layers", "digest", "embed_dim", "model", "__class__", "new"])
+        fields[name] = luck.choice(KINDS if name in ("kind", "model") and luck.random() < 0.8 else VALUES)
+        if luck.random() < 0.2:
+            del fields[name]
+    return luck.choice(VALUES) if luck.random() < 0.03 else fields
+
+
+def hostile_weights(luck, header, tensors, path):
+    """A file with a header, tensors or bytes that are not as we write them."""
+    parts = {name: json.loads(header[name]) for name in ("model", "task")}
+    parts = {name: hostile(luck, part) if luck.random() < 0.6 else part for name, part in parts.items()}
+    texts = {name: json.dumps(part) if luck.random() < 0.95 else "{" * 10**5 for name, part in parts.items()}
+    if luck.random() < 0.3:
+        name = luck.choice(list(tensors))
+        spoilt = luck.choice([tensors[name][:1], tensors[name].int(), tensors[name] * torch.nan])
+        tensors = {n: t for n, t in tensors.items() if n != name} | {luck.choice([name, "x"]): spoilt.contiguous()}
+    save_file(tensors, path, metadata=header | texts if luck.random() < 0.95 else texts)
+    data = bytearray(path.read_bytes())
+    if luck.random() < 0.3:
+        for _ in range(luck.randrange(1, 5)):
+            data[luck.randrange(min(len(data), 600))] = luck.randrange(256)
+    path.write_bytes(data[: luck.randrange(len(data))] if luck.random() < 0.1 else data)
+
+
+class NoImports(importlib.abc.MetaPathFinder):
+    """Notes every module that is looked for and is not of the package."""
+
+    def __init__(self):
+        self.seen = []
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] != "recallscope":
+            self.seen.append(name)
+
+
+@pytest.mark.parametrize("count", [60, pytest.param(500, marks=pytest.mark.slow)])
+def test_no_weights_file_or_record_makes_us_import_anything(folder, monkeypatch, run, count):
+    luck, hook, store = random.Random(0), NoImports(), RunStore(folder / "store", create=True)
+    subjects = []
+    for spec in (
+        user_module("nets.py:Model"),
+        LinearMambaSpec(embed_dim=4, state_dim=2),
+        MambaSpec(embed_dim=4, state_dim=2),
+    ):
+        path = folder / f"{len(subjects)}.safetensors"
+        write_weights(path, build_model(spec, 16, torch.Generator().manual_seed(0)), TASK)
+        read_weights(path, trust_code=True)  # what our own reading imports has been imported
+        with safe_open(path, framework="pt") as file:
+            subjects.append((file.metadata(), {name: file.get_tensor(name) for name in file.keys()}))  # noqa: SIM118
+    one = RunSpec(task=TASK, model=user_module("nets.py:Model"))
+    results = {"test_accuracy": 0.5, "val_accuracy": 0.5, "test_queries": 1, "best_step": 1, "steps": 1, "seconds": 1.0}
+    made = RunRecord(spec=one, run=one.content_hash(), **results)
+    store.put(made)
+    facts = json.loads(record_text(made))
+    verify(store)
+    run("store", "show", store.root, made.run)
+    (folder / "ran").unlink()
+    monkeypatch.setattr(sys, "meta_path", [hook, *sys.meta_path])
+    read = 0
+    for _ in range(count):
+        hostile_weights(luck, *luck.choice(subjects), folder / "w.safetensors")
+        with contextlib.suppress(ValueError, OSError):  # what commands explain; nothing else is raised
+            read_weights(folder / "w.safetensors")
+            read += 1
+        changed = hostile(luck, facts)
+        if isinstance(changed, dict) and isinstance(changed.get("identity"), dict):
+            changed["run"] = identity_hash("RunSpec", changed["identity"])  # as whoever means harm would
+            place = store.folder(changed["run"]) / "record.json"
+            place.parent.mkdir(exist_ok=True)
+            place.write_bytes(record_text(changed))
+    assert count / 50 < read < count / 2
+    verify(store, move=False)
+    find_runs(store)
+    list(store.records())
+    for row in find_runs(store)[:20]:
+        assert run("store", "show", store.root, row["run"])[0] in (0, 2)
+    assert hook.seen == []
+    assert not ran(folder)

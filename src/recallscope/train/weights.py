@@ -46,14 +46,16 @@ def read_weights(path: Path | str, *, trust_code: bool | str = False) -> tuple[R
     try:
         fields = json.loads(header["model"])
         check_saved_model(fields)
-        kind = fields.get("kind")
+        kind = fields.get("kind") if isinstance(fields, dict) else None
         if names_code(kind) and trust_code not in (True, kind):
-            command = shlex.join(["recallscope", "measure", kind, "--weights", str(path)])
+            command = shlex.join(["recallscope", "measure", str(kind), "--weights", str(path)])
             raise ValueError(
                 f"its header names the code {kind!r}, and no code is imported because a file names it. If you trust "
                 f"it, name it yourself, {command}, or add --trust-code (in Python: trust_code=True)"
             )
         spec, task = parse_model(fields), parse_task(json.loads(header["task"]))
+        if not names_code(kind) and spec.size_of("num_layers") > len(tensors):
+            raise ValueError(f"its header has {spec.size_of('num_layers'):,} layers, and it has {len(tensors)} tensors")
     except (KeyError, ValueError, RecursionError) as error:  # a ValidationError is a ValueError
         reason = error.errors(include_url=False)[0]["msg"] if isinstance(error, ValidationError) else error
         raise ValueError(f"{path} holds a model that this installation cannot build: {reason}.") from error
