@@ -64,7 +64,7 @@ class Probe:
         max_facts: int | None = None,
         num_sequences: int = 4,
         width: float = 1.4,
-        max_queries: int = 4096,
+        max_queries: int = 2048,
         floor: float = 0.3,
         seed: int = 0,
         layers: bool = False,
@@ -339,7 +339,7 @@ def probe(model: nn.Module, tokenizer: Any = None, *, on_progress: OnProgress | 
     - `candidates=256`: values of a forced choice, or as many as there are, whatever the number of facts;
     - `num_facts=None`: only these numbers of facts, instead of a search up to `max_facts` (all that there are words for);
     - `num_sequences=4`: contexts of 32 queries at each number of facts, more contexts if they are shorter; further
-      ones are added around n_50 until the ends of its interval are within a factor `width=1.4`, or `max_queries=4096`
+      ones are added around n_50 until the ends of its interval are within a factor `width=1.4`, or `max_queries=2048`
       were asked; `floor=0.3`: recall at which the search ends;
     - `layers=False`: also find the layers that hold the facts;
     - `copies=True`: query copies of the cache; else from scratch, which takes longer;
