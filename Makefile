@@ -6,7 +6,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONNOUSERSITE := 1
 unexport PYTHONDONTWRITEBYTECODE  # .venv is installed without bytecode; the first import of each module writes it
 
-.PHONY: help demo browser docs test test-surfaces test-portable test-slow lint format bench reproduce report tables clean
+.PHONY: help demo browser docs test test-surfaces test-portable test-slow lint format bench reproduce report clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -33,13 +33,10 @@ demo: $(VENV)/.ready-demo  ## accuracy over (D, N), side by side: predicted by t
 
 reproduce: $(VENV)/.ready-demo  ## all experiments of the paper at the small scale: an evening of two cores; stops and resumes
 	$(BIN)/recallscope reproduce all --scale small --store runs/paper
-	$(BIN)/recallscope report runs/paper --out runs/paper/report.html
+	$(BIN)/recallscope report runs/paper --output runs/paper/report.html
 
-report: $(VENV)/.ready-demo  ## report, chapters and figures from the committed records, no training
-	$(BIN)/recallscope report results/paper --out docs/report.html --markdown docs/REPRODUCTION.md
-
-tables: $(VENV)/.ready-demo  ## tables and figures inside LAWS.md, BANKS.md and scaling.md, from the committed records
-	set -e; for page in results/sweeps/scaling docs/generate/law_table docs/generate/law_figures; do $(BIN)/python $$page.py; done
+report: $(VENV)/.ready-demo  ## report, chapters, tables and figures of docs/ from the committed records, no training
+	$(BIN)/recallscope report results/paper --output docs/report.html --markdown docs/REPRODUCTION.md
 
 docs: $(VENV)/.ready-docs  ## the documentation site, in build/site; offline, any broken link is an error
 	NO_MKDOCS_2_WARNING=1 OMP_NUM_THREADS=1 $(BIN)/mkdocs build --strict

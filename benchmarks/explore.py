@@ -63,7 +63,7 @@ def question(rng, runs):
     """Method, address and body of something the page asks for."""
     kind = rng.choice(("fit", "fit", "fit", "runs", "run", "groups", "memory", "options", "page"))
     if kind == "fit":
-        sizes = {"embed_dim": rng.choice((16, 32, 48, 64)), "state_dim": rng.choice((4, 8, 16)), "model": "full"}
+        sizes = {"embed_dim": rng.choice((16, 32, 48, 64)), "state_dim": rng.choice((4, 8, 16)), "model": "mamba"}
         return "GET", f"/api/fit?{urlencode(sizes | {'vocab_size': rng.choice((256, 512, 1024))})}", None
     if kind == "memory":
         steps = [["store", rng.randrange(1, 32), rng.randrange(32, 64)] for _ in range(rng.randrange(20))]
@@ -125,7 +125,7 @@ def main():
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         store = fill(Path(folder) / "store")
-        command = [sys.executable, "-m", "recallscope.cli.main", "explore", "--no-browser", "--store", str(store.root)]
+        command = [sys.executable, "-m", "recallscope.cli.main", "explore", "--no-browser", str(store.root)]
         server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:
             address = server.stdout.readline().strip()

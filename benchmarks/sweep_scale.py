@@ -1,4 +1,5 @@
 """python benchmarks/sweep_scale.py [--json] [--runs 100000] [--workers 1 8 64] [--drivers 1 4] [--folder PATH]
+python benchmarks/sweep_scale.py --tables results/sweeps/scale.json     tables of docs/scaling.md, from a --json
 
 What a large sweep costs beside its training: the real driver, leases, store and index, with runs that do nothing. Each
 simulated worker notes its start, writes a record as long as a real one, and notes its end, as a worker process does,
@@ -185,6 +186,31 @@ def renewal_ms(home: Path | None, count: int = 200) -> float:
         return round(1000 * (time.process_time() - began) / count, 4)
 
 
+COLUMNS = {
+    "runs": "runs", "drivers": "drivers", "workers": "workers each", "driver_cpu_ms": "drivers, ms per run",
+    "worker_cpu_ms": "worker's writes, ms per run", "leases_refused": "leases refused per run",
+    "records_read": "records read per run", "index_written": "indexes written", "index_cpu_seconds": "for them, s",
+    "index_mb": "index, MB", "list_seconds": "list, s", "plan_again_seconds": "plan again, s",
+    "memory_mb": "memory, MB",
+}  # fmt: skip
+
+
+def tables(measured: dict[str, Any]) -> str:
+    """Overhead by size of the sweep, drivers and workers; and how many workers one driver keeps busy in half its time.
+
+    Processor time throughout, as the disk is another one for everybody.
+    """
+    lines = [f"| {' | '.join(COLUMNS.values())} |", "|" + "---:|" * len(COLUMNS)]
+    lines += [f"| {' | '.join(f'{row[name]:,}' for name in COLUMNS)} |" for row in measured["sweeps"]]
+    each = max(row["driver_cpu_ms"] for row in measured["sweeps"] if row["drivers"] == 1)
+    renewal = measured["renewal_cpu_ms"] / (leases.LEASE_SECONDS / 6)  # the driver renews six times a lease
+    lines += ["", f"| a run takes | the driver's {each:.1f} ms are of it | workers that one driver keeps busy |"]
+    lines += ["|---:|---:|---:|"]
+    for seconds, name in ((1, "1 s"), (10, "10 s"), (60, "1 min")):
+        lines.append(f"| {name} | {each / seconds / 10:.2g} % | {int(500 / (each / seconds + renewal)):,} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -192,10 +218,14 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 8, 64], help="simulated workers of a driver")
     parser.add_argument("--drivers", type=int, nargs="+", default=[1, 4], help="drivers at once on one store")
     parser.add_argument("--folder", type=Path, help="where the stores are made: the file system that is measured")
+    parser.add_argument("--tables", type=Path, metavar="FILE", help="measure nothing; tables of this --json output")
     parser.add_argument("--drive", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.drive:
         print(json.dumps(drive(options.drive, options.runs[0], options.workers[0])))
+        return
+    if options.tables:
+        print(tables(json.loads(options.tables.read_text())))
         return
     about = {"load_before": round(os.getloadavg()[0], 2), "renewal_cpu_ms": renewal_ms(options.folder)}
     rows = []
@@ -204,14 +234,8 @@ def main() -> None:
             for slots in options.workers:
                 rows.append(sweep(runs, slots, drivers, options.folder))
                 print(f"{runs} runs, {drivers} drivers, {slots} workers each: done", file=sys.stderr)
-    if options.json:
-        print(json.dumps({"benchmark": "sweep_scale", **about, "sweeps": rows}, indent=1))
-        return
-    print(f"renewing a lease: {about['renewal_cpu_ms']} ms of processor time")
-    shown = [name for name in rows[0] if name not in ("leases", "leases_left")]
-    print("  ".join(shown))
-    for row in rows:
-        print("  ".join(f"{row[name]:>{len(name)}}" for name in shown))
+    measured = {"benchmark": "sweep_scale", **about, "sweeps": rows}
+    print(json.dumps(measured, indent=1) if options.json else tables(measured))
 
 
 if __name__ == "__main__":

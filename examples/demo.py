@@ -13,7 +13,7 @@ STEPS = [  # what it shows, its estimated duration on two idle cores, the comman
     (
         "The task: facts (key-value pairs), then queries",
         "3 s",
-        "recallscope sample --vocab-size 64 --num-facts 4 --num-examples 1 --seed 0",
+        "recallscope sample --vocab-size 64 --num-facts 4 --num-sequences 1 --seed 0",
     ),
     (
         "The state size you need for 99% accuracy, by our law",

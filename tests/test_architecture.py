@@ -76,7 +76,7 @@ def test_no_code_asks_which_kind_a_model_or_task_is() -> None:
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
     kinds = {name for root in (ModelSpec, TaskSpec, RecallModel, RecallLayer, Mixer) for name in subclasses(root)}
-    for caught in ("isinstance(x, (int, MambaSpec))", "type(x) is LinearMamba", "spec.kind in ('full', 'full2')"):
+    for caught in ("isinstance(x, (int, MambaSpec))", "type(x) is LinearMamba", "spec.kind in ('mamba', 'mamba2')"):
         assert list(kind_checks(ast.parse(caught), kinds)), caught
     assert not list(kind_checks(ast.parse("isinstance(x, RecallModel) and spec.kind == other.kind"), kinds))
     package = SRC / "recallscope"

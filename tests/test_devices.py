@@ -84,7 +84,7 @@ def test_an_evaluation_and_an_inspection(name, device):
 def test_a_run_of_every_task_with_its_checkpoint(task, device, tmp_path):
     """Three steps and an evaluation of each; then resumed from its checkpoint, which has nothing left to do."""
     train = TrainSpec(batch_size=4, warmup_steps=1, flat_steps=1, decay_steps=1, eval_every=2, eval_size=10)
-    run = RunSpec(task=small_task(task), model=smallest(ARCHITECTURES.find("linear")), train=train, seed=0)
+    run = RunSpec(task=small_task(task), model=smallest(ARCHITECTURES.find("linear_mamba")), train=train, seed=0)
     first, second = (train_run(run, device=device, checkpoint=tmp_path / "checkpoint") for _ in range(2))
     assert first.record.test_accuracy == second.record.test_accuracy
     assert first.record.environment["device"] == str(device)

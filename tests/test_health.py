@@ -118,12 +118,12 @@ def test_list_show_and_fit_tell_of_flagged_runs_and_fit_leaves_them_out(run, tmp
     quick = ["--bootstrap", 0, "--law", "unified", "--reduce", "mean"]
     code, out, _ = run("fit", tmp_path, *quick, "--json")
     assert json.loads(out)["flags"] == {"diverged": 1, "at-chance": 1}
-    code, out, _ = run("fit", tmp_path, *quick, "--leave-out", "diverged", "at-chance", "--json")
+    code, out, _ = run("fit", tmp_path, *quick, "--exclude", "diverged", "at-chance", "--json")
     answer = json.loads(out)
     assert (answer["flags"], answer["left_out"]) == ({}, {"diverged": 1, "at-chance": 1})
     assert answer["experiments"][0]["accuracy"] == [[0.9]]
-    assert "left out 1 of 3 runs: 1 diverged" in run("fit", tmp_path, *quick, "--leave-out", "diverged")[1]
-    code, _, err = run("fit", tmp_path, *quick, "--where", "flag=diverged", "--leave-out", "diverged")
+    assert "left out 1 of 3 runs: 1 diverged" in run("fit", tmp_path, *quick, "--exclude", "diverged")[1]
+    code, _, err = run("fit", tmp_path, *quick, "--where", "flag=diverged", "--exclude", "diverged")
     assert code == 2
     assert "1 left out by their flags" in err
 
@@ -134,7 +134,7 @@ def test_a_sweep_counts_a_diverged_run_as_done_and_names_it(run, tmp_path):
     grid = tmp_path / "grid.toml"
     grid.write_text(
         '[task]\nkind = "mqar"\nvocab_size = 64\nnum_facts = 8\n'
-        '[model]\nkind = "linear"\nembed_dim = 8\nstate_dim = 4\n[axes]\nseed = [1]\n',
+        '[model]\nkind = "linear_mamba"\nembed_dim = 8\nstate_dim = 4\n[axes]\nseed = [1]\n',
         encoding="utf-8",
     )
     code, out, err = run("sweep", grid, "--store", tmp_path / "store", "--json")

@@ -20,7 +20,7 @@ def parsed(thing) -> str:
 
 
 def test_a_grid_is_a_heat_map():
-    grid = AccuracyGrid.over({"embed_dim": (8, 16), "state_dim": (2, 4, 8)}, model="linear")
+    grid = AccuracyGrid.over({"embed_dim": (8, 16), "state_dim": (2, 4, 8)}, model="linear_mamba")
     grid.accuracy[:] = [[0.1, 0.25, 0.5], [0.75, 1.0, np.nan]]
     html = grid._repr_html_()
     assert html.count("background:rgb(") == 5  # nothing where nothing was measured

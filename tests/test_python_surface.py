@@ -22,7 +22,11 @@ def test_numpy_numbers_are_numbers():
     )
     numpys = rs.RunSpec(
         task=rs.MQARSpec(vocab_size=np.int64(32), num_facts=np.uint8(3)),
-        model={"kind": "linear", **{name: np.int16(size) for name, size in SIZES.items()}, "num_layers": np.int64(2)},
+        model={
+            "kind": "linear_mamba",
+            **{name: np.int16(size) for name, size in SIZES.items()},
+            "num_layers": np.int64(2),
+        },
         train=rs.TrainSpec(batch_size=np.int32(8), learning_rate=np.float32(0.5)),
         seed=np.int64(3),
     )

@@ -25,8 +25,8 @@ def test_names_are_found_without_importing_what_registers_them():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == (
-        "['ar', 'attention', 'delta_net', 'full', 'full2', 'gated_delta_net', 'gla', 'kda', 'linear', "
-        "'linear_attention', 'mesa_net', 'mlstm', 'mqar', 'multihead', 'repeated', 'retnet', 'rwkv7'] [] False"
+        "['ar', 'attention', 'delta_net', 'gated_delta_net', 'gla', 'kda', 'linear_attention', 'linear_mamba', "
+        "'mamba', 'mamba2', 'mesa_net', 'mlstm', 'mqar', 'multihead', 'repeated', 'retnet', 'rwkv7'] [] False"
     )
 
 
@@ -55,7 +55,7 @@ def test_an_unknown_name_is_answered_with_the_nearest():
 
 def test_a_name_has_one_owner():
     with pytest.raises(ValueError, match=r"registered twice: by recallscope\.architectures\.linear"):
-        architecture("linear")(type("Mine", (ModelSpec,), {"__module__": __name__}))
+        architecture("linear_mamba")(type("Mine", (ModelSpec,), {"__module__": __name__}))
     fresh = Registry("task", {})
     fresh.add("mine", 1, module="json")
     fresh.add("mine", 2, module="json")  # the same module, imported again
@@ -95,7 +95,7 @@ def test_plugins_come_from_the_environment_and_from_entry_points(no_plugins, tmp
     assert ARCHITECTURES.find("by_entry_point")().identity() == {"kind": "by_entry_point"}
     assert ARCHITECTURES.origin("by_file") == str(tmp_path / "by_file.py")
     assert ARCHITECTURES.origin("by_entry_point") == "by_entry_point"
-    assert ARCHITECTURES.origin("linear") is None
+    assert ARCHITECTURES.origin("linear_mamba") is None
 
 
 def test_files_of_one_name_do_not_clash_and_a_changed_file_is_read_again(tmp_path):

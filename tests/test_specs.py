@@ -92,7 +92,7 @@ def test_unknown_fields_and_changes_are_refused():
     with pytest.raises(ValidationError, match="does not divide"):
         MultiHeadSpec(embed_dim=60, state_dim=4, num_heads=7, head_pattern="MVA")
     with pytest.raises(ValidationError):
-        LinearMambaSpec.model_validate({"kind": "full", "embed_dim": 4, "state_dim": 4})
+        LinearMambaSpec.model_validate({"kind": "mamba", "embed_dim": 4, "state_dim": 4})
 
 
 def shuffled(value, flip):
@@ -128,10 +128,10 @@ REQUIRED = {  # by kind: every field without a default
     "ar": ("vocab_size", "num_facts", "length"),
     "mqar": ("vocab_size", "num_facts", "length"),
     "repeated": ("vocab_size", "num_facts", "length"),
-    "linear": ("embed_dim", "state_dim", "residual"),
+    "linear_mamba": ("embed_dim", "state_dim", "residual"),
     "multihead": ("embed_dim", "state_dim", "num_heads", "head_pattern"),
-    "full": ("embed_dim", "state_dim"),
-    "full2": ("embed_dim", "state_dim", "num_heads"),
+    "mamba": ("embed_dim", "state_dim"),
+    "mamba2": ("embed_dim", "state_dim", "num_heads"),
 }
 ZOO = [
     "attention",
@@ -159,10 +159,10 @@ DEFAULTS = {
     "ar": RECALL,
     "mqar": RECALL,
     "repeated": RECALL,
-    "linear": {"expand": 2, "conv_width": 2, "num_layers": 1},
+    "linear_mamba": {"expand": 2, "conv_width": 2, "num_layers": 1},
     "multihead": {"expand": 2, "conv_width": 2},
-    "full": BLOCK | {"gate": True, "activation": "silu", "transition": "selective", "delta_rank": "low"},
-    "full2": BLOCK | {"head_pattern": "MVA"},
+    "mamba": BLOCK | {"gate": True, "activation": "silu", "transition": "selective", "delta_rank": "low"},
+    "mamba2": BLOCK | {"head_pattern": "MVA"},
     "attention": BARE,
     "delta_net": BARE | UNIT | WRITES,
     "gated_delta_net": BARE | UNIT | WRITES | FORGETS,
@@ -184,7 +184,7 @@ DEFAULTS = {
 def test_defaults_never_change_their_meaning():
     """A run's name leaves defaults out, so a changed default would give old names to new runs. New fields may come."""
     specs = {name: TASKS.find(name) for name in ("ar", "mqar", "repeated")}
-    specs |= {name: ARCHITECTURES.find(name) for name in ("linear", "multihead", "full", "full2", *ZOO)}
+    specs |= {name: ARCHITECTURES.find(name) for name in ("linear_mamba", "multihead", "mamba", "mamba2", *ZOO)}
     for name, spec in (specs | {"train": TrainSpec}).items():
         fields = {field: info for field, info in spec.model_fields.items() if field != "kind"}
         assert tuple(field for field in REQUIRED.get(name, ()) if not fields[field].is_required()) == ()
@@ -206,7 +206,7 @@ def test_a_new_field_with_a_default_renames_nothing():
 def test_the_identity_leaves_defaults_out():
     assert run_spec().identity() == {
         "task": {"kind": "mqar", "vocab_size": 512, "num_facts": 16, "length": 64},
-        "model": {"kind": "linear", "embed_dim": 32, "state_dim": 16, "residual": False},
+        "model": {"kind": "linear", "embed_dim": 32, "state_dim": 16, "residual": False},  # as it was hashed first
         "train": {"kind": "train"},
         "seed": 3,
     }
@@ -214,7 +214,7 @@ def test_the_identity_leaves_defaults_out():
 
 def test_words_are_flat_and_need_no_class():
     words = flat_fields(run_spec().model_dump(mode="json"))
-    assert (words["task"], words["model"], words["embed_dim"], words["batch_size"]) == ("mqar", "linear", 32, 128)
+    assert (words["task"], words["model"], words["embed_dim"], words["batch_size"]) == ("mqar", "linear_mamba", 32, 128)
     odd = {"task": {"kind": "x", "size": 3}, "model": {"kind": "y", "size": 4, "blocks": [1, 2]}, "seed": 1}
     assert flat_fields(odd) == {"task": "x", "size": 3, "model": "y", "model.size": 4, "blocks": "[1,2]", "seed": 1}
 

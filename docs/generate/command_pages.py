@@ -1,4 +1,4 @@
-"""A page of all commands: what `recallscope VERB --help` prints."""
+"""A page of all commands: what `recallscope COMMAND --help` prints."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import io
 import os
 import re
 
-from recallscope.cli.main import COMMANDS, OVERVIEW, main
+from recallscope.cli.main import COMMANDS, main, overview
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -15,7 +15,7 @@ COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 def command_page() -> str:
     """Overview first, then a section per verb."""
     os.environ["COLUMNS"] = "90"
-    text = ["# Commands", f"```text\n{OVERVIEW}\n```"]
+    text = ["# Commands", f"```text\n{overview()}\n```"]
     for verb, (_, says) in COMMANDS.items():
         text += [
             f"## {verb}",

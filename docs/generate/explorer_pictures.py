@@ -33,7 +33,7 @@ def main() -> None:
     """Serve the store, and write the pictures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", default="results/paper")
-    command = [sys.executable, "-m", "recallscope.cli.main", "explore", "--no-browser", "--store"]
+    command = [sys.executable, "-m", "recallscope.cli.main", "explore", "--no-browser"]
     server = subprocess.Popen([*command, parser.parse_args().store], stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout

@@ -8,14 +8,16 @@ from typing import Any
 
 from api_pages import api_pages
 from command_pages import command_page
-from law_pages import law_pages
-from law_table import with_links, with_table
+from law_pages import STORE, law_pages, with_links
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from navigation import expanded, moved, named
 from notebook_pages import notebook_pages
 from pictures import pictures
+
+from recallscope.studies.paper_runs import PaperRuns
+from recallscope.studies.report import with_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 AT_THE_ROOT = ("NOTATION.md", "CONTRIBUTING.md", "CHANGELOG.md")
@@ -34,7 +36,7 @@ def generated() -> Iterator[tuple[str, str | bytes]]:
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """The table of laws is made from the records as they are, with links."""
-    return with_links(with_table(markdown)) if page.file.src_uri == "LAWS.md" else markdown
+    return with_links(with_tables(markdown, PaperRuns(STORE, "small"))) if page.file.src_uri == "LAWS.md" else markdown
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -2,64 +2,44 @@
 
 from __future__ import annotations
 
-import csv
 import inspect
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any
 
 import numpy as np
 from docstrings import in_markdown
 from matplotlib.figure import Figure
 
-from recallscope.analysis.compare import law_on_cells
 from recallscope.figures.accuracy_panels import shades
 from recallscope.figures.style import GUESS, PAGE, figure_style, new_figure, small_picture
 from recallscope.runs.store import RunStore
-from recallscope.runs.table import find_runs
-from recallscope.specs import ModelSpec, find_architecture
+from recallscope.studies.stored_runs import Measured, against_measurements, in_cell, measured_for
 from recallscope.theory.law import DIMENSIONS, LAWS, Law
-from recallscope.theory.problem import FIELDS, SIZES, LawTask, Problem
+from recallscope.theory.problem import FIELDS, SIZES, Problem
 
-ROOT = Path(__file__).resolve().parents[2]
+STORE = RunStore(Path(__file__).resolve().parents[2] / "results" / "paper")
 EXAMPLE = {"task": "mqar", "vocab_size": 512, "num_facts": 16}
 STATES = (4, 8, 16, 32)
 WIDTHS = np.arange(8, 97, 4)
-Row = Mapping[str, Any]
+
+
+def with_links(page: str) -> str:
+    """Laws in the first column of the table of LAWS.md lead to their pages, which only the site has."""
+    names = "|".join(LAWS.names())
+    return re.sub(rf"^\| `({names})`", r"| [`\1`](laws/\1.md)", page, flags=re.MULTILINE)
 
 
 def law_pages() -> Iterator[tuple[str, str | bytes]]:
     """Path and content of every page and figure; the table of all laws is docs/LAWS.md."""
     for law in LAWS:
-        cells = against_measurements(law)
+        cells = against_measurements(law, STORE)
         picture = small_picture(_figure(law, cells))
         name = f"{law.name}.{'svg' if picture.lstrip().startswith(b'<') else 'png'}"
         yield f"laws/{name}", picture
         yield f"laws/{law.name}.md", _page(law, name, _evidence(cells))
-
-
-class Cells(NamedTuple):
-    """Stored measurements of the models that a law is about, one training or circuit each."""
-
-    measured: np.ndarray
-    predicted: np.ndarray
-    compared: np.ndarray  # whether the law was compared with such sizes, and answers
-
-    @property
-    def errors(self) -> np.ndarray:
-        """Measured minus predicted."""
-        return self.measured - self.predicted
-
-
-@cache
-def against_measurements(law: Law) -> Cells:
-    """A law and everything that is stored about its models."""
-    rows = _measured(law)
-    predicted = law_on_cells(law, rows) if rows else np.array([])
-    compared = np.array([not law.extrapolated(_problem(row)).any() for row in rows], bool)
-    return Cells(np.array([row["test_accuracy"] for row in rows]), predicted, compared & ~np.isnan(predicted))
 
 
 def _page(law: Law, picture: str, evidence: str) -> str:
@@ -103,16 +83,11 @@ def _page(law: Law, picture: str, evidence: str) -> str:
     )
 
 
-def in_cell(text: str) -> str:
-    """As a cell of a Markdown table."""
-    return text.replace("|", "\\|").replace("<", "&lt;")
-
-
 def _sizes(law: Law) -> dict[str, Any]:
     """The example's task, and for what else the law needs the values that most stored runs have."""
     extra = {}
     if more := [name for name in FIELDS if name not in (*DIMENSIONS, "task", "length")]:
-        common = Counter(tuple(row.get(name) for name in more) for row in _measured(law)).most_common(1)
+        common = Counter(tuple(row.get(name) for name in more) for row in measured_for(law, STORE)).most_common(1)
         extra = dict(zip(more, common[0][0], strict=True)) if common and set(law.needs) - set(DIMENSIONS) else {}
     given = {name: value for name, value in extra.items() if value is not None}
     return {**{name: value for name, value in EXAMPLE.items() if name != "task"}, **given}
@@ -123,62 +98,7 @@ def _in_letters(sizes: Mapping[str, Any]) -> str:
     return ", ".join(f"{letters.get(name, name)} = {value}" for name, value in sizes.items())
 
 
-def _problem(row: Row) -> Problem:
-    return Problem.from_words({name: row[name] for name in FIELDS if row.get(name) is not None})
-
-
-def _measured(law: Law) -> list[Row]:
-    """Stored measurements of the models a law is about.
-
-    Trainings are those whose form of the architecture has this law for its own; or, if no form has, those of its
-    architectures as they are by default.
-    """
-    if law.weights == "designed":
-        return _circuits()
-    own = {row["run"]: spec_of(row).own_law for row in runs_for_laws()}
-    if law.name in own.values():
-        return [row for row in runs_for_laws() if own[row["run"]] == law.name]
-    return [
-        row for row in runs_for_laws() if row["model"] in law.models and own[row["run"]] == spec_of(row).law is not None
-    ]
-
-
-def spec_of(row: Row) -> ModelSpec:
-    """The model of a row, as it was."""
-    kind = find_architecture(row["model"])
-    return kind.model_validate(
-        {name: row[name] for name in kind.model_fields if name != "kind" and row[name] is not None}
-    )
-
-
-@cache
-def runs_for_laws() -> list[Row]:
-    """Runs on the tasks of the laws.
-
-    Left out are those that diverged or stayed at chance, and short trainings, which only compare learning rates.
-    """
-    return [
-        row
-        for row in find_runs(RunStore(ROOT / "results" / "paper"))
-        if row["task"] in get_args(LawTask)
-        and not any(flag in row["flag"] for flag in ("diverged", "at-chance"))
-        and sum(row[f"{part}_steps"] for part in ("warmup", "flat", "decay")) >= 1000
-    ]
-
-
-@cache
-def _circuits() -> list[Row]:
-    words = {"task": "task", "V": "vocab_size", "N_f": "num_facts", "D": "embed_dim", "N": "state_dim"}
-    with open(ROOT / "results" / "theory" / "designed_monte_carlo.csv", encoding="utf-8") as file:
-        return [
-            {name: row[column] if column == "task" else int(row[column]) for column, name in words.items()}
-            | {"test_accuracy": float(row["measured"])}
-            | ({"length": int(row["L"])} if row["task"] == "mqar" else {})
-            for row in csv.DictReader(file)
-        ]
-
-
-def _evidence(cells: Cells) -> str:
+def _evidence(cells: Measured) -> str:
     """How far the law is off, where it was compared and beyond."""
     if not len(cells.measured):
         return "No stored measurement is of the models that this law is about."
@@ -200,7 +120,7 @@ def _evidence(cells: Cells) -> str:
     )
 
 
-def _figure(law: Law, cells: Cells) -> Figure:
+def _figure(law: Law, cells: Measured) -> Figure:
     with figure_style():
         figure = new_figure(PAGE, 2.6)
         left, right = figure.subplots(1, 2)

@@ -19,7 +19,7 @@ recipe = rs.TrainSpec(
     batch_size=16, learning_rate=0.01, warmup_steps=50, flat_steps=250, decay_steps=300, eval_size=500
 )
 store = RunStore(tempfile.mkdtemp() + "/store", create=True)
-for kind in ("linear", "linear_attention", "gla", "delta_net", "attention"):
+for kind in ("linear_mamba", "linear_attention", "gla", "delta_net", "attention"):
     model = ARCHITECTURES.find(kind)(embed_dim=16, state_dim=8)
     trained = rs.train_run(rs.RunSpec(task=task, model=model, train=recipe), progress=False)
     store.put(trained.record)
@@ -37,5 +37,5 @@ ax.set(xlabel="recall", xlim=(0, 1.25))
 plt.show()
 
 # %% [markdown]
-# `linear` and `linear_attention` add what they read to the state; `gla` lets it fade; `delta_net` replaces what a key held;
+# `linear_mamba` and `linear_attention` add what they read to the state; `gla` lets it fade; `delta_net` replaces what a key held;
 # `attention` keeps every token, so its state grows with the text. [Ideas in pictures](../ideas.md) says why that matters.

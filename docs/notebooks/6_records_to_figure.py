@@ -13,7 +13,15 @@ from recallscope.runs.store import RunStore
 from recallscope.runs.table import find_runs, parse_conditions
 
 conditions = parse_conditions(
-    ["model=linear", "task=mqar", "vocab_size=512", "num_facts=16", "batch_size=32", "eval_size=1000", "length=64"]
+    [
+        "model=linear_mamba",
+        "task=mqar",
+        "vocab_size=512",
+        "num_facts=16",
+        "batch_size=32",
+        "eval_size=1000",
+        "length=64",
+    ]
 )
 rows = find_runs(RunStore("results/paper"), conditions)
 print(len(rows), "runs")

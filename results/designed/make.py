@@ -1,6 +1,6 @@
 """Designed models measured over the D-N cells of regimes (i)-(iii), beside the law `designed-improved`.
 
-python results/designed/make.py [--draws 60] [--sequences 40] [--seed 0]
+python results/designed/make.py [--num-draws 60] [--sequences 40] [--seed 0]
 
 Each cell is the mean over independent draws of the weights (App. E.1), scored by the package's own model and
 evaluation; the laws'
@@ -29,7 +29,7 @@ LAWS = ("designed-improved", "designed-exact", "designed-unified-mv", "designed-
 def main() -> None:
     """Measure every cell, then write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--draws", type=int, default=60)
+    parser.add_argument("--num-draws", type=int, default=60)
     parser.add_argument("--sequences", type=int, default=40, help="per draw")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()

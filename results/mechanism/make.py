@@ -1,5 +1,7 @@
 """Train two small full Mambas, look inside, and write the table of these and of the paper's three mechanism models.
 
+Also draws the pictures of docs/BANKS.md.
+
 python results/mechanism/make.py            all of it, about ten minutes on one core
 python results/mechanism/make.py --reuse    keep weights that are there, look again, write the table again
 
@@ -13,15 +15,22 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from matplotlib.figure import Figure
 
+from recallscope.circuits.bank import bank_circuit
 from recallscope.cli.pictures import draw_pictures
 from recallscope.cli.run_folder import keep
+from recallscope.figures.banks import banks_figure
+from recallscope.figures.style import BLUE, GUESS, ORANGE, PAGE, figure_style, new_figure, write_figure
+from recallscope.interp.banks import channel_masks, picture_masks, surgery
 from recallscope.interp.inspection import inspect_model
 from recallscope.presets import preset_run
 from recallscope.runs.store import RunStore
 from recallscope.specs import RunSpec
 from recallscope.studies.paper.mechanism import inspection_paths
+from recallscope.tasks.drawing import sample_batch
 from recallscope.train.evaluate import evaluate
 from recallscope.train.loop import train_run
 from recallscope.train.weights import read_weights
@@ -34,7 +43,7 @@ PICTURED = ("D64-N32", "full", "bank")  # folders that keep their pictures
 FULL = RunSpec.model_validate(
     {
         "task": {"kind": "mqar", "vocab_size": 64, "num_facts": 8},
-        "model": {"kind": "full", "embed_dim": 32, "state_dim": 16},
+        "model": {"kind": "mamba", "embed_dim": 32, "state_dim": 16},
         "train": {
             "batch_size": 32,
             "flat_steps": 2500,
@@ -49,7 +58,7 @@ FULL = RunSpec.model_validate(
 BANK = RunSpec.model_validate(
     {
         "task": {"kind": "mqar", "vocab_size": 256, "num_facts": 8},
-        "model": {"kind": "full", "embed_dim": 24, "state_dim": 4},
+        "model": {"kind": "mamba", "embed_dim": 24, "state_dim": 4},
         "train": {"batch_size": 32, "warmup_steps": 100, "flat_steps": 1900, "decay_steps": 6000, "clip_norm": 0.75}
         | {"eval_every": 1000, "eval_size": 1000},
         "seed": 0,
@@ -209,6 +218,41 @@ Hash tables, attention, copy and shift, and operators of the three linear models
 """
 
 
+def switch(model: torch.nn.Module) -> Figure:
+    """What one key writes, what another does, and what a query of the first bank reads."""
+    masks = channel_masks(model)
+    read = masks.read / masks.read.abs().max()
+    write = (masks.write - masks.write.amax(dim=0)).exp()
+    side = read[:, 0] > read[:, -1]
+    channels = (read[side].mean(dim=0) - read[~side].mean(dim=0)).argsort(descending=True)
+    first, second = int(side.nonzero()[0]), int((~side).nonzero()[0])
+    figure = new_figure(PAGE, 2.6)
+    axes = figure.subplots(3, 1, sharex=True)
+    for ax, values, colour, name in (
+        (axes[0], write[first], BLUE, "key A writes"),
+        (axes[1], write[second], ORANGE, "key B writes"),
+        (axes[2], read[first], GUESS, "query A reads"),
+    ):
+        ax.bar(np.arange(len(channels)), values[channels], width=0.9, color=colour)
+        ax.set(ylim=(0, 1.05), yticks=[])
+        ax.set_ylabel(name, rotation=0, ha="right", va="center")
+    axes[2].set_xlabel("channel: the first bank, the channels of the key, the second bank")
+    return figure
+
+
+def bank_pictures() -> None:
+    """The pictures of docs/BANKS.md: the bank circuit of the same sizes, and the trained model."""
+    sizes = {name: getattr(BANK.model, name) for name in ("embed_dim", "state_dim")}
+    circuit = bank_circuit(BANK.task.vocab_size, **sizes, generator=torch.Generator().manual_seed(0))
+    models = {"written down": circuit, "trained": read_weights(HERE / "bank" / "weights.safetensors")[0]}
+    batch = sample_batch(BANK.task, 200, 1)
+    with figure_style():
+        figures = {f"banks-{name.replace(' ', '-')}": banks_figure(picture_masks(model), surgery(model, batch), name)
+                   for name, model in models.items()}  # fmt: skip
+        for name, figure in {"bank-switch": switch(circuit), **figures}.items():
+            write_figure(figure, HERE.parents[1] / "docs" / "figures" / f"{name}.png")
+
+
 def main() -> None:
     """All models, then the page."""
     torch.set_num_threads(1)
@@ -219,6 +263,7 @@ def main() -> None:
     linear = {name: inspected(preset_run("mechanism", model=model)) for name, model in sizes.items()}
     full = look_inside(FULL, HERE / "full", reuse=reuse)
     bank = look_inside(BANK, HERE / "bank", reuse=reuse)
+    bank_pictures()
     (HERE / "README.md").write_text(page(linear, full, bank), encoding="utf-8")
 
 

@@ -2,7 +2,8 @@
 
 The weights are those of App. E.1 (`app-subsec:designed-weights`), the sequences MQAR's as zoology draws them, with
 random filler; a query counts as answered when the right value has the largest of all V logits. Nothing of recallscope
-takes part in the measurement. Writes `designed_monte_carlo.csv` and `designed_monte_carlo.md` beside this file:
+takes part in the measurement. Writes `designed_monte_carlo.md` beside this file, and all cells to
+results/paper/designed/monte-carlo.csv, where the table of laws finds them:
 
     OMP_NUM_THREADS=1 python results/theory/designed_monte_carlo.py
 """
@@ -109,7 +110,7 @@ def table(rows: list[Row], seed: int) -> str:
         "# The designed model against its laws",
         "",
         f"Written by `results/theory/designed_monte_carlo.py` (seed {seed}); all cells are in "
-        "`designed_monte_carlo.csv`.",
+        "`results/paper/designed/monte-carlo.csv`.",
         "Entries are the mean and the largest absolute error of a law's recall probability over the cells of a row.",
         "`long` is MQAR with L > 4 N_f.",
         "",
@@ -143,9 +144,8 @@ def main() -> None:
     """Measure every cell, then write both files."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0, help="owner of all draws (default 0)")
-    parser.add_argument("--draws", type=int, default=300, help="draws of the weights per cell (default 300)")
+    parser.add_argument("--num-draws", type=int, default=300, help="draws of the weights per cell (default 300)")
     parser.add_argument("--batch", type=int, default=64, help="sequences per draw at L = 64 (default 64)")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="folder to write to")
     args = parser.parse_args()
     cells = [(regime, *sizes, D, N) for regime, sizes in REGIMES.items() for D, N in GRID]
     cells += [("long", *cell) for cell in LONG]
@@ -156,11 +156,12 @@ def main() -> None:
         rows += measure(regime, V, N_f, L, D, N, draws=args.draws, batch=batch, seed=args.seed)
         seconds = time.monotonic() - start
         print(f"{done}/{len(cells)}  regime {regime}  D={D} N={N}  {seconds:.0f} s", file=sys.stderr, flush=True)
-    with (args.out / "designed_monte_carlo.csv").open("w", newline="", encoding="utf-8") as file:
+    here = Path(__file__).parent
+    with (here.parent / "paper" / "designed" / "monte-carlo.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-    (args.out / "designed_monte_carlo.md").write_text(table(rows, args.seed), encoding="utf-8")
+    (here / "designed_monte_carlo.md").write_text(table(rows, args.seed), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -192,7 +192,7 @@ def main() -> None:
     """Measure every cell, then write both files."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0, help="owner of all draws (default 0)")
-    parser.add_argument("--draws", type=int, default=10, help="draws of the codes per cell (default 10)")
+    parser.add_argument("--num-draws", type=int, default=10, help="draws of the codes per cell (default 10)")
     parser.add_argument("--batch", type=int, default=50, help="sequences per draw (default 50)")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="folder to write to")
     args = parser.parse_args()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.circuits.circuit import Circuit, CircuitSizes
-from recallscope.specs import HeadPattern, RunSpec, TaskSpec, find_architecture, flat_fields, parse_task
-from recallscope.theory.law import DIMENSIONS, LAWS, RECOMMENDED, Law, find_law, laws_for
+from recallscope.specs import HeadPattern, RunSpec, TaskSpec, flat_fields, parse_task
+from recallscope.theory.law import DIMENSIONS, LAWS, Law, find_law, laws_for, own_law
 from recallscope.theory.problem import ASKED, Problem, probability
 from recallscope.theory.reduction import one_head
 from recallscope.theory.solve import LARGEST_EMBED, FrontierPoint, Question, Unknown, frontier, solve
@@ -39,11 +39,12 @@ def check_heads(num_heads: int, head_pattern: HeadPattern | None, *embed_dims: i
             MultiHeadSpec.model_validate({"embed_dim": D, "state_dim": 1, "expand": 1, "conv_width": 2} | heads)
 
 
-def recommended_law(model: str) -> Law:
-    """The law for an architecture or a kind of weights."""
-    name = RECOMMENDED[model] if model in RECOMMENDED else find_architecture(model).law
+def recommended_law(model: str, *, designed: bool = False) -> Law:
+    """The law for an architecture, trained or hand-constructed."""
+    name = own_law(model, designed=designed)
     if name is None:
-        raise ValueError(f"no law of the catalogue predicts the recall of {model}. Name one with --law, or train it.")
+        what = f"a hand-constructed {model}" if designed else model
+        raise ValueError(f"no law of the catalogue predicts the recall of {what}. Name one with --law, or train it.")
     return find_law(name)
 
 
@@ -85,9 +86,10 @@ def question(words: Mapping[str, Any]) -> tuple[TaskSpec, Problem, list[Law]]:
     problem = Problem.from_words({**words, "embed_dim": all_D, "state_dim": all_N})
     laws = [find_law(name) for name in words["law"]]
     if not laws:
-        best = recommended_law(words["model"])
+        family = {"model": words["model"], "designed": words["designed"]}
+        best = recommended_law(**family)
         first = best.for_pattern(words["head_pattern"]) if words["num_layers"] == 1 else best
-        ordered = dict.fromkeys([first, best, *laws_for(words["model"]), *LAWS])
+        ordered = dict.fromkeys([first, best, *laws_for(**family), *LAWS])
         laws = [law for law in ordered if not law.missing(problem)]
     return task, problem, laws
 
@@ -188,19 +190,22 @@ def size_question(words: Mapping[str, Any]) -> tuple[Question, Wanted]:
     """What the flags of `size` ask: the known sizes, checked, and which is wanted."""
     probability("target", words["target"])
     name, pattern = words["law"], words["head_pattern"]
-    law = find_law(name) if name else recommended_law(words["model"]).for_pattern(pattern)
+    law = find_law(name) if name else recommended_law(words["model"], designed=words["designed"]).for_pattern(pattern)
     unknown = _unknown(words)
     _check_known(words)
     known = {name: words[name] for name in ASKED} | {"law": law, "target": words["target"]}
-    return Question(**known | ({"num_layers": None} if unknown == "num_layers" else {})), unknown
+    return Question(**known | ({} if unknown == "frontier" else {unknown: None})), unknown
 
 
 def _unknown(words: Mapping[str, Any]) -> Wanted:
     missing: list[Any] = [name for name in DIMENSIONS if words[name] is None]
-    if words["solve_for"] == "num_layers":
-        if missing:
-            raise ValueError(f"--solve-for num_layers needs {', '.join(missing)} as well.")
-        return "num_layers"
+    if chosen := words["solve_for"]:
+        solvable = (*DIMENSIONS, "num_layers")
+        if chosen not in solvable:
+            raise ValueError(f"--solve-for {chosen}: it must be one of {', '.join(solvable)}.")
+        if others := [name for name in missing if name != chosen]:
+            raise ValueError(f"--solve-for {chosen} needs {', '.join(others)} as well.")
+        return cast(Wanted, chosen)
     if missing == ["embed_dim", "state_dim"]:
         return "frontier"
     if not missing:
@@ -227,7 +232,7 @@ def _check_known(words: Mapping[str, Any]) -> None:
     check_heads(M, words["head_pattern"], M if words["embed_dim"] is None else D)
 
 
-def sizing(asked: Question, unknown: Wanted, *, model: str = "trained", max_points: int = 256) -> dict[str, Any]:
+def sizing(asked: Question, unknown: Wanted, *, model: str = "linear_mamba", max_points: int = 256) -> dict[str, Any]:
     """The size that a question leaves out, or all minimal pairs of D and N with what they cost in an architecture.
 
     Pairs are thinned to `max_points`.
@@ -235,7 +240,7 @@ def sizing(asked: Question, unknown: Wanted, *, model: str = "trained", max_poin
     answer: dict[str, Any] | None = None
     points: list[FrontierPoint] = []
     if unknown == "frontier":
-        points = frontier(asked, model="linear" if model in RECOMMENDED else model, max_points=max_points)
+        points = frontier(asked, model=model, max_points=max_points)
         answer, reason = _smallest_state(points, asked)
     else:
         found = solve(asked, unknown)

@@ -22,7 +22,17 @@ from pydantic_core import from_json
 
 from recallscope.health import flag_of, is_number
 from recallscope.notebook import html_table
-from recallscope.specs import RESULTS, Fraction, Frozen, RunSpec, Value, canonical_json, flat_fields, identity_hash
+from recallscope.specs import (
+    RESULTS,
+    Fraction,
+    Frozen,
+    RunSpec,
+    Value,
+    canonical_json,
+    current_kind,
+    flat_fields,
+    identity_hash,
+)
 
 SCHEMA_VERSION = 2
 MOST = 10**15  # steps or queries of a run; what is beyond is damage
@@ -167,8 +177,14 @@ def _check(facts: Mapping[str, Any]) -> None:
 def _agrees(identity: Any, spec: Any) -> bool:
     """Every field of the identity stands in the spec."""
     if isinstance(identity, dict) and isinstance(spec, dict):
-        return all(name in spec and _agrees(value, spec[name]) for name, value in identity.items() if name != "schema")
+        spec = _current(spec)
+        return all(name in spec and _agrees(value, spec[name]) for name, value in _current(identity).items())
     return bool(identity == spec)
+
+
+def _current(part: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a part of an identity, its kind by the name of today."""
+    return {name: current_kind(v) if name == "kind" else v for name, v in part.items() if name != "schema"}
 
 
 def row_of(facts: Mapping[str, Any] | RunRecord) -> dict[str, Value]:
@@ -216,7 +232,7 @@ def _spec_of(facts: Mapping[str, Any]) -> RunSpec:
     except ValidationError:
         if not isinstance(facts.get("identity"), dict):
             raise
-        lean = {name: _without_schema(value) for name, value in facts["identity"].items() if name != "schema"}
+        lean = {n: _current(v) if isinstance(v, dict) else v for n, v in facts["identity"].items() if n != "schema"}
         try:
             spec = RunSpec.model_validate(lean)
         except ValidationError:
@@ -226,16 +242,13 @@ def _spec_of(facts: Mapping[str, Any]) -> RunSpec:
         return spec
 
 
-def _without_schema(part: Any) -> Any:
-    return {name: value for name, value in part.items() if name != "schema"} if isinstance(part, dict) else part
-
-
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """The fields in which two identities differ, old value first."""
     found = []
     for part in sorted({*old, *new}):
         a, b = old.get(part), new.get(part)
         if isinstance(a, dict) and isinstance(b, dict):
+            a, b = _current(a), _current(b)
             found += [
                 f"in {part}.{name} ({a.get(name, 'default')} there, {b.get(name, 'default')} here)"
                 for name in sorted({*a, *b})

@@ -3,7 +3,7 @@
 Every spec is frozen and strict. Derived numbers are properties, never fields. A run is named by its identity: the kinds
 of its parts and the fields that differ from their defaults. Adding a field whose default is the old behaviour therefore
 changes no name, and every stored run keeps its own. Tasks and architectures are open sets: each is a spec class
-registered under a name (`@task("mqar")`, `@architecture("linear")`), in this package or in anybody else's. This
+registered under a name (`@task("mqar")`, `@architecture("linear_mamba")`), in this package or in anybody else's. This
 package's own are also listed in `TASKS` and `ARCHITECTURES`.
 """
 
@@ -172,6 +172,10 @@ class ModelSpec(_Kind):
     model: ClassVar[str] = ""
     law: ClassVar[str | None] = None  # the law of the catalogue that predicts its recall, if one does
 
+    def identity(self) -> dict[str, Any]:
+        """As of any spec; a kind that was renamed is hashed as before, so that its runs keep their names."""
+        return super().identity() | {"kind": _HASHED_AS.get(self.kind, self.kind)}
+
     @property
     def own_law(self) -> str | None:
         """The law that speaks about this very form of the architecture, if one does."""
@@ -228,10 +232,10 @@ ARCHITECTURES: Registry[type[ModelSpec]] = Registry(
         "gated_delta_net": "recallscope.architectures.matrix_memory:GatedDeltaNetSpec",
         "gla": "recallscope.architectures.matrix_memory:GLASpec",
         "kda": "recallscope.architectures.matrix_memory:KDASpec",
-        "linear": "recallscope.architectures.linear_mamba:LinearMambaSpec",
+        "linear_mamba": "recallscope.architectures.linear_mamba:LinearMambaSpec",
         "linear_attention": "recallscope.architectures.matrix_memory:LinearAttentionSpec",
-        "full": "recallscope.architectures.mamba:MambaSpec",
-        "full2": "recallscope.architectures.mamba2:Mamba2Spec",
+        "mamba": "recallscope.architectures.mamba:MambaSpec",
+        "mamba2": "recallscope.architectures.mamba2:Mamba2Spec",
         "mesa_net": "recallscope.architectures.matrix_memory:MesaNetSpec",
         "mlstm": "recallscope.architectures.matrix_memory:MLSTMSpec",
         "multihead": "recallscope.architectures.multihead:MultiHeadSpec",
@@ -239,6 +243,8 @@ ARCHITECTURES: Registry[type[ModelSpec]] = Registry(
         "rwkv7": "recallscope.architectures.matrix_memory:RWKV7Spec",
     },
 )
+STORED_KINDS = {"linear": "linear_mamba", "full": "mamba", "full2": "mamba2"}  # as runs are stored and hashed: kind
+_HASHED_AS = {kind: stored for stored, kind in STORED_KINDS.items()}
 K = TypeVar("K", bound=_Kind)
 
 
@@ -252,8 +258,25 @@ def architecture(name: str) -> Callable[[type[ModelSpec]], type[ModelSpec]]:
     return _registered(ARCHITECTURES, name)
 
 
+def current_kind(kind: Any) -> Any:
+    """A kind as a stored run has it, by its name of today."""
+    return STORED_KINDS.get(kind, kind) if isinstance(kind, str) else kind
+
+
+def refuse_stored_kind(name: str, flag: str = "model") -> None:
+    """ValueError about a name that only stored runs have; it says what the architecture is called."""
+    if name in STORED_KINDS:
+        raise UnknownNameError(
+            f"{flag}={name!r} is called {STORED_KINDS[name]} now. Write {flag}={STORED_KINDS[name]}."
+        )
+
+
 def _registered(registry: Registry[Any], name: str) -> Callable[[type[K]], type[K]]:
     def register(cls: type[K]) -> type[K]:
+        if registry is ARCHITECTURES and name in STORED_KINDS:
+            raise ValueError(
+                f"architecture {name!r}: stored runs have {STORED_KINDS[name]} under this name. Rename it."
+            )
         cls.model_fields["kind"].default = name
         cls.model_rebuild(force=True)
         registry.add(name, cls, module=cls.__module__)
@@ -269,6 +292,7 @@ def find_architecture(kind: str) -> type[ModelSpec]:
         return outside
     if kind.endswith(".py"):
         raise UnknownNameError(f"model={kind!r} is a file and names no class in it. Write {kind}:MyModel.")
+    refuse_stored_kind(kind)
     return ARCHITECTURES.find(kind)
 
 
@@ -278,8 +302,9 @@ def parse_task(fields: Mapping[str, Any]) -> TaskSpec:
 
 
 def parse_model(fields: Mapping[str, Any]) -> ModelSpec:
-    """The model spec that these fields describe; "linear" unless they say otherwise."""
-    return find_architecture(fields.get("kind") or "linear").model_validate(dict(fields))
+    """The model spec that these fields describe, stored ones included; "linear_mamba" unless they say otherwise."""
+    kind = current_kind(fields.get("kind") or "linear_mamba")
+    return find_architecture(kind).model_validate(dict(fields, kind=kind))
 
 
 def _open(base: type[_Kind], parse: Callable[[Mapping[str, Any]], _Kind]) -> WrapValidator:
@@ -393,7 +418,7 @@ def flat_fields(fields: Mapping[str, Any] | RunSpec) -> dict[str, Value]:
                 word = f"{part}.{name}" if name in taken or name in words else name
                 words[word] = value if type(value) in (int, bool) else _plain(value)
             elif part != "train":
-                words[part] = _plain(value)
+                words[part] = current_kind(_plain(value)) if part == "model" else _plain(value)
     words["seed"] = _plain(fields.get("seed", 0))
     return words
 

@@ -21,7 +21,7 @@ def rows(a, b, form="phi", seeds=1, noise=None, layers=1, V=512):
             "vocab_size": V,
             "num_facts": 16,
             "length": 64,
-            "model": "linear",
+            "model": "linear_mamba",
             "embed_dim": D,
             "state_dim": N,
         }

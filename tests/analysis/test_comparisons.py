@@ -18,7 +18,7 @@ def row(accuracy, D=16, N=4, seed=0, **words):
         "vocab_size": 128,
         "num_facts": 8,
         "length": 32,
-        "model": "linear",
+        "model": "linear_mamba",
         "num_layers": 1,
         "batch_size": 32,
     }
@@ -76,7 +76,7 @@ def test_a_seed_at_chance_counts_only_where_no_other_recalls():
 
 def test_runs_are_split_by_task_model_and_training_and_only_so():
     runs = [row(0.5, D=D, N=N, seed=s) for D in (8, 16) for N in (2, 4) for s in (0, 1)]
-    runs += [row(0.5, vocab_size=256), row(0.5, task="ar", length=17), row(0.5, batch_size=64), row(0.5, model="full")]
+    runs += [row(0.5, vocab_size=256), row(0.5, task="ar", length=17), row(0.5, batch_size=64), row(0.5, model="mamba")]
     found = group_runs(runs)
     assert [e.label for e in found] == [
         "AR V=128 linear batch_size=32",

@@ -12,7 +12,7 @@ from recallscope.theory.extremes import sqrt_two_log
 from recallscope.theory.law import find_law
 
 GRID = Grid(
-    {"task": {"vocab_size": 1024, "num_facts": 16}, "model": {"kind": "linear"}},
+    {"task": {"vocab_size": 1024, "num_facts": 16}, "model": {"kind": "linear_mamba"}},
     axes={"embed_dim": [8, 16, 32, 48, 64], "state_dim": [2, 4, 8, 16, 32], "seed": [0]},
     skip=["state_dim > embed_dim"],
 )
@@ -23,7 +23,14 @@ def dn_rows(a=1.25, b=3.2, seeds=1, V=1024):
     found = []
     for D, N in [(D, N) for D in (8, 16, 32, 48) for N in (2, 4, 8, 16) if N <= D]:
         p = float(ndtr(np.sqrt(N * D / (a * 16 + N)) - b))
-        words = {"task": "mqar", "vocab_size": V, "num_facts": 16, "length": 64, "model": "linear", "num_layers": 1}
+        words = {
+            "task": "mqar",
+            "vocab_size": V,
+            "num_facts": 16,
+            "length": 64,
+            "model": "linear_mamba",
+            "num_layers": 1,
+        }
         found += [words | {"embed_dim": D, "state_dim": N, "seed": s, "test_accuracy": p} for s in range(seeds)]
     return found
 

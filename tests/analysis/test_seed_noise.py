@@ -18,7 +18,7 @@ def runs(p, seeds, generator, **words):
 
 
 def row(accuracy, D=32, N=8, seed=0, **words):
-    sizes = {"task": "mqar", "vocab_size": 512, "num_facts": 16, "length": 64, "model": "linear", "num_layers": 1}
+    sizes = {"task": "mqar", "vocab_size": 512, "num_facts": 16, "length": 64, "model": "linear_mamba", "num_layers": 1}
     return sizes | {"embed_dim": D, "state_dim": N, "seed": seed, "test_accuracy": accuracy} | words
 
 

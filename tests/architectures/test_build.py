@@ -14,18 +14,18 @@ from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.architectures.multihead_model import MultiHeadMamba
 
 SPECS = {
-    "linear": LinearMambaSpec(embed_dim=8, state_dim=4),
+    "linear_mamba": LinearMambaSpec(embed_dim=8, state_dim=4),
     "deep": LinearMambaSpec(embed_dim=8, state_dim=4, num_layers=3),
     "MHA": MultiHeadSpec(embed_dim=6, state_dim=3, num_heads=4, head_pattern="MHA"),
     "MQA": MultiHeadSpec(embed_dim=6, state_dim=3, num_heads=4, head_pattern="MQA"),
-    "full": MambaSpec(embed_dim=8, state_dim=4, num_layers=2),
+    "mamba": MambaSpec(embed_dim=8, state_dim=4, num_layers=2),
     "ladder Base": MambaSpec(embed_dim=8, state_dim=4, norm="none", skip=False, delta_rank="full", conv_width=4),
     "ladder E": MambaSpec(
         embed_dim=8, state_dim=4, norm="none", skip=False, transition="identity", gate=False, conv_width=1
     ),
     "smallest": MambaSpec(embed_dim=1, state_dim=1, expand=1, conv_width=1),
 }
-KINDS = {"linear": LinearMamba, "MHA": MultiHeadMamba, "full": Mamba}
+KINDS = {"linear_mamba": LinearMamba, "MHA": MultiHeadMamba, "mamba": Mamba}
 NAMED = pytest.mark.parametrize("name", SPECS)
 
 
@@ -112,12 +112,12 @@ def test_head_weights_are_standard_normal() -> None:
 
 def test_a_model_without_tokens_is_refused() -> None:
     with pytest.raises(ValueError, match="vocab_size=0"):
-        build("linear", vocab_size=0)
+        build("linear_mamba", vocab_size=0)
 
 
 def test_a_token_beyond_the_vocabulary_is_an_error() -> None:
     with pytest.raises(IndexError):
-        build("linear")(torch.tensor([[20]]))
+        build("linear_mamba")(torch.tensor([[20]]))
 
 
 @NAMED

@@ -137,7 +137,7 @@ def test_heads_must_divide_the_channels() -> None:
 def test_the_other_specs_keep_their_names() -> None:
     """A new kind of model must not rename the runs of the old ones."""
     run = RunSpec.model_validate(
-        {"task": {"vocab_size": 512, "num_facts": 16}, "model": {"kind": "full", "embed_dim": 32, "state_dim": 16}}
+        {"task": {"vocab_size": 512, "num_facts": 16}, "model": {"kind": "mamba", "embed_dim": 32, "state_dim": 16}}
     )
     assert run.content_hash() == "532d421dae763f64c64e067a"
     again = RunSpec.model_validate_json(run.model_dump_json())

@@ -283,11 +283,12 @@ def test_mamba_2s_scan_is_simple_gated_linear_attention(seed: int) -> None:
 
 
 ELSEWHERE = {
-    "full": "transformers `models/mamba`; mambapy (`tests/claims/test_full_mamba_oracles.py`)",
-    "full2": "transformers `models/mamba2` (`tests/architectures/test_full2_oracle.py`); fla-core "
+    "mamba": "transformers `models/mamba`; mambapy (`tests/claims/test_mamba_references.py`)",
+    "mamba2": "transformers `models/mamba2` (`tests/architectures/test_mamba2_reference.py`); fla-core "
     "`fla/ops/simple_gla/naive.py`",
-    "linear": "none of its own: it is `full` with parts off (`tests/agreement/test_linear_is_full_with_parts_off.py`)",
-    "multihead": "none of its own: its heads are `linear` models (`tests/ops/test_head_patterns.py`)",
+    "linear_mamba": "none of its own: it is `mamba` with parts off "
+    "(`tests/agreement/test_linear_is_full_with_parts_off.py`)",
+    "multihead": "none of its own: its heads are `linear_mamba` models (`tests/ops/test_head_patterns.py`)",
 }
 
 

@@ -90,7 +90,7 @@ def grid_file(subject, steps):
 
 
 def test_sample(subject):
-    drawn = recallscope(subject, "sample", "--task", subject["task"], *TASK, "--num-examples", 3, "--json")
+    drawn = recallscope(subject, "sample", "--task", subject["task"], *TASK, "--num-sequences", 3, "--json")
     assert len(drawn["tokens"]) == 3
 
 
@@ -100,9 +100,9 @@ def test_train_measure_and_inspect(subject):
     first = recallscope(subject, "train", *run, "--out", "one", "--json")
     again = recallscope(subject, "train", *run, "--json")
     assert (first["run"], first["test_accuracy"]) == (again["run"], again["test_accuracy"])
-    measured = recallscope(subject, "measure", "one", "--num-examples", 50, "--num-facts", 2, "--json")
+    measured = recallscope(subject, "measure", "one", "--num-sequences", 50, "--num-facts", 2, "--json")
     assert measured["accuracy"]["queries"] == 100
-    scores = recallscope(subject, "inspect", "one", "--num-examples", 40, "--out", "look", "--json")
+    scores = recallscope(subject, "inspect", "one", "--num-sequences", 40, "--out", "look", "--json")
     assert len(scores["behaviour"]["recall_by_place"]) == 3
     assert {"section", "why"} == set(scores["left_out"][0])
     assert (subject["folder"] / "look" / "behaviour.png").stat().st_size > 1000
@@ -143,7 +143,7 @@ def test_sweep_killed_and_resumed_then_listed_fitted_and_drawn(subject):
 
     fitted = recallscope(subject, "fit", "store", "--json")["experiments"]
     assert sum(sum(sum(row) if isinstance(row, list) else row for row in one["counts"]) for one in fitted) == 4
-    recallscope(subject, "plot", "store", "--x", subject["axis"], "--y", "test_accuracy", "--out", "drawn.png")
+    recallscope(subject, "plot", "store", "--x", subject["axis"], "--y", "test_accuracy", "--figure", "drawn.png")
     assert (folder / "drawn.png").stat().st_size > 1000
     is_read_where_the_code_is_not(subject)
 

@@ -44,7 +44,7 @@ GRIDS = (  # (V, N_f, all D, all N, other flags): 50 settings
 )
 RUN = {
     "task": {"kind": "mqar", "vocab_size": 32, "num_facts": 4},
-    "model": {"kind": "linear", "embed_dim": 16, "state_dim": 8},
+    "model": {"kind": "linear_mamba", "embed_dim": 16, "state_dim": 8},
     "train": {"batch_size": 32, "warmup_steps": 20, "flat_steps": 180, "decay_steps": 100}
     | {"eval_every": 150, "eval_size": 500},
     "seed": 3,
@@ -133,7 +133,7 @@ def training() -> Trained:
 
 def inspection() -> dict[str, float]:
     """Every score that `inspect` prints about one committed model, by its place."""
-    printed = command_json("inspect", INSPECTED, "--num-examples", 400)
+    printed = command_json("inspect", INSPECTED, "--num-sequences", 400)
     return dict(numbers({name: part for name, part in printed.items() if name not in ("model", "task")}))
 
 

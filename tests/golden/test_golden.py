@@ -39,13 +39,16 @@ def test_every_committed_run_keeps_its_name():
 
 
 def test_laws_predict_what_they_predicted():
-    """To 1e-12: instruction sets, from SSE to AVX2, change less than 3e-15."""
+    """To 1e-10: quadrature nodes are eigenvalues, accurate to eps times the largest node, and laws use ratios of nodes.
+
+    AVX-512 moves `full-mask` by 2.2e-12, all others by less than 2e-14. The quadratures themselves are good to 1e-6.
+    """
     found = {entry["setting"]: entry for entry in outputs.predictions()}
     assert list(found) == [entry["setting"] for entry in GOLDEN["predictions"]]
     assert len(found) == 50
     for entry in GOLDEN["predictions"]:
         for side in ("laws", "upper"):
-            assert_same_numbers(found[entry["setting"]][side], entry[side], rel=1e-12, where=entry["setting"])
+            assert_same_numbers(found[entry["setting"]][side], entry[side], rel=1e-10, where=entry["setting"])
 
 
 def test_the_committed_store_lists_the_same_rows():

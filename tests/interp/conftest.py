@@ -8,12 +8,12 @@ from recallscope.architectures.layered import LayeredModel
 
 @pytest.fixture(scope="session")
 def trained() -> LayeredModel:
-    return quickly_trained(kind="linear")
+    return quickly_trained(kind="linear_mamba")
 
 
 @pytest.fixture(scope="session")
 def trained_wide() -> LayeredModel:
-    return quickly_trained(kind="linear", conv_width=4)
+    return quickly_trained(kind="linear_mamba", conv_width=4)
 
 
 @pytest.fixture(scope="session")
@@ -23,7 +23,7 @@ def trained_heads() -> LayeredModel:
 
 @pytest.fixture(scope="session")
 def trained_deep() -> LayeredModel:
-    return quickly_trained(kind="linear", state_dim=8, num_layers=2)
+    return quickly_trained(kind="linear_mamba", state_dim=8, num_layers=2)
 
 
 @pytest.fixture(scope="session")

@@ -41,7 +41,7 @@ def quickly_trained_full() -> LayeredModel:
     run = RunSpec.model_validate(
         {
             "task": FULL_TASK.model_dump(),
-            "model": {"kind": "full", "embed_dim": 24, "state_dim": 12},
+            "model": {"kind": "mamba", "embed_dim": 24, "state_dim": 12},
             "train": {
                 "batch_size": 16,
                 "warmup_steps": 50,

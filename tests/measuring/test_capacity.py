@@ -92,7 +92,7 @@ def test_any_argument_of_a_module_of_ones_own_can_be_looked_for():
 
 def test_trainings_that_run_out_are_said_and_the_fit_answers():
     train, _ = made_up(lambda words: ndtr(ndtri(0.9) + 3 * math.log(100.5 / words["num_facts"])))
-    found = find_capacity(CapacityQuestion(MINE, "num_facts", 0.9), train, most=5)
+    found = find_capacity(CapacityQuestion(MINE, "num_facts", 0.9), train, max_runs=5)
     assert "used up" in found.reason
     assert len(found.trainings) == 5
     assert found.value == pytest.approx(100, abs=15)
@@ -139,7 +139,7 @@ def test_bad_questions_are_refused(unknown, target, says):
 
 def test_the_rate_is_the_one_with_the_least_loss_on_another_seed():
     train, asked = made_up(lambda words: {0.01: 0.2, 0.003: 0.6, 0.001: 0.4}[words["learning_rate"]])
-    found = find_capacity(CapacityQuestion(MINE, "num_facts", 0.5), train, most=2, search_rates=True)
+    found = find_capacity(CapacityQuestion(MINE, "num_facts", 0.5), train, max_runs=2, search_rates=True)
     assert found.rate.chosen == 0.003
     assert [words["learning_rate"] for words in asked[: len(RATES)]] == list(RATES)
     assert {words["seed"] for words in asked[: len(RATES)]} == {2**30}

@@ -104,7 +104,7 @@ def test_only_runs_on_exactly_this_task_stand_beside_it(tmp_path):
     put(0.99, task=rs.MQARSpec(vocab_size=64, num_facts=2))
     put(0.99, task=rs.ARSpec(vocab_size=64, num_facts=4))
     best, other = neighbours(TASK, [tmp_path / "store"])
-    assert best == Neighbour("linear", "D=8 N=8", 0.9, 1, 128, "store")
+    assert best == Neighbour("linear_mamba", "D=8 N=8", 0.9, 1, 128, "store")
     assert (other.accuracy, other.seeds, other.state_entries) == (pytest.approx(0.6), 2, 64)
 
 
@@ -112,7 +112,7 @@ def test_a_model_is_measured_as_it_is():
     """The circuit that is perfect without key filler."""
     task = rs.MQARSpec(vocab_size=16, num_facts=3, filler="zero")
     circuit = rs.ideal_circuit(16)
-    found = rs.measure(circuit, task, beside=[], num_examples=50)
+    found = rs.measure(circuit, task, compare_with=[], num_sequences=50)
     assert found.accuracy.mean == 1
     assert found.information.held == pytest.approx(found.information.of_task)
     assert found.parameters == sum(weight.numel() for weight in circuit.parameters())

@@ -112,10 +112,10 @@ def test_what_cannot_be_measured_says_why(build, name, why):
 @pytest.mark.parametrize(
     ("spec", "read"),
     [
-        ({"kind": "linear", "embed_dim": 6, "state_dim": 3}, 18),
+        ({"kind": "linear_mamba", "embed_dim": 6, "state_dim": 3}, 18),
         ({"kind": "multihead", "embed_dim": 8, "state_dim": 2, "num_heads": 2, "head_pattern": "MHA"}, 32),
-        ({"kind": "full", "embed_dim": 6, "state_dim": 3}, 36),
-        ({"kind": "full2", "embed_dim": 8, "state_dim": 3, "num_heads": 2}, 48),
+        ({"kind": "mamba", "embed_dim": 6, "state_dim": 3}, 36),
+        ({"kind": "mamba2", "embed_dim": 8, "state_dim": 3, "num_heads": 2}, 48),
     ],
     ids=lambda value: value["kind"] if isinstance(value, dict) else "",
 )

@@ -71,11 +71,11 @@ def test_the_axes_may_change_the_kind_of_model():
         {
             "task": {"vocab_size": 32, "num_facts": 4},
             "model": {"embed_dim": 8},
-            "axes": {"model": ["linear", "full"], "state_dim": [2, 4]},
-            "skip": "model == 'full' and state_dim == 2",
+            "axes": {"model": ["linear_mamba", "mamba"], "state_dim": [2, 4]},
+            "skip": "model == 'mamba' and state_dim == 2",
         }
     )
-    assert sizes(grid, "model", "state_dim") == [("linear", 2), ("linear", 4), ("full", 4)]
+    assert sizes(grid, "model", "state_dim") == [("linear_mamba", 2), ("linear_mamba", 4), ("mamba", 4)]
 
 
 def test_a_preset_is_a_base():
@@ -125,7 +125,10 @@ def test_the_documented_example_has_24_runs():
     ],
 )
 def test_mistakes_are_answered_with_the_way_out(fields, says):
-    base = {"task": {"vocab_size": 32, "num_facts": 4}, "model": {"kind": "linear", "embed_dim": 8, "state_dim": 4}}
+    base = {
+        "task": {"vocab_size": 32, "num_facts": 4},
+        "model": {"kind": "linear_mamba", "embed_dim": 8, "state_dim": 4},
+    }
     with pytest.raises(ValueError, match=says):
         grid_from_fields(base | fields).cells()
 

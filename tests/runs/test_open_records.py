@@ -9,7 +9,7 @@ import pytest
 from synthetic_runs import record, spec
 
 from recallscope.cli.main import main
-from recallscope.records import NewerRecordError
+from recallscope.records import NewerRecordError, record_text
 from recallscope.runs.attempts import Failure
 from recallscope.runs.grid import Cell
 from recallscope.runs.index import rebuild_index
@@ -17,7 +17,7 @@ from recallscope.runs.plan import make_plan
 from recallscope.runs.store import RunStore
 from recallscope.runs.table import export_rows, find_runs, parse_conditions
 from recallscope.runs.upkeep import verify
-from recallscope.specs import identity_hash
+from recallscope.specs import STORED_KINDS, ModelSpec, RunSpec, architecture, find_architecture, identity_hash
 
 
 def put_facts(store, facts):
@@ -166,3 +166,25 @@ def test_failures_of_unknown_architectures_are_listed(store):
     (row,) = find_runs(store, parse_conditions(["status=failed"]))
     assert (row["model"], row["legs"], row["needs"]) == ("from_mars", 3, "architecture='from_mars'")
     assert verify(store).failed == 1
+
+
+@pytest.mark.parametrize(("stored", "kind"), STORED_KINDS.items())
+def test_stored_kinds_keep_their_names_and_are_listed_under_todays(tmp_path, stored, kind):
+    """A record written before the architecture was renamed: same name, found by today's kind, old kinds refused."""
+    sizes = {"embed_dim": 8, "state_dim": 4} | ({"num_heads": 2} if kind == "mamba2" else {})
+    run = RunSpec.model_validate({"task": {"vocab_size": 16, "num_facts": 2}, "model": {"kind": kind, **sizes}})
+    assert run.identity()["model"]["kind"] == stored
+    facts = json.loads(record_text(record(run)))
+    assert facts["spec"]["model"]["kind"] == kind
+    old = {**facts, "spec": {**facts["spec"], "model": {**facts["spec"]["model"], "kind": stored}}}
+    store = RunStore(tmp_path, create=True)
+    put_facts(store, json.loads(record_text(old)))
+    assert store.finished(run.content_hash())
+    assert store.get(run.content_hash()).spec == run
+    assert [row["model"] for row in find_runs(store, parse_conditions([f"model={kind}"]))] == [kind]
+    with pytest.raises(ValueError, match=f"is called {kind} now"):
+        parse_conditions([f"model={stored}"])
+    with pytest.raises(ValueError, match=f"is called {kind} now"):
+        find_architecture(stored)
+    with pytest.raises(ValueError, match="Rename it"):
+        architecture(stored)(type("Mine", (ModelSpec,), {"__module__": __name__}))

@@ -171,7 +171,7 @@ def test_fields_of_plugins_are_axes_and_slips_are_answered_with_the_nearest(fold
     assert [cell.words["taps"] for cell in grid_from_fields(fields | {"axes": {"taps": [1, 2]}}).cells()] == [1, 2]
     with pytest.raises(ValueError, match="Did you mean taps"):
         grid_from_fields(fields | {"axes": {"tapz": [1, 2]}})
-    mixed = {"model": ["with_taps", "linear"], "num_layers": [1]}
+    mixed = {"model": ["with_taps", "linear_mamba"], "num_layers": [1]}
     with pytest.raises(ValueError, match="has no field 'num_layers'"):
         grid_from_fields(fields | {"axes": mixed}).cells()
     with pytest.raises(ValueError, match="Did you mean with_taps"):

@@ -18,7 +18,7 @@ kind = "mqar"
 vocab_size = 32
 num_facts = 4
 [model]
-kind = "linear"
+kind = "linear_mamba"
 [train]
 batch_size = 16
 warmup_steps = 5

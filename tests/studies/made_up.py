@@ -26,7 +26,7 @@ def rule(spec):
     elif words.get("conv_width") == 1:
         p = 1 / spec.task.num_facts
     else:
-        law = find_law("full-unified-mv" if words["model"] == "full" else "unified-mv")
+        law = find_law("full-unified-mv" if words["model"] == "mamba" else "unified-mv")
         p = float(law_on_cells(law, [words])[0])
     return p + 0.1 * p * (1 - p) * (0, 1, -1)[spec.seed % 3]
 
@@ -62,7 +62,7 @@ def fill(folder: Path, scale, labels=None, *, designed=True, inside=True) -> Pap
 
 def _circuits(part):
     task = part.task.model_dump(mode="json")
-    words = {("task" if name == "kind" else name): value for name, value in task.items()} | {"model": "linear"}
+    words = {("task" if name == "kind" else name): value for name, value in task.items()} | {"model": "linear_mamba"}
     cells = [
         words | {"embed_dim": D, "state_dim": N, "num_layers": 1, "seed": seed}
         for D in part.embed_dims

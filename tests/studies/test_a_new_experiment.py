@@ -23,7 +23,7 @@ from recallscope.presets import Preset
 TINY = Preset(
     "a run of a second",
     {"kind": "mqar", "vocab_size": 16, "num_facts": 2},
-    {"kind": "linear", "embed_dim": 8, "state_dim": 4},
+    {"kind": "linear_mamba", "embed_dim": 8, "state_dim": 4},
     {"batch_size": 8, "warmup_steps": 2, "flat_steps": 5, "decay_steps": 5, "eval_every": 10, "eval_size": 20},
 )
 RUNS = "tiny runs"
@@ -106,7 +106,7 @@ def test_a_new_file_is_listed_run_found_drawn_and_reported(recallscope_with_it):
     assert sorted(Path(path).name for path in answer["figures"]) == ["tiny-figure.png", "tiny-figure.svg"]
     assert all((folder / path).stat().st_size > 1000 for path in answer["figures"])
 
-    assert "tiny-figure" in call("draw", "--list")
+    assert "tiny-figure" in call("figures", "--list")
     call("report", "store", "--scale", "quick", "--markdown", "REPORT.md")
     page = (folder / "REPORT.md").read_text(encoding="utf-8")
     assert "Did they run?" in page

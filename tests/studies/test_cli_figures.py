@@ -1,4 +1,4 @@
-"""`recallscope draw` as a user meets it."""
+"""`recallscope figures` as a user meets it."""
 
 import json
 import shlex
@@ -28,8 +28,8 @@ def refused(result, *parts):
 
 
 def test_every_example_in_the_help_runs(run):
-    _, out, _ = run("draw", "--help")
-    examples = [line.strip() for line in out.splitlines() if line.strip().startswith("recallscope draw ")]
+    _, out, _ = run("figures", "--help")
+    examples = [line.strip() for line in out.splitlines() if line.strip().startswith("recallscope figures ")]
     examples = [line for line in examples if "[" not in line]
     assert len(examples) >= 2
     for example in examples:
@@ -40,15 +40,15 @@ def test_every_example_in_the_help_runs(run):
 
 
 def test_the_list_has_every_figure(run):
-    code, out, _ = run("draw", "--list", "--json")
+    code, out, _ = run("figures", "--list", "--json")
     assert code == 0
     assert [figure["name"] for figure in json.loads(out)["figures"]] == list(FIGURES)
-    assert "fig-17" in run("draw", "--list")[1]
+    assert "fig-17" in run("figures", "--list")[1]
 
 
-def test_an_experiment_is_drawn_from_the_default_store(run, tmp_path):
+def test_an_experiment_is_drawn_from_its_store(run, tmp_path):
     fill(tmp_path / "results" / "paper", "quick", labels=["large vocabularies"], designed=False)
-    code, out, err = run("draw", "large-vocab", "--scale", "quick", "--out", "out", "--json")
+    code, out, err = run("figures", "results/paper", "large-vocab", "--scale", "quick", "--out", "out", "--json")
     assert (code, err.split()) == (0, ["[1/2]", "fig-11", "[2/2]", "fig-12"])
     answer = json.loads(out)
     assert [figure["name"] for figure in answer["figures"]] == ["fig-11", "fig-12"]
@@ -59,7 +59,7 @@ def test_an_experiment_is_drawn_from_the_default_store(run, tmp_path):
 
 def test_all_draws_what_it_can_and_names_the_rest(run, tmp_path):
     fill(tmp_path / "store", "quick", labels=["repeated keys"], designed=False)
-    code, out, err = run("draw", "all", "--scale", "quick", "--store", "store", "--json")
+    code, out, err = run("figures", "store", "all", "--scale", "quick", "--json")
     answer = json.loads(out)
     assert (code, len(err.splitlines())) == (0, len(FIGURES))
     assert [figure["name"] for figure in answer["figures"]] == ["fig-2", "fig-18"]
@@ -70,12 +70,12 @@ def test_all_draws_what_it_can_and_names_the_rest(run, tmp_path):
 def test_what_cannot_be_drawn_is_refused_in_one_paragraph(run, tmp_path):
     fill(tmp_path / "empty", "quick", labels=[], designed=False)
     command = "recallscope reproduce dn-grid --scale quick --store empty"
-    refused(run("draw", "fig-1", "--scale", "quick", "--store", "empty"), command)
-    refused(run("draw", "dn-grid", "--scale", "quick", "--store", "empty"), command)
-    refused(run("draw", "fig1", "--store", "empty"), "Did you mean fig-1")
-    refused(run("draw", "heds", "--store", "empty"), "heads")
-    refused(run("draw", "fig-1"), "results/paper", "runs/paper", "--store")
-    refused(run("draw"), "fig-1", "--list")
+    refused(run("figures", "empty", "fig-1", "--scale", "quick"), command)
+    refused(run("figures", "empty", "dn-grid", "--scale", "quick"), command)
+    refused(run("figures", "empty", "fig1"), "Did you mean fig-1")
+    refused(run("figures", "empty", "heds"), "heads")
+    refused(run("figures", "fig-1"), "Name a store", "--list")
+    refused(run("figures"), "fig-1", "--list")
 
 
 def test_drawing_leaves_torch_alone(tmp_path):
@@ -84,7 +84,7 @@ def test_drawing_leaves_torch_alone(tmp_path):
     code = (
         "import sys\n"
         "from recallscope.cli.main import main\n"
-        "code = main(['draw', 'laws', 'fig-4', 'fig-14', '--scale', 'quick', '--store', 'store', '--out', 'out'])\n"
+        "code = main(['figures', 'store', 'laws', 'fig-4', 'fig-14', '--scale', 'quick', '--out', 'out'])\n"
         "assert code == 0, code\n"
         "assert 'torch' not in sys.modules, 'torch was loaded'\n"
     )

@@ -104,13 +104,15 @@ def test_without_a_file_the_findings_are_printed(run, monkeypatch):
 
 @pytest.mark.usefixtures("made")
 def test_mistakes_are_answered(run, home):
-    refused(run("report", "nowhere", "--out", "a.html"), "nowhere")
+    refused(run("report", "nowhere", "--output", "a.html"), "nowhere")
     tiny = find_experiment("layers").parts("quick")[0].cells[0]  # at no other scale
     RunStore(home / "tiny", create=True).put(made_up(tiny))
-    refused(run("report", "tiny", "--out", "a.html"), "at scale small", "1 of --scale quick", "recallscope reproduce")
-    refused(run("report", "results/paper", "--scale", "quick", "--out", "results"), "results is a folder")
+    refused(
+        run("report", "tiny", "--output", "a.html"), "at scale small", "1 of --scale quick", "recallscope reproduce"
+    )
+    refused(run("report", "results/paper", "--scale", "quick", "--output", "results"), "results is a folder")
     (home / "file").write_text("")
-    refused(run("report", "results/paper", "--scale", "quick", "--out", "file/report.html"), "file")
+    refused(run("report", "results/paper", "--scale", "quick", "--output", "file/report.html"), "file")
     refused(run("report", "results/paper", "--scale", "quick", "--markdown", "results"), "results is a folder")
     assert not (home / "a.html").exists()
 
@@ -119,7 +121,7 @@ def test_mistakes_are_answered(run, home):
 def test_without_jinja2_the_extra_is_named_before_any_work(run, monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)
     monkeypatch.setattr("recallscope.studies.report.make_report", lambda *_, **__: pytest.fail("work was done"))
-    refused(run("report", "results/paper", "--scale", "quick", "--out", "a.html"), "jinja2", "recallscope[figures]")
+    refused(run("report", "results/paper", "--scale", "quick", "--output", "a.html"), "jinja2", "recallscope[figures]")
 
 
 @pytest.mark.slow
@@ -128,7 +130,7 @@ def test_the_line_of_the_help_on_the_runs_of_the_repository(run, tmp_path, monke
     monkeypatch.chdir(tmp_path)
     pages = []
     for name in ("one.html", "two.html"):
-        code, _, err = run("report", "results/paper", "--out", name)
+        code, _, err = run("report", "results/paper", "--output", name)
         assert code == 0, err
         pages.append(Path(name).read_bytes())
     assert pages[0] == pages[1]

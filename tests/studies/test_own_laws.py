@@ -59,7 +59,7 @@ def test_an_architecture_names_a_law_that_speaks_about_it(kind: str) -> None:
         ("delta_net", "delta"), ("gated_delta_net", "delta"), ("kda", "delta"), ("mlstm", "gated"),
         ("gla", "trained-sharing"), ("retnet", "retention"), ("mesa_net", "least-squares"), ("attention", "softmax"),
         ("rwkv7", None),
-        ("linear_attention", "trained-sharing"), ("linear", "trained-sharing"),
+        ("linear_attention", "trained-sharing"), ("linear_mamba", "trained-sharing"),
     ],
 )  # fmt: skip
 def test_laws_speak_about_bare_forms_only(kind: str, law: str | None) -> None:
@@ -115,7 +115,7 @@ def test_the_law_of_the_full_model_is_the_one_that_was_chosen(
     """
     grids = {both.regime: compared_cells(both.full, how) for both in full_and_linear(runs)}
     assert {len(cells) for cells in grids.values()} == {14}
-    choices = {choice.law: choice for choice in law_choices("iii", grids, laws_for("full"))}
+    choices = {choice.law: choice for choice in law_choices("iii", grids, laws_for("mamba"))}
     assert how == "mean" or next(iter(choices)) == MambaSpec.law
     for law, (mean, largest) in admitted.items():
         assert choices[law].error <= mean

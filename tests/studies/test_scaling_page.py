@@ -1,31 +1,60 @@
-"""docs/scaling.md: its tables are those of the measured costs and of results/sweeps/scale.json."""
+"""docs/scaling.md and docs/LAWS.md: their tables are those of the committed runs and of results/sweeps/scale.json."""
 
 import importlib.util
+import json
+import re
 from pathlib import Path
 
 import pytest
 
+from recallscope.runs.store import RunStore
+from recallscope.studies import report
+from recallscope.studies.costs import schedule
+from recallscope.studies.paper_runs import PaperRuns
+from recallscope.studies.report import with_tables
+
 ROOT = Path(__file__).resolve().parents[2]
-found = importlib.util.spec_from_file_location("scaling", ROOT / "results" / "sweeps" / "scaling.py")
-scaling = importlib.util.module_from_spec(found)
-found.loader.exec_module(scaling)
+MEASURED = json.loads((ROOT / "results" / "sweeps" / "scale.json").read_text(encoding="utf-8"))
+found = importlib.util.spec_from_file_location("sweep_scale", ROOT / "benchmarks" / "sweep_scale.py")
+sweep_scale = importlib.util.module_from_spec(found)
+found.loader.exec_module(sweep_scale)
 
 
 @pytest.mark.slow
-def test_the_tables_are_up_to_date():
-    text = scaling.PAGE.read_text(encoding="utf-8")
-    assert scaling.page(text) == text, "run python results/sweeps/scaling.py"
+@pytest.mark.parametrize("page", ["scaling.md", "LAWS.md"])
+def test_the_tables_are_up_to_date(page):
+    """How far each law is off is not compared: records are added, and the site counts them again."""
+
+    def rows(text):
+        return re.sub(r" \| [^|]*\|\n", " |\n", text) if page == "LAWS.md" else text
+
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    runs = PaperRuns(RunStore(ROOT / "results" / "paper"), "small")
+    assert rows(with_tables(text, runs)) == rows(text), "make report"
+
+
+def test_tables_go_where_a_page_has_a_place_for_them(monkeypatch):
+    monkeypatch.setattr(report, "TABLES", {"laws": lambda runs, page: [f"| {runs} |", f"| {len(page)} |"]})
+    page = "before\n<!-- laws -->\nold\n\n<!-- /laws -->\nafter <!-- laws -->"
+    assert with_tables(page, "runs") == page.replace("old\n", f"\n| runs |\n| {len(page)} |\n")
+    assert with_tables("nothing", "runs") == "nothing"
 
 
 def test_longest_first_fills_the_workers():
-    assert scaling.schedule([3.0, 3.0, 2.0, 2.0, 2.0], 2) == 7.0
-    assert scaling.schedule([5.0, 1.0, 1.0], 2) == 5.0
-    assert scaling.schedule([1.0], 100) == 1.0
+    assert schedule([3.0, 3.0, 2.0, 2.0, 2.0], 2) == 7.0
+    assert schedule([5.0, 1.0, 1.0], 2) == 5.0
+    assert schedule([1.0], 100) == 1.0
+
+
+def test_the_measured_tables_are_in_the_page():
+    page = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
+    for table in sweep_scale.tables(MEASURED).split("\n\n"):
+        assert table in page, "python benchmarks/sweep_scale.py --tables results/sweeps/scale.json"
 
 
 def test_no_run_is_done_twice_and_nothing_is_left_behind():
-    for row in scaling.measured()["sweeps"]:
+    for row in MEASURED["sweeps"]:
         assert row["leases_left"] == 0
         assert row["index_written"] >= row["drivers"]
-    sizes = {(row["drivers"], row["workers"]) for row in scaling.measured()["sweeps"]}
+    sizes = {(row["drivers"], row["workers"]) for row in MEASURED["sweeps"]}
     assert sizes >= {(drivers, workers) for drivers in (1, 4) for workers in (1, 8, 64)}

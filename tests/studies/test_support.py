@@ -48,7 +48,9 @@ def rounded_up(error):
     return math.ceil(100 * error) / 100
 
 
-@pytest.mark.parametrize(("name", "kind"), [("trained-sharing", "linear"), ("trained-sharing-heads", "multihead")])
+@pytest.mark.parametrize(
+    ("name", "kind"), [("trained-sharing", "linear_mamba"), ("trained-sharing-heads", "multihead")]
+)
 def test_the_support_line_says_what_the_committed_runs_give(rows, name, kind):
     law = find_law(name)
     mean, *most = (float(number) for number in re.findall(r"\.\d+", law.support.partition("(")[0]))

@@ -69,9 +69,8 @@ def test_predict_lists_give_every_pair_and_null_where_no_design_exists(run):
 
 def test_predict_puts_the_recommended_law_first(run):
     for model, law in [
-        ("trained", "trained-sharing"),
-        ("designed", "designed-improved"),
-        ("full", "full-capped"),
+        ("linear_mamba", "trained-sharing"),
+        ("mamba", "full-capped"),
         ("delta_net", "delta"),
         ("mlstm", "gated"),
         ("retnet", "retention"),
@@ -79,6 +78,10 @@ def test_predict_puts_the_recommended_law_first(run):
     ]:
         _, out, _ = run("predict", *CELL, "--embed-dim", 48, "--state-dim", 16, "--model", model)
         assert law in out.splitlines()[1]
+    _, out, _ = run("predict", *CELL, "--embed-dim", 48, "--state-dim", 16, "--designed")
+    assert "designed-improved" in out.splitlines()[1]
+    code, _, err = run("predict", *CELL, "--embed-dim", 48, "--state-dim", 16, "--model", "delta_net", "--designed")
+    assert (code, "hand-constructed delta_net" in err) == (2, True)
 
 
 def test_laws_of_architectures_speak_about_one_bare_layer(run):
@@ -205,7 +208,7 @@ def test_size_unreachable_is_an_answer(run):
 
 
 def test_sample_json_targets_are_as_long_as_tokens(run):
-    _, out, _ = run("sample", "--vocab-size", 64, "--num-facts", 4, "--num-examples", 3, "--json")
+    _, out, _ = run("sample", "--vocab-size", 64, "--num-facts", 4, "--num-sequences", 3, "--json")
     answer = json.loads(out)
     assert len(answer["tokens"]) == len(answer["targets"]) == 3
     for tokens, targets in zip(answer["tokens"], answer["targets"], strict=True):
@@ -218,7 +221,7 @@ def test_sample_json_targets_are_as_long_as_tokens(run):
 
 def test_sample_repeats_zoology(run):
     _, out, _ = run(
-        "sample", "--vocab-size", 64, "--length", 24, "--num-facts", 4, "--power-a", 0.01, "--num-examples", 2,
+        "sample", "--vocab-size", 64, "--length", 24, "--num-facts", 4, "--power-a", 0.01, "--num-sequences", 2,
         "--filler", "zero", "--stream", "zoology", "--json",
     )  # fmt: skip
     first = json.loads(out)["tokens"][0]
@@ -248,8 +251,8 @@ def test_bad_input_is_answered_in_one_paragraph(run):
     refused(run("size", "--target", "nan", *CELL), "nan")
     refused(run("size", "--target", 0.9, *CELL, *dims), "nothing is left to find")
     refused(run("size", "--target", 0.9, "--vocab-size", 64), "num_facts")
-    refused(run("sample", *CELL, "--num-examples", 0), "num_examples=0")
-    refused(run("sample", *CELL, "--num-examples", 10**9), "tokens")
+    refused(run("sample", *CELL, "--num-sequences", 0), "num_sequences=0")
+    refused(run("sample", *CELL, "--num-sequences", 10**9), "tokens")
     refused(run("sample", *CELL, "--power-a", -1), "power_a=-1")
     refused(run("sample", *CELL, "--power-a", "inf"), "power_a=inf")
     refused(run("sample", *CELL, "--seed", -1), "seed=-1")
@@ -282,7 +285,7 @@ NUMBERS = st.one_of(
                     "--task",
                     "--law",
                     "--seed",
-                    "--num-examples",
+                    "--num-sequences",
                     "--power-a",
                     "--filler",
                     "--key-repeats",

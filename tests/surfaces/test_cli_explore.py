@@ -33,7 +33,7 @@ def test_it_prints_its_address_answers_there_and_ends_quietly(tmp_path):
     ("flags", "word"),
     [
         (["--port", "70000"], "0..65535"),
-        (["--store", "nowhere"], "is not a store"),
+        (["nowhere"], "is not a store"),
         (["--weights", "nothing.safetensors"], "no such weights file"),
         (["--host", "203.0.113.9"], "cannot be listened on"),
     ],

@@ -55,7 +55,10 @@ def test_help_shows_the_defaults_of_the_preset(run):
 
 
 def test_a_flag_of_another_model_names_its_owner(run):
-    refused(run("train", *QUICK, "--gate", "yes"), "--gate: linear has no field 'gate'; full has it. Add --model full.")
+    refused(
+        run("train", *QUICK, "--gate", "yes"),
+        "--gate: linear_mamba has no field 'gate'; mamba has it. Add --model mamba.",
+    )
     refused(run("train", *QUICK, "--head-pattern=MHA"), "multihead", "--model")
     refused(run("train", *QUICK, "--model-args", '{"gate": true}'), "full has it")
     refused(run("train", *QUICK, "--model-args", '{"embed_dmi": 3}'), "Did you mean embed_dim?")
@@ -64,9 +67,9 @@ def test_a_flag_of_another_model_names_its_owner(run):
 @pytest.mark.parametrize(
     ("table", "line", "says"),
     [
-        ("model", "embed_dmi = 8", ", line 2: [model] linear has no field 'embed_dmi'. Did you mean embed_dim?"),
+        ("model", "embed_dmi = 8", ", line 2: [model] linear_mamba has no field 'embed_dmi'. Did you mean embed_dim?"),
         ("train", "batchsize = 8", ", line 2: [train] train has no field 'batchsize'. Did you mean batch_size"),
-        ("model", "gate = true", ", line 2: [model] linear has no field 'gate'; full has it."),
+        ("model", "gate = true", ", line 2: [model] linear_mamba has no field 'gate'; mamba has it."),
         ("tsak", "vocab_size = 8", "Did you mean task"),
     ],
 )
@@ -82,10 +85,10 @@ def test_a_run_from_a_file_and_flags_on_top(run, tmp_path):
     from_file = json.loads(run("train", "--config", path, *SHORT, "--json")[1])["spec"]
     assert (from_file["model"]["embed_dim"], from_file["train"]["batch_size"], from_file["seed"]) == (16, 8, 0)
     own = tmp_path / "own.toml"
-    own.write_text('seed = 3\npreset = "dn-linear"\n[task]\nvocab_size = 32\nnum_facts = 3\n[model]\nkind = "full"\n')
+    own.write_text('seed = 3\npreset = "dn-linear"\n[task]\nvocab_size = 32\nnum_facts = 3\n[model]\nkind = "mamba"\n')
     words = ["--embed-dim", 8, "--state-dim", 4, "--gate", "no", *SHORT]
     changed = json.loads(run("train", "--config", own, *words, "--json")[1])["spec"]
-    assert (changed["model"]["kind"], changed["model"]["gate"], changed["seed"]) == ("full", False, 3)
+    assert (changed["model"]["kind"], changed["model"]["gate"], changed["seed"]) == ("mamba", False, 3)
     assert json.loads(run("train", "--config", own, *words, "--seed", 0, "--json")[1])["spec"]["seed"] == 0
 
 
@@ -117,7 +120,7 @@ def test_quiet_shows_no_progress(run, monkeypatch):
 @pytest.mark.parametrize(
     ("command", "trains"),
     [
-        (("measure", "linear", *QUICK, "--out"), "recallscope.measuring.trainings.store_trainer"),
+        (("measure", "linear_mamba", *QUICK, "--out"), "recallscope.measuring.trainings.store_trainer"),
         (
             ("capacity", *QUICK, "--target", ".9", "--solve-for", "num_facts", "--store"),
             "recallscope.measuring.trainings.store_trainer",

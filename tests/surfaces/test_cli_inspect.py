@@ -54,7 +54,7 @@ def ideal(tmp_path_factory):
 
 
 def test_the_ideal_circuit_is_recognised(ideal, run, tmp_path):
-    code, out, _ = run("inspect", ideal, "--out", tmp_path, "--num-examples", 40)
+    code, out, _ = run("inspect", ideal, "--out", tmp_path, "--num-sequences", 40)
     assert code == 0
     assert "this is the recall circuit; its state is a hash table" in out
     assert "100.00% of G_vv and 100.00% of G_kq" in out
@@ -66,7 +66,7 @@ def test_the_ideal_circuit_is_recognised(ideal, run, tmp_path):
 
 
 def test_json_has_the_contract_and_nothing_else_is_printed(ideal, run, tmp_path):
-    code, out, err = run("inspect", ideal, "--json", "--num-examples", 40, "--out", tmp_path)
+    code, out, err = run("inspect", ideal, "--json", "--num-sequences", 40, "--out", tmp_path)
     assert (code, err) == (0, "")
     scores = json.loads(out)
     for name in ("accuracy", "g_vv_block_mass", "g_kq_block_mass", "decoded_hit_rate", "overwrite_success"):
@@ -76,7 +76,7 @@ def test_json_has_the_contract_and_nothing_else_is_printed(ideal, run, tmp_path)
 
 
 def test_the_same_seed_gives_the_same_scores_and_the_same_figure_the_same_file(ideal, run, tmp_path):
-    one, two = (run("inspect", ideal, "--json", "--num-examples", 20, "--seed", 3)[1] for _ in range(2))
+    one, two = (run("inspect", ideal, "--json", "--num-sequences", 20, "--seed", 3)[1] for _ in range(2))
     assert one == two
     for folder in ("one", "two"):
         save_figure(fill_figure((1, 2), (1.0, 0.9), (1.0, 0.95), num_facts=2), tmp_path / folder / "fill")
@@ -88,11 +88,11 @@ def test_the_training_example_of_the_help_runs_as_printed(run, tmp_path):
     _, out, _ = run("inspect", "--help")
     text = " ".join(re.sub(r"[│╭╮╰╯─]", " ", out).split())
     (example,) = set(re.findall(r"recallscope inspect (?:--[a-z-]+ [0-9a-z]+ ?)+", text))
-    code, out, err = run(*shlex.split(example)[1:], "--out", tmp_path, "--num-examples", 200)
+    code, out, err = run(*shlex.split(example)[1:], "--out", tmp_path, "--num-sequences", 200)
     assert code == 0, err
     assert "verdict" in out
     assert {"weights.safetensors", "record.json", "scores.json"} <= {path.name for path in tmp_path.iterdir()}
-    code, out, _ = run("inspect", tmp_path, "--json", "--num-examples", 20)  # what it wrote can be inspected again
+    code, out, _ = run("inspect", tmp_path, "--json", "--num-sequences", 20)  # what it wrote can be inspected again
     assert code == 0
     assert json.loads(out)["accuracy"] > 0.9
 
@@ -106,7 +106,7 @@ def test_full_mamba_is_reported_for_what_it_is(run, tmp_path, spec):
     path = tmp_path / "full.safetensors"
     model = build_model(spec, 32, torch.Generator().manual_seed(0))
     write_weights(path, model, TASK)
-    code, out, _ = run("inspect", path, "--num-examples", 40, "--out", tmp_path / "out")
+    code, out, _ = run("inspect", path, "--num-sequences", 40, "--out", tmp_path / "out")
     assert code == 0
     assert "no fixed G_vv" in out
     assert (tmp_path / "out" / "attention.png").exists()
@@ -118,7 +118,7 @@ def test_verdicts_differ_as_the_models_do(run, tmp_path):
     untrained = build_model(LinearMambaSpec(embed_dim=8, state_dim=4), 32, torch.Generator().manual_seed(0))
     for model, words in ((small, "too small or too noisy"), (untrained, "not the recall circuit")):
         write_weights(tmp_path / "w.safetensors", model, TASK)
-        code, out, _ = run("inspect", tmp_path / "w.safetensors", "--num-examples", 40)
+        code, out, _ = run("inspect", tmp_path / "w.safetensors", "--num-sequences", 40)
         assert code == 0
         assert words in out
 
@@ -134,7 +134,7 @@ def test_mistakes_are_answered_in_one_paragraph(ideal, run, tmp_path):
     assert "no such weights file" in refused(tmp_path / "missing.safetensors")
     assert "either WEIGHTS or --preset" in refused(ideal, "--preset", "mechanism")
     assert "--embed-dim" in refused(ideal, "--embed-dim", 64)
-    assert "num_examples=1" in refused(ideal, "--num-examples", 1)
+    assert "num_sequences=1" in refused(ideal, "--num-sequences", 1)
     assert "mechanism" in refused("--preset", "mechanim")
     (tmp_path / "text.safetensors").write_text("no weights", encoding="utf-8")
     assert "not a safetensors file" in refused(tmp_path / "text.safetensors")
@@ -290,7 +290,7 @@ def weights_of(name, folder):
 
 
 def test_a_module_of_ones_own_is_shown_by_its_answers_and_told_what_is_left_out(run, tmp_path):
-    code, out, err = run("inspect", weights_of("Bag", tmp_path), "--num-examples", 40, "--out", tmp_path / "out")
+    code, out, err = run("inspect", weights_of("Bag", tmp_path), "--num-sequences", 40, "--out", tmp_path / "out")
     assert code == 0, err
     assert out.startswith("recall 0.")
     assert "by place of the fact, oldest first" in out
@@ -305,7 +305,7 @@ def test_a_module_of_ones_own_is_shown_by_its_answers_and_told_what_is_left_out(
     assert scores["g_vv_block_mass"] is scores["probe"] is scores["overwrite"] is None
     assert 0 <= scores["behaviour"]["accuracy"] <= 1
     assert {item["section"] for item in scores["left_out"]} >= {"operators", "attention", "overwrite", "probe"}
-    again = run("inspect", weights_of("Bag", tmp_path), "--num-examples", 40, "--json")[1]
+    again = run("inspect", weights_of("Bag", tmp_path), "--num-sequences", 40, "--json")[1]
     assert json.loads(again)["behaviour"] == scores["behaviour"]  # dropout is off
 
 

@@ -70,7 +70,7 @@ def test_a_wrong_name_is_refused_before_anything_is_trained(mine, run, tmp_path)
 def test_weights_are_measured_as_they_are(mine, run):
     model = import_from("my_gru.py").Model(32, 6)
     save_file(model.state_dict(), "plain.safetensors")
-    words = ["measure", mine, "--model-args", '{"width": 6}', *TASK, "--num-examples", "40", "--json"]
+    words = ["measure", mine, "--model-args", '{"width": 6}', *TASK, "--num-sequences", "40", "--json"]
     code, out, err = run(*words, "--weights", "plain.safetensors", "--figure", "there.png")
     assert code == 0, err
     row = json.loads(out)
@@ -97,12 +97,12 @@ def test_tied_weights_are_saved_once_and_measured(run, tmp_path, monkeypatch):
 
 def test_weights_of_ours_bring_model_and_task(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    sizes = ["--embed-dim", "16", "--state-dim", "8", "--num-examples", "10"]
-    assert run("design", *TASK, *sizes, "--out", "circuit.safetensors")[0] == 0
-    code, out, err = run("measure", "--weights", "circuit.safetensors", "--num-facts", "4", "--num-examples", "20")
+    sizes = ["--embed-dim", "16", "--state-dim", "8", "--num-sequences", "10"]
+    assert run("design", *TASK, *sizes, "--output", "circuit.safetensors")[0] == 0
+    code, out, err = run("measure", "--weights", "circuit.safetensors", "--num-facts", "4", "--num-sequences", "20")
     assert code == 0, err
     assert "declared by the architecture" in out
-    words = ["--num-facts", "4", "--num-examples", "20", "--seed", "3", "--json"]
+    words = ["--num-facts", "4", "--num-sequences", "20", "--seed", "3", "--json"]
     first = json.loads(run("measure", "circuit.safetensors", *words)[1])
     assert first == json.loads(run("measure", "--weights", "circuit.safetensors", *words)[1])
     model, _ = read_weights(Path("circuit.safetensors"))
@@ -110,18 +110,18 @@ def test_weights_of_ours_bring_model_and_task(run, tmp_path, monkeypatch):
     score = evaluate(model, task, 20, torch.Generator().manual_seed(3))
     assert (first["accuracy"]["mean"], first["accuracy"]["queries"]) == (score.accuracy, score.queries)
     assert first["task"] == task.model_dump(mode="json")
-    code, _, err = run("measure", "circuit.safetensors", "--num-examples", "0")
-    assert (code, "num_examples=0" in err) == (2, True)
+    code, _, err = run("measure", "circuit.safetensors", "--num-sequences", "0")
+    assert (code, "num_sequences=0" in err) == (2, True)
     code, _, err = run("measure", "circuit.safetensors", "--device", "tpu9")
     assert (code, "device='tpu9'" in err) == (2, True)
-    code, _, err = run("measure", "full", "--weights", "circuit.safetensors")
+    code, _, err = run("measure", "mamba", "--weights", "circuit.safetensors")
     assert code == 2
     assert "holds a linear" in err
 
 
 def test_capacity_prints_its_trainings_and_uses_them_again(run, tmp_path):
     words = ["capacity", "--vocab-size", "32", "--embed-dim", "8", "--state-dim", "4", "--target", "0.5", *SHORT]
-    words += ["--store", tmp_path / "store", "--most", "1", "--workers", "1"]
+    words += ["--store", tmp_path / "store", "--max-runs", "1", "--workers", "1"]
     first = json.loads(run(*words, "--json")[1])
     assert (first["unknown"], first["law"]) == ("num_facts", "trained-sharing")
     (tried,) = first["trainings"]
@@ -137,11 +137,11 @@ def test_capacity_prints_its_trainings_and_uses_them_again(run, tmp_path):
     [
         (["measure"], "which model?"),
         (["measure", "liner", *TASK], "Did you mean linear"),
-        (["measure", "linear", *TASK], "--embed-dim"),
+        (["measure", "linear_mamba", *TASK], "--embed-dim"),
         (["measure", "nowhere.py:Model", *TASK], "there is no file nowhere.py"),
-        (["measure", "linear", "--weights", "nowhere.safetensors"], "no such weights file"),
-        (["measure", "linear", *TASK, *SIZES, "--seeds", 0], "seeds=0"),
-        (["measure", "linear", *TASK, *SIZES, "--beside", "nowhere"], "nowhere is not a store"),
+        (["measure", "linear_mamba", "--weights", "nowhere.safetensors"], "no such weights file"),
+        (["measure", "linear_mamba", *TASK, *SIZES, "--seeds", 0], "seeds=0"),
+        (["measure", "linear_mamba", *TASK, *SIZES, "--compare-with", "nowhere"], "nowhere is not a store"),
         (["capacity", "--target", "0.9", *TASK, *SIZES], "nothing is left to find"),
         (["capacity", "--target", "0.9", "--vocab-size", 32], "too much is left to find"),
         (["capacity", "--target", "1.5", "--vocab-size", 32, *SIZES], "target=1.5"),
@@ -149,7 +149,7 @@ def test_capacity_prints_its_trainings_and_uses_them_again(run, tmp_path):
         (["capacity", "--target", "0.9", *SIZES, "--vocab-size", 32, "--solve-for", "num_facs"], "mean num_facts"),
         (["capacity", "--target", "0.9", *TASK, "--embed-dim", 4, "--solve-for", "embed_dim"], "--state-dim as well"),
         (["capacity", "--target", "0.9", *TASK, *SIZES, "--solve-for", "seed"], "'seed' cannot"),
-        (["capacity", "--target", "0.9", "--vocab-size", 32, *SIZES, "--most", 0], "most=0"),
+        (["capacity", "--target", "0.9", "--vocab-size", 32, *SIZES, "--max-runs", 0], "max_runs=0"),
     ],
 )  # fmt: skip
 def test_bad_input_is_answered_in_one_paragraph(words, says, run, tmp_path, monkeypatch):

@@ -24,7 +24,7 @@ def store(tmp_path_factory):
     base = RunSpec.model_validate(
         {"task": {"vocab_size": 64, "num_facts": 4}, "model": {"embed_dim": 8, "state_dim": 4}}
     )
-    axes = {"model": ["linear", "full"], "embed_dim": [8, 16, 32, 64], "state_dim": [2, 4, 8], "seed": [0, 1]}
+    axes = {"model": ["linear_mamba", "mamba"], "embed_dim": [8, 16, 32, 64], "state_dim": [2, 4, 8], "seed": [0, 1]}
     for cell in Grid.around(base, axes=axes).cells():
         D, N = cell.spec.model.embed_dim, cell.spec.model.state_dim
         p = float(law(vocab_size=64, num_facts=4, embed_dim=D, state_dim=N))
@@ -51,7 +51,7 @@ def refused(result, *words):
     ],
 )
 def test_any_two_columns_are_drawn(name, axes, run, store, tmp_path):
-    code, out, err = run("plot", store, *axes, "--out", tmp_path / name)
+    code, out, err = run("plot", store, *axes, "--figure", tmp_path / name)
     assert (code, err) == (0, "")
     assert "48 runs in" in out
     picture = (tmp_path / name).read_bytes()
@@ -59,7 +59,7 @@ def test_any_two_columns_are_drawn(name, axes, run, store, tmp_path):
         ET.fromstring(picture)
     else:
         assert picture.startswith(b"\x89PNG")
-    assert run("plot", store, *axes, "--out", tmp_path / name)[0] == 0
+    assert run("plot", store, *axes, "--figure", tmp_path / name)[0] == 0
     assert (tmp_path / name).read_bytes() == picture  # the same runs, the same bytes
 
 
@@ -72,8 +72,8 @@ def test_the_example_in_the_help_runs(run, store, tmp_path, monkeypatch):
 
 
 def test_seeds_are_points_and_lines_are_their_means(run, store, tmp_path):
-    where = ["--where", "model=linear", "embed_dim=8"]
-    out = run("plot", store, "--x", "state_dim", *where, "--out", tmp_path / "p.png", "--json")[1]
+    where = ["--where", "model=linear_mamba", "embed_dim=8"]
+    out = run("plot", store, "--x", "state_dim", *where, "--figure", tmp_path / "p.png", "--json")[1]
     answer = json.loads(out)
     ((series,),) = [panel["series"] for panel in answer["panels"]]
     assert sorted(series["x"]) == [2, 2, 4, 4, 8, 8]
@@ -82,16 +82,16 @@ def test_seeds_are_points_and_lines_are_their_means(run, store, tmp_path):
         seeds = [y for x, y in zip(series["x"], series["y"], strict=True) if x == place]
         assert mean == pytest.approx(sum(seeds) / 2)
     assert answer["also_varying"] == []
-    out = run("plot", store, "--x", "state_dim", "--filter", "model=linear", "--out", tmp_path / "p.png")[1]
+    out = run("plot", store, "--x", "state_dim", "--filter", "model=linear_mamba", "--figure", tmp_path / "p.png")[1]
     assert "also differ in embed_dim" in out
 
 
 def test_mistakes_are_answered_before_anything_is_drawn(run, store, tmp_path):
-    refused(run("plot", store, "--x", "state_dm", "--out", tmp_path / "p.png"), "state_dim")
-    refused(run("plot", store, "--x", "state_dim", "--color", "modle", "--out", tmp_path / "p.png"), "model")
-    refused(run("plot", store, "--x", "state_dim", "--out", tmp_path / "p.jpg"), "p.png")
+    refused(run("plot", store, "--x", "state_dm", "--figure", tmp_path / "p.png"), "state_dim")
+    refused(run("plot", store, "--x", "state_dim", "--color", "modle", "--figure", tmp_path / "p.png"), "model")
+    refused(run("plot", store, "--x", "state_dim", "--figure", tmp_path / "p.jpg"), "p.png")
     refused(run("fit", store, "--figure", tmp_path / "f.pdf"), "f.png")
-    result = run("plot", store, "--x", "state_dim", "--where", "embed_dim=9", "--out", tmp_path / "p.png")
+    result = run("plot", store, "--x", "state_dim", "--where", "embed_dim=9", "--figure", tmp_path / "p.png")
     refused(result, "store list")
     advice = shlex.split(result[2].split("recallscope ")[1].split(" shows")[0])
     assert run(*advice)[0] == 0
@@ -99,7 +99,7 @@ def test_mistakes_are_answered_before_anything_is_drawn(run, store, tmp_path):
 
 
 def test_fit_draws_its_fit(run, store, tmp_path):
-    words = ["fit", store, "--where", "model=linear", "--bootstrap", 0, "--law", "unified"]
+    words = ["fit", store, "--where", "model=linear_mamba", "--bootstrap", 0, "--law", "unified"]
     code, out, err = run(*words, "--figure", tmp_path / "fit.svg")
     assert (code, err) == (0, "")
     assert "1 of 1 groups drawn in" in out
@@ -107,10 +107,10 @@ def test_fit_draws_its_fit(run, store, tmp_path):
 
 
 def test_list_shows_the_columns_that_differ_and_says_what_is_alike(run, store):
-    head, *_ = run("store", "list", store, "--where", "embed_dim=8", "model=linear")[1].splitlines()
+    head, *_ = run("store", "list", store, "--where", "embed_dim=8", "model=linear_mamba")[1].splitlines()
     assert head.split() == ["run", "state_dim", "seed", "test_accuracy", "seconds"]
-    out = run("store", "list", store, "--where", "embed_dim=8", "model=linear")[1]
-    assert "all: task=mqar vocab_size=64 num_facts=4 length=16 model=linear embed_dim=8 num_layers=1" in out
+    out = run("store", "list", store, "--where", "embed_dim=8", "model=linear_mamba")[1]
+    assert "all: task=mqar vocab_size=64 num_facts=4 length=16 model=linear_mamba embed_dim=8 num_layers=1" in out
     head, *_ = run("store", "list", store)[1].splitlines()
     assert head.split()[:5] == ["run", "model", "embed_dim", "state_dim", "seed"]
     head, *_ = run("store", "list", store, "--limit", 1)[1].splitlines()
@@ -128,7 +128,7 @@ def test_list_stops_at_a_table_that_can_be_read_and_json_has_all(run, store, mon
 
 def test_to_pandas_has_a_row_per_run_or_says_what_is_missing(store, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=list))
-    rows = RunStore(store).to_pandas("state_dim<=4", "model=linear")
+    rows = RunStore(store).to_pandas("state_dim<=4", "model=linear_mamba")
     assert len(rows) == 16
     assert {"run", "embed_dim", "test_accuracy"} <= set(rows[0])
     monkeypatch.setitem(sys.modules, "pandas", None)

@@ -33,12 +33,12 @@ def refused(result, *words):
 
 
 def test_measure_says_what_is_measured(folder, run):
-    code, out, err = run("measure", folder, "--num-facts", 3, "--num-examples", 20)
+    code, out, err = run("measure", folder, "--num-facts", 3, "--num-sequences", 20)
     assert (code, err) == (0, "")
     assert "recall " in out
     assert "token numbers 0..49" in out  # an even number of them
     assert "largest of all 51" in out
-    words = ["--task", "ar", "--vocab-size", 16, "--num-facts", 3, "--num-examples", 20, "--json"]
+    words = ["--task", "ar", "--vocab-size", 16, "--num-facts", 3, "--num-sequences", 20, "--json"]
     answer = json.loads(run("measure", folder, *words)[1])
     assert (answer["task"]["kind"], answer["task"]["vocab_size"], answer["accuracy"]["queries"]) == ("ar", 16, 20)
 
@@ -51,7 +51,7 @@ def test_the_example_in_the_help_runs(folder, run):
 
 
 def test_inspect_takes_the_fields_of_the_task_and_no_others(folder, run):
-    code, out, err = run("inspect", folder, "--num-facts", 3, "--vocab-size", 16, "--num-examples", 20)
+    code, out, err = run("inspect", folder, "--num-facts", 3, "--vocab-size", 16, "--num-sequences", 20)
     assert (code, err) == (0, "")
     assert "left out" in out
     assert "token numbers 0..15" in out
@@ -68,7 +68,7 @@ def test_mistakes_name_the_way_out(folder, run, tmp_path):
 
 def test_a_larger_vocabulary_than_the_weights_have_is_refused(run, tmp_path):
     path = tmp_path / "circuit.safetensors"
-    sizes = ["--vocab-size", 32, "--num-facts", 3, "--embed-dim", 16, "--state-dim", 4, "--num-examples", 10]
-    assert run("design", *sizes, "--out", path)[0] == 0
+    sizes = ["--vocab-size", 32, "--num-facts", 3, "--embed-dim", 16, "--state-dim", 4, "--num-sequences", 10]
+    assert run("design", *sizes, "--output", path)[0] == 0
     refused(run("measure", path, "--vocab-size", 64), "32 tokens")
-    assert json.loads(run("measure", path, "--task", "ar", "--num-examples", 9, "--json")[1])["task"]["kind"] == "ar"
+    assert json.loads(run("measure", path, "--task", "ar", "--num-sequences", 9, "--json")[1])["task"]["kind"] == "ar"

@@ -126,7 +126,7 @@ def test_runs_are_found_among_others_without_making_the_grid(name: str, monkeypa
 
 
 def test_a_run_that_two_parts_ask_for_counts_once() -> None:
-    zoo = find_experiment("zoo")
+    zoo = find_experiment("architectures")
     asked = [cell.run for part in zoo.parts("small") for cell in part.cells]
     assert len(set(asked)) < len(asked)
     assert zoo.progress("small", {}) == (len(set(asked)), 0)

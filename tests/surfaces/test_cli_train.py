@@ -29,11 +29,11 @@ def _in_a_folder_of_its_own(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "model",
     [
-        ["--model", "linear"],
-        ["--model", "linear", "--num-layers", "2"],
-        ["--model", "full", "--conv-width", "3", "--gate", "no"],
+        ["--model", "linear_mamba"],
+        ["--model", "linear_mamba", "--num-layers", "2"],
+        ["--model", "mamba", "--conv-width", "3", "--gate", "no"],
         ["--model", "multihead", "--num-heads", "2", "--head-pattern", "MHA"],
-        ["--model", "full2", "--num-heads", "2"],
+        ["--model", "mamba2", "--num-heads", "2"],
     ],
     ids=lambda words: "-".join(w.strip("-") for w in words),
 )
@@ -55,12 +55,12 @@ def test_train_keeps_what_measure_reads(run, tmp_path):
     assert "test accuracy" in out
     record = parse_record((out_dir / "record.json").read_bytes())
     assert not (out_dir / "checkpoint.safetensors").exists()
-    code, out, _ = run("measure", out_dir, "--num-examples", 50, "--json")
+    code, out, _ = run("measure", out_dir, "--num-sequences", 50, "--json")
     assert code == 0
     answer = json.loads(out)
     assert answer["task"] == record.spec.task.model_dump(mode="json")
     assert answer["accuracy"]["queries"] == 150
-    code, out, _ = run("measure", out_dir / "weights.safetensors", "--num-facts", 5, "--num-examples", 10, "--json")
+    code, out, _ = run("measure", out_dir / "weights.safetensors", "--num-facts", 5, "--num-sequences", 10, "--json")
     assert json.loads(out)["task"]["length"] == 20
 
 
@@ -184,7 +184,7 @@ def test_a_diverged_run_stops_where_it_diverged_says_so_and_exits_with_1(run, tm
     assert record.flag == "diverged"
     assert record.history[-1].loss is None
     assert run("train", *words)[0] == 1  # from its record
-    code, out, _ = run("measure", tmp_path, "--num-examples", 50, "--json")  # weights from before
+    code, out, _ = run("measure", tmp_path, "--num-sequences", 50, "--json")  # weights from before
     assert (code, json.loads(out)["accuracy"]["mean"] >= 0) == (0, True)
 
 
@@ -199,26 +199,26 @@ def test_presets_take_changes(run):
 @pytest.mark.parametrize("circuit", [name for name in CIRCUITS.names() if name != "ideal"])
 def test_design_writes_weights_that_measure_reads(circuit, run, tmp_path):
     path = tmp_path / "circuit.safetensors"
-    words = ["--vocab-size", 32, "--num-facts", 3, "--embed-dim", 16, "--state-dim", 4, "--num-examples", 40]
-    code, out, _ = run("design", "--circuit", circuit, *words, "--out", path, "--json")
+    words = ["--vocab-size", 32, "--num-facts", 3, "--embed-dim", 16, "--state-dim", 4, "--num-sequences", 40]
+    code, out, _ = run("design", "--circuit", circuit, *words, "--output", path, "--json")
     assert code == 0
     answer = json.loads(out)
     assert 0 < answer["accuracy"] <= 1
-    code, out, _ = run("measure", path, "--num-examples", 40, "--json")
+    code, out, _ = run("measure", path, "--num-sequences", 40, "--json")
     assert code == 0
     assert json.loads(out)["model"] == answer["model"]
 
 
 def test_the_ideal_circuit_is_perfect_without_key_filler(run):
-    words = ["--vocab-size", 32, "--num-facts", 3, "--filler", "zero", "--num-examples", 100, "--json"]
+    words = ["--vocab-size", 32, "--num-facts", 3, "--filler", "zero", "--num-sequences", 100, "--json"]
     answer = json.loads(run("design", "--circuit", "ideal", *words)[1])
     assert answer["accuracy"] == 1
     assert answer["model"]["embed_dim"] == answer["model"]["state_dim"] == 32
 
 
 def test_design_agrees_with_its_law(run):
-    words = ["--vocab-size", 128, "--num-facts", 4, "--embed-dim", 24, "--state-dim", 12, "--draws", 40]
-    answer = json.loads(run("design", *words, "--num-examples", 4000, "--json")[1])
+    words = ["--vocab-size", 128, "--num-facts", 4, "--embed-dim", 24, "--state-dim", 12, "--num-draws", 40]
+    answer = json.loads(run("design", *words, "--num-sequences", 4000, "--json")[1])
     assert abs(answer["accuracy"] - answer["laws"]["designed-improved"]) < 0.02 + 4 * answer["standard_error"]
 
 
@@ -238,7 +238,7 @@ def test_bad_input_is_answered_in_one_paragraph(run, tmp_path):
     refused("train", *QUICK, *SHORT, "--seed", -3, says="seed=-3")
     refused("design", *QUICK[:4], "--embed-dim", 8, "--state-dim", 9, says="state_dim <= 8")
     refused("design", *QUICK[:4], says="--embed-dim")
-    refused("design", *QUICK, "--draws", 0, says="draws=0")
+    refused("design", *QUICK, "--num-draws", 0, says="num_draws=0")
     refused("design", "--circuit", "MHA", *QUICK, "--num-heads", 3, says="num_heads=3")
     refused("measure", tmp_path / "nothing.safetensors", says="no such weights file")
     (tmp_path / "text.safetensors").write_text("not weights at all")

@@ -15,15 +15,38 @@ SECTIONS = {
 }
 SIZES = ["--vocab-size", 32, "--num-facts", 3, "--embed-dim", 8, "--state-dim", 4]
 STEPS = ["--batch-size", 16, "--warmup-steps", 5, "--flat-steps", 40, "--decay-steps", 20, "--eval-size", 40]
-SEARCH = ["--model", "linear", "--vocab-size", 32, "--embed-dim", 8, "--state-dim", 4, "--target", 0.2, "--most", 2]
+SEARCH = [
+    "--model",
+    "linear_mamba",
+    "--vocab-size",
+    32,
+    "--embed-dim",
+    8,
+    "--state-dim",
+    4,
+    "--target",
+    0.2,
+    "--max-runs",
+    2,
+]
 COMMANDS = {
     "predict": [*SIZES],
     "size": ["--target", 0.8, "--vocab-size", 64, "--num-facts", 4],
     "train": [*SIZES, *STEPS, "--out", "one"],
-    "measure": ["linear", *SIZES, *STEPS, "--learning-rate", 0.01, "--out", "measured", "--beside", "measured/store"],
+    "measure": [
+        "linear_mamba",
+        *SIZES,
+        *STEPS,
+        "--learning-rate",
+        0.01,
+        "--out",
+        "measured",
+        "--compare-with",
+        "measured/store",
+    ],
     "capacity": [*SEARCH, *STEPS, "--learning-rate", 0.01, "--store", "searched"],
     "fit": ["searched", "--bootstrap", 20],
-    "inspect": ["one", "--num-examples", 20, "--out", "look"],
+    "inspect": ["one", "--num-sequences", 20, "--out", "look"],
 }
 # tables with names of their own: fields of specs, names of laws
 FREE = {
@@ -67,8 +90,8 @@ def test_every_field_is_explained(verb, folder, run, monkeypatch):
         run("train", *COMMANDS["train"])
     code, out, err = run(verb, *COMMANDS[verb], "--json")
     assert code == 0, err
-    known = SECTIONS[verb] | SECTIONS["CircuitSizes"]
-    sizes = {f"{table}.{name}" for table in ("answer", "frontier", "rows") for name in SECTIONS["CircuitSizes"]}
+    known = SECTIONS[verb] | SECTIONS["Sizes"]
+    sizes = {f"{table}.{name}" for table in ("answer", "frontier", "rows") for name in SECTIONS["Sizes"]}
     same = {f"frontier.{name.partition('.')[2]}" for name in known if name.startswith("answer.")}
     printed = fields(json.loads(out))
     assert sorted(printed - known - sizes - same) == []
@@ -82,4 +105,4 @@ def test_columns_of_a_store_are_explained():
 
     (row,) = find_runs(RunStore(ROOT / "results" / "paper"), limit=1)
     results = list(row)[list(row).index("test_accuracy") :]
-    assert {"run", "status", *results} <= SECTIONS["Columns of a store"] | SECTIONS["CircuitSizes"]
+    assert {"run", "status", *results} <= SECTIONS["Columns of a store"] | SECTIONS["Sizes"]

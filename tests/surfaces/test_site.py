@@ -118,21 +118,13 @@ def test_search_works_from_the_file_system_and_nothing_is_requested(site):
     assert [address for address in asked if not address.startswith(("file:", "data:", "about:", "blob:"))] == []
 
 
-def test_the_table_of_laws_is_the_catalogue(monkeypatch):
-    """All but its last column, how far each law is off: records are added, and the site counts them anew."""
-    import law_table
-    from law_table import PAGE, TABLE, with_links, with_table
+def test_laws_in_the_table_lead_to_their_pages():
+    from law_pages import with_links
 
-    monkeypatch.setattr(law_table, "_off_by", lambda law: "")
+    from recallscope.theory.law import LAWS
 
-    def rows(page):
-        return [line.rsplit(" | ", 1)[0] for line in TABLE.search(page)[0].splitlines()]
-
-    page = PAGE.read_text(encoding="utf-8")
-    assert rows(page) == rows(with_table(page)), "python docs/generate/law_table.py"
-    assert "| [`delta`](laws/delta.md) |" in with_links(page)
-    unknown = page.replace("| `delta` |", "| `no-law` |")
-    assert rows(with_table(unknown)) != rows(page)  # words belong to a name: without them, the docstring
+    page = with_links((ROOT / "docs" / "LAWS.md").read_text(encoding="utf-8"))
+    assert all(f"| [`{law.name}`](laws/{law.name}.md)" in page for law in LAWS)
 
 
 def test_a_public_name_without_a_docstring_is_found():

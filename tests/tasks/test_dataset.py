@@ -30,7 +30,7 @@ def test_equal_seed_equal_items_for_every_task(task):
 
 
 def test_labels_are_answers_at_the_queries_and_ignored_elsewhere():
-    for inputs, labels in rs.MQARDataset(vocab_size=32, num_facts=3, num_examples=10, length=16):
+    for inputs, labels in rs.MQARDataset(vocab_size=32, num_facts=3, num_sequences=10, length=16):
         facts = dict(zip(inputs[0:6:2].tolist(), inputs[1:6:2].tolist(), strict=True))
         asked = labels != NOTHING_ASKED
         assert int(asked.sum()) == 3
@@ -67,7 +67,7 @@ def test_a_stream_resumes_where_it_was_left():
 
 def test_the_global_stream_is_neither_read_nor_moved():
     before = torch.get_rng_state()
-    rs.MQARDataset(vocab_size=32, num_facts=3, num_examples=5)
+    rs.MQARDataset(vocab_size=32, num_facts=3, num_sequences=5)
     next(iter(rs.RecallStream(TASKS[0], batch_size=2)))
     assert torch.equal(before, torch.get_rng_state())
 
@@ -76,4 +76,4 @@ def test_bad_sizes_are_explained():
     with pytest.raises(ValueError, match="at least one sequence"):
         rs.RecallDataset(TASKS[0], 0)
     with pytest.raises(ValueError, match="num_facts"):
-        rs.MQARDataset(vocab_size=8, num_facts=30, num_examples=2)
+        rs.MQARDataset(vocab_size=8, num_facts=30, num_sequences=2)

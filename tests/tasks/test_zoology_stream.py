@@ -87,7 +87,7 @@ def test_what_zoology_cannot_draw_is_refused_with_the_way_out(task, way_out):
 
 
 def test_an_empty_batch_is_refused():
-    with pytest.raises(ValueError, match="num_examples >= 1"):
+    with pytest.raises(ValueError, match="num_sequences >= 1"):
         zoology_batch(MQARSpec(vocab_size=64, num_facts=4, filler="zero"), 0, seed=0)
 
 

@@ -12,7 +12,7 @@ import pytest
 from recallscope import registry
 from recallscope.tasks.mqar import MQARSpec
 from recallscope.theory.domain import Domain
-from recallscope.theory.law import LAWS, RECOMMENDED, Law, find_law, laws_for, register_law
+from recallscope.theory.law import DESIGNED_LAW, LAWS, TRAINED_LAW, Law, find_law, laws_for, register_law
 from recallscope.theory.problem import FIELDS, Problem
 
 CELL = {"vocab_size": 512, "num_facts": 16, "embed_dim": 32, "state_dim": 8}
@@ -63,9 +63,8 @@ def test_laws_keep_their_order() -> None:
     assert names[12:17] == [
         "full-unified-mv", "full-unified", "trained-sharing-heads", "unified-heads-lower", "unified-heads-upper",
     ]  # fmt: skip
-    for weights, best in RECOMMENDED.items():
-        assert laws_for(weights)[0].name == best
-    assert {law.name for law in laws_for("full")} == {name for name in names if name.startswith("full-")}
+    assert [laws_for(designed=how)[0].name for how in (False, True)] == [TRAINED_LAW, DESIGNED_LAW]
+    assert {law.name for law in laws_for("mamba")} == {name for name in names if name.startswith("full-")}
     assert laws_for("kda")[0].name == "delta"
 
 

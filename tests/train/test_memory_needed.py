@@ -7,7 +7,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from recallscope.architectures import memory
+from recallscope.architectures import ram
 from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.architectures.mamba import MambaSpec
 from recallscope.architectures.model import build_model
@@ -54,9 +54,9 @@ def test_a_run_that_no_machine_holds_is_refused_with_numbers(run):
 def test_a_container_has_what_its_group_allows(tmp_path, monkeypatch):
     (tmp_path / "limit").write_text("1000000\n")
     (tmp_path / "none").write_text("max\n")
-    monkeypatch.setattr(memory, "CGROUP_LIMITS", (str(tmp_path / "none"),))
+    monkeypatch.setattr(ram, "CGROUP_LIMITS", (str(tmp_path / "none"),))
     assert machine_bytes() > 10**6
-    monkeypatch.setattr(memory, "CGROUP_LIMITS", (str(tmp_path / "limit"), str(tmp_path / "missing")))
+    monkeypatch.setattr(ram, "CGROUP_LIMITS", (str(tmp_path / "limit"), str(tmp_path / "missing")))
     assert machine_bytes() == 10**6
     with pytest.raises(NotEnoughMemoryError):
         train_run(RunSpec(task=TASK, model=LinearMambaSpec(embed_dim=1000, state_dim=400)))

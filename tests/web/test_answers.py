@@ -9,7 +9,7 @@ from explored import made_up
 
 from recallscope.faults import finite
 from recallscope.runs.store import RunStore
-from recallscope.web import fit
+from recallscope.web import predict
 from recallscope.web.runs import Watch
 
 SIZES = {"vocab_size": 512, "num_facts": 16, "embed_dim": 64, "state_dim": 16}
@@ -17,7 +17,7 @@ SIZES = {"vocab_size": 512, "num_facts": 16, "embed_dim": 64, "state_dim": 16}
 
 def parts(client, **words):
     """The parts of an answer by name; of maps the finest, of curves all."""
-    response = client.get("/api/fit", params={"model": "full", **words})
+    response = client.get("/api/fit", params={"model": "mamba", **words})
     assert response.status_code == 200, response.text
     found, curves = {}, {}
     for line in response.text.splitlines():
@@ -32,16 +32,18 @@ def parts(client, **words):
     "words",
     [
         {},
-        {"model": "trained"},
+        {"model": "linear_mamba"},
         {"model": "designed", "task": "ar"},
         {"length": 200, "num_layers": 2},
-        {"model": "trained", "head_pattern": "MHA", "num_heads": 4, "embed_dim": 60, "state_dim": 4},
+        {"model": "linear_mamba", "head_pattern": "MHA", "num_heads": 4, "embed_dim": 60, "state_dim": 4},
     ],
 )
 def test_the_number_is_that_of_predict(words, store_set, run):
-    asked = {**SIZES, "model": "full", **words}
-    first = finite(next(fit.fit_parts(fit.FitQuestion.of(asked), store_set)))
-    flags = [word for name, value in asked.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    asked = {**SIZES, "model": "mamba", **words}
+    first = finite(next(predict.fit_parts(predict.FitQuestion.of(asked), store_set)))
+    if asked["model"] == "designed":
+        asked = {**asked, "model": "linear_mamba", "designed": ""}
+    flags = [word for name, value in asked.items() for word in (f"--{name.replace('_', '-')}", str(value)) if word]
     printed = json.loads(run("predict", *flags, "--json")[1])
     assert first["headline"] == printed["headline"]
 
@@ -50,7 +52,7 @@ def test_the_map_the_curves_and_the_frontier_agree_with_the_number(client):
     found = parts(client, **SIZES)
     chart, p = found["map"], found["headline"]["probability"]
     assert chart["finest"]
-    assert len(chart["embed_dim"]) == len(chart["state_dim"]) == fit.SIDE
+    assert len(chart["embed_dim"]) == len(chart["state_dim"]) == predict.SIDE
     here = chart["p"][chart["embed_dim"].index(64)][chart["state_dim"].index(16)]
     assert here == pytest.approx(p, abs=1e-6)
     for name in ("vocab_size", "num_facts", "length", "embed_dim", "state_dim", "num_layers"):
@@ -62,38 +64,38 @@ def test_the_map_the_curves_and_the_frontier_agree_with_the_number(client):
 
 
 def test_measured_cells_are_those_of_the_store(client, store_set):
-    found = fit.measured(fit.FitQuestion(), store_set)
+    found = predict.measured(predict.FitQuestion(), store_set)
     assert len(found) == 12
     record = store_set.stores[0].get(found[0]["run"])
     assert (record.spec.model.embed_dim, record.spec.model.state_dim) == (found[0]["embed_dim"], found[0]["state_dim"])
     assert found[0]["accuracy"] == record.test_accuracy
-    assert fit.measured(fit.FitQuestion(vocab_size=128), store_set) == []
+    assert predict.measured(predict.FitQuestion(vocab_size=128), store_set) == []
 
 
 def test_a_question_that_takes_too_long_says_so_and_ends(store_set, monkeypatch):
-    monkeypatch.setattr(fit, "MOST_SECONDS", 0.0)
-    found = list(fit.fit_parts(fit.FitQuestion(model="full", vocab_size=510), store_set))
+    monkeypatch.setattr(predict, "MOST_SECONDS", 0.0)
+    found = list(predict.fit_parts(predict.FitQuestion(model="mamba", vocab_size=510), store_set))
     assert "headline" in found[0]
     assert "stopped" in found[-1]
     assert not any("frontier" in part for part in found)
 
 
 def test_a_map_is_computed_once(monkeypatch):
-    question = fit.FitQuestion(model="full", vocab_size=508)
-    law = fit.find_law("full-unified-mv")
-    first = fit._map_of(question, law)
-    assert [part for part in first.fill(*fit.STRIDES) if part][-1]["map"]["finest"]
-    again = fit._map_of(question.model_copy(update={"embed_dim": 32, "target": 0.5}), law)
+    question = predict.FitQuestion(model="mamba", vocab_size=508)
+    law = predict.find_law("full-unified-mv")
+    first = predict._map_of(question, law)
+    assert [part for part in first.fill(*predict.STRIDES) if part][-1]["map"]["finest"]
+    again = predict._map_of(question.model_copy(update={"embed_dim": 32, "target": 0.5}), law)
     assert again is first
-    monkeypatch.setattr(fit, "law_or_nan", lambda *_: pytest.fail("computed again"))
-    assert [part for part in again.fill(*fit.STRIDES) if part]
+    monkeypatch.setattr(predict, "law_or_nan", lambda *_: pytest.fail("computed again"))
+    assert [part for part in again.fill(*predict.STRIDES) if part]
 
 
 def test_rows_csv_and_one_run_are_those_of_store(client, store_set, run):
     found = client.get("/api/runs").json()
     place = found["columns"].index
     assert len(found["rows"]) == 12
-    assert found["alike"]["model"] == "linear"
+    assert found["alike"]["model"] == "linear_mamba"
     text = client.get("/api/runs.csv", params={"where": "state_dim<=8"}).text
     assert len(list(csv.DictReader(io.StringIO(text)))) == 8
     name = found["rows"][0][place("run")]
@@ -161,6 +163,6 @@ def test_a_watch_sees_runs_end(tmp_path):
 
 def test_no_number_is_not_a_number(client):
     """Not-a-number has no place in JSON, and a law may have none to give."""
-    response = client.get("/api/fit", params={"model": "full", "num_facts": 255, "vocab_size": 512})
+    response = client.get("/api/fit", params={"model": "mamba", "num_facts": 255, "vocab_size": 512})
     for line in response.text.splitlines():
         json.loads(line, parse_constant=pytest.fail)

@@ -35,7 +35,7 @@ READY = {  # of each view: shown once its data are there
     "fit": "#probability:not(:text-is('–'))",
     "runs": "text=12 of 12 runs",
     "inside": "text=0 facts in",
-    "zoo": "text=holds no run of the zoo",
+    "zoo": "text=holds no run of the architecture comparison",
     "paper": "text=All claims",
 }
 
@@ -137,7 +137,7 @@ NAMELESS = """() => [...document.querySelectorAll('input, select, button, a, [ro
 def test_every_view_loads_fits_and_is_named(visit, width, scheme):
     one = visit(viewport={"width": width, "height": 900}, color_scheme=scheme)
     for view, ready in READY.items():
-        page = one.open(f"{view}?model=full" if view == "fit" else view, ready)
+        page = one.open(f"{view}?model=mamba" if view == "fit" else view, ready)
         until_drawn(page)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, view
         assert page.evaluate(NAMELESS) == [], view
@@ -150,23 +150,23 @@ def test_every_view_loads_fits_and_is_named(visit, width, scheme):
 def test_a_slider_moves_the_number_to_that_of_predict(visit):
     one = visit()
     one.mistakes = True
-    page = one.open("fit?model=full&embed_dim=32&state_dim=8")
-    until_number(page, expected(model="full", embed_dim=32, state_dim=8))
+    page = one.open("fit?model=mamba&embed_dim=32&state_dim=8")
+    until_number(page, expected(model="mamba", embed_dim=32, state_dim=8))
     page.get_by_label("N, state").press("ArrowRight")
-    until_number(page, expected(model="full", embed_dim=32, state_dim=10))
+    until_number(page, expected(model="mamba", embed_dim=32, state_dim=10))
     expect(page).to_have_url(re.compile("state_dim=10"))
     page.get_by_label("V vocabulary").fill("7")
     page.wait_for_selector("#alert >> text=vocab_size=7 is odd")  # a mistake is told in the page
     page.get_by_label("V vocabulary").fill("100")
     expect(page.locator("#alert")).to_be_empty()
-    until_number(page, expected(model="full", embed_dim=32, state_dim=10, vocab_size=100))
+    until_number(page, expected(model="mamba", embed_dim=32, state_dim=10, vocab_size=100))
     page.wait_for_selector("[data-name=num_layers] [role=img]")  # the last curve
     expect(page.get_by_role("img", name="Recall over D and N by full-capped")).to_be_visible()
 
 
 def test_what_is_copied_says_the_same(visit, capsys):
-    page = visit(charts=False).open("fit?model=full&vocab_size=256&num_facts=8&embed_dim=24&state_dim=8&num_layers=2")
-    p = expected(model="full", vocab_size=256, num_facts=8, embed_dim=24, state_dim=8, num_layers=2)
+    page = visit(charts=False).open("fit?model=mamba&vocab_size=256&num_facts=8&embed_dim=24&state_dim=8&num_layers=2")
+    p = expected(model="mamba", vocab_size=256, num_facts=8, embed_dim=24, state_dim=8, num_layers=2)
     until_number(page, p)
     for button in ("Copy as command", "Copy as Python", "Copy link"):
         page.get_by_role("button", name=button).click()
@@ -183,12 +183,12 @@ def test_what_is_copied_says_the_same(visit, capsys):
 
 
 def test_a_click_on_the_frontier_chooses_it(visit):
-    page = visit(charts=False).open("fit?model=full&target=0.9")
+    page = visit(charts=False).open("fit?model=mamba&target=0.9")
     row = page.locator("[aria-label='Least sizes'] tbody tr").first
     D, N = (int(row.locator("td").nth(column).inner_text().strip("*")) for column in (0, 1))  # comes last, and stays
     row.click()
     expect(page).to_have_url(re.compile(f"embed_dim={D}&state_dim={N}&"))
-    until_number(page, expected(model="full", embed_dim=D, state_dim=N))
+    until_number(page, expected(model="mamba", embed_dim=D, state_dim=N))
 
 
 def test_runs_are_filtered_sorted_opened_and_linked(visit, store_set):
@@ -269,7 +269,7 @@ def test_a_fact_is_stored_asked_overwritten_and_forgotten(visit):
 
 def test_the_first_paint_is_quick(visit):
     """A second, where nothing else runs (benchmarks/explore.py); here the best of three, beside other tests."""
-    page, paints = visit(charts=False).open("fit?model=full"), []
+    page, paints = visit(charts=False).open("fit?model=mamba"), []
     while len(paints) < 3 and min(paints, default=3000) > 1000:
         page.reload()
         until(page, "() => performance.getEntriesByName('first-contentful-paint').length > 0")

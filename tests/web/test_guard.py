@@ -11,7 +11,7 @@ import pytest
 from explored import HOST
 from starlette.testclient import TestClient
 
-from recallscope.web import fit, server
+from recallscope.web import predict, server
 from recallscope.web.guard import MOST_BODY
 from recallscope.web.server import ROUTES, is_loopback, listen, make_app
 from recallscope.web.store_set import StoreSet
@@ -105,7 +105,7 @@ def test_other_methods_are_refused(client):
 
 
 WORDS = [
-    *fit.FitQuestion.model_fields,
+    *predict.FitQuestion.model_fields,
     "store",
     "where",
     "run",
@@ -118,8 +118,9 @@ WORDS = [
 ]
 VALUES = [
     "", "0", "1", "-1", "7", "16", "64", "4097", "9" * 40, "0.5", "1e309", "nan", "inf", "0x10", "१२", "true", "[]",
-    "x", "MHA", "ar", "mqar", "linear", "full", "designed", "unified-mv", "layers", "fig-2", "weights:0", "run:0:x",
-    "circuit:ideal:64:1:1:0", "circuit:nothing:2:1:1:1", "state_dim<=8", "model=linear", "seed!=", "a" * 600, "%",
+    "x", "MHA", "ar", "mqar", "linear_mamba", "mamba", "designed", "unified-mv", "layers", "fig-2", "weights:0",
+    "run:0:x",
+    "circuit:ideal:64:1:1:0", "circuit:nothing:2:1:1:1", "state_dim<=8", "model=linear_mamba", "seed!=", "a" * 600, "%",
     "'; drop table now; --", "../../etc/passwd", "\x00", "\ud7ff☃",
 ]  # fmt: skip
 
@@ -138,7 +139,7 @@ def nonsense(rng):
 
 def test_a_thousand_crooked_requests_get_an_answer(store_set, monkeypatch, caplog):
     """Answered with a sentence or with data: no server error, no traceback, nothing in the log."""
-    monkeypatch.setattr(fit, "MOST_SECONDS", 0.01)
+    monkeypatch.setattr(predict, "MOST_SECONDS", 0.01)
     slow = {"zoo", "zoo_curves", "findings", "figure"}
     paths = [f"/api/{name}" for name in (*ROUTES, "fit") if name not in slow]
     rng = random.Random(20)
@@ -155,7 +156,7 @@ def test_a_thousand_crooked_requests_get_an_answer(store_set, monkeypatch, caplo
             else:
                 words = {rng.choice(WORDS): rng.choice(VALUES) for _ in range(rng.randrange(4))}
                 if path == "/api/fit" and words.get("model") not in ("x", "nan"):
-                    words["model"] = "full"
+                    words["model"] = "mamba"
                 if path in ("/api/findings", "/api/figure"):
                     words["no"] = str(number)  # or they would be drawn
                 answer = client.get(path, params=words)
@@ -184,7 +185,7 @@ from recallscope.web.server import make_app
 from recallscope.web.store_set import StoreSet
 client = TestClient(make_app(StoreSet([RunStore({str(store_set.stores[0].root)!r})]), frozenset(["a:1"])), base_url="http://a:1")
 assert client.get("/api/options").json()["torch"] is False
-for name in ("fit?model=full", "runs", "groups", "group?law=unified", "zoo", "claims", "models"):
+for name in ("fit?model=mamba", "runs", "groups", "group?law=unified", "zoo", "claims", "models"):
     assert client.get(f"/api/{{name}}").status_code == 200, name
 print(client.post("/api/memory", json={{"model": "circuit:compressive:64:32:16:0"}}).json()["error"])
 """

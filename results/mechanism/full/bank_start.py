@@ -48,7 +48,7 @@ SMALL, BEFORE, SHUT, SHARP = 0.3, 0.5, 8.0, 3.0
 def run_of(rate: float, seed: int) -> RunSpec:
     """The recipe of the experiment `components`, with fewer steps."""
     task = {"kind": "mqar", "vocab_size": CELL["vocab_size"], "num_facts": CELL["num_facts"]}
-    model = {"kind": "full", "embed_dim": CELL["embed_dim"], "state_dim": CELL["state_dim"]}
+    model = {"kind": "mamba", "embed_dim": CELL["embed_dim"], "state_dim": CELL["state_dim"]}
     train = STEPS | {"learning_rate": rate, "batch_size": 32, "clip_norm": 0.75, "eval_size": SEQUENCES}
     return RunSpec.model_validate({"task": task, "model": model, "train": train, "seed": seed})
 

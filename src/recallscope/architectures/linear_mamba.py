@@ -10,7 +10,7 @@ from recallscope.architectures.sizes import Sizes, with_residual
 from recallscope.specs import Size, architecture
 
 
-@architecture("linear")
+@architecture("linear_mamba")
 class LinearMambaSpec(Sizes):
     """Simplified Mamba, one layer (Alg. 1, `alg:mamba`) or stacked with residuals (Alg. 3, `app-alg:mamba-layers`)."""
 

@@ -24,7 +24,7 @@ class MambaBlock(Sizes):
         return 3 * super().work_per_token()
 
 
-@architecture("full")
+@architecture("mamba")
 class MambaSpec(MambaBlock):
     """Full Mamba (Eq. 1-3), with the switches of the ablation ladder (Tab. 8, `fig:mqar_ablation`)."""
 

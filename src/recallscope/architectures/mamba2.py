@@ -9,7 +9,7 @@ from recallscope.architectures.sizes import Heads
 from recallscope.specs import HeadPattern, architecture
 
 
-@architecture("full2")
+@architecture("mamba2")
 class Mamba2Spec(MambaBlock, Heads):
     """Full Mamba-2: the block of Eq. 1 with heads, gated norm and one decay per head; patterns as in Tab. 5."""
 

@@ -1,6 +1,6 @@
 """Full Mamba. Its mixer has mamba-ssm's parameter names, so that weights move between them unchanged.
 
-The forward pass of `--model full`, in reading order:
+The forward pass of `--model mamba`, in reading order:
 
 1. `layered.py`, `LayeredModel.trace`: embedding E, the layers, then the head Eᵀ. `forward` returns its logits.
 2. `blocks.py`, `BlockLayer.trace`: x + Mixer(norm(x)); and `BlockModel.finish`, the norm before the head.

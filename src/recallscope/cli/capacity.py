@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class FindCapacity(RunFlags):
-    """recallscope capacity --model linear --vocab-size 512 --embed-dim 32 --state-dim 16 --target 0.9
+    """recallscope capacity --model linear_mamba --vocab-size 512 --embed-dim 32 --state-dim 16 --target 0.9
 
     Train until it is known how many facts a model holds at a target recall: the law proposes a number, training
     corrects it. Leave out --num-facts to find the most facts, or --state-dim or --embed-dim to find the least. A
@@ -34,7 +34,7 @@ class FindCapacity(RunFlags):
     """Wanted recall, between 0 and 1."""
     solve_for: OptionalText = None
     """The field to find; unless given, the one that is left out."""
-    most: int = 6
+    max_runs: int = 6
     """Trainings at most."""
     store: Path = Path("runs/capacity")
     """Folder of the trainings, made if it does not exist."""
@@ -56,7 +56,7 @@ class FindCapacity(RunFlags):
         search = question.law is None and not self.starts and "learning_rate" not in self.given("train")
         store = RunStore(self.store, create=True)
         trainer = store_trainer(store, workers=self.workers, view=None if self.quiet else PlainView(sys.stderr))
-        found = find_capacity(question, trainer, most=self.most, search_rates=search)
+        found = find_capacity(question, trainer, max_runs=self.max_runs, search_rates=search)
         if self.json:
             print_json(asdict(found) | {"seconds": found.seconds, "store": str(self.store)})
         else:

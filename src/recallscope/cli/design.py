@@ -28,7 +28,7 @@ class Design(SpecFlags):
     """recallscope design --circuit compressive --vocab-size 512 --num-facts 16 --embed-dim 64 --state-dim 32
 
     Write a recall circuit down as weights and measure its accuracy, beside what the laws predict for it. One draw of
-    the codes is one sample: --draws averages over several.
+    the codes is one sample: --num-draws averages over several.
     """
 
     circuit: Annotated[str, names_from(CIRCUITS.names)] = "compressive"
@@ -45,14 +45,14 @@ class Design(SpecFlags):
     """b, what the delta rule replaces of the old value (delta)."""
     task: Annotated[str, names_from(TASKS.names)] = "mqar"
     """Task it is measured on; its fields are flags."""
-    num_examples: int = 2000
+    num_sequences: int = 2000
     """Sequences to measure on, over all draws."""
-    draws: int = 1
+    num_draws: int = 1
     """Independent draws of the codes."""
     seed: int = 0
     """Random seed of codes and sequences."""
-    out: OptionalPath = None
-    """Write the (last) circuit's weights here."""
+    output: OptionalPath = None
+    """File for the weights of the (last) circuit."""
     json: bool = False
     """Print one JSON object."""
 
@@ -62,25 +62,25 @@ class Design(SpecFlags):
 
         task, circuit = parse_task({"kind": self.task} | self.given("task")), CIRCUITS.find(self.circuit)
         sizes = self._sizes(task, circuit)
-        if self.draws < 1 or self.num_examples < self.draws:
+        if self.num_draws < 1 or self.num_sequences < self.num_draws:
             raise ValueError(
-                f"draws={self.draws} of num_examples={self.num_examples}: every draw needs at least one sequence."
+                f"num_draws={self.num_draws}, num_sequences={self.num_sequences}: every draw needs a sequence or more."
             )
         model, scores = self._measured(task, circuit, sizes)
-        accuracy = sum(score.accuracy for score in scores) / self.draws
-        if self.draws > 1:
-            error = (sum((s.accuracy - accuracy) ** 2 for s in scores) / (self.draws - 1) / self.draws) ** 0.5
+        accuracy = sum(score.accuracy for score in scores) / self.num_draws
+        if self.num_draws > 1:
+            error = (sum((s.accuracy - accuracy) ** 2 for s in scores) / (self.num_draws - 1) / self.num_draws) ** 0.5
         else:
             error = scores[0].standard_error
         laws = circuit_predictions(task, circuit, sizes)
-        if self.out:
+        if self.output:
             from recallscope.train.weights import write_weights
 
-            write_weights(self.out, model, task)
+            write_weights(self.output, model, task)
         if self.json:
             specs = {"model": model.spec.model_dump(mode="json"), "task": task.model_dump(mode="json")}
-            measured = {"accuracy": accuracy, "standard_error": error, "draws": self.draws, "laws": laws}
-            weights = {"weights": str(self.out) if self.out else None}
+            measured = {"accuracy": accuracy, "standard_error": error, "num_draws": self.num_draws, "laws": laws}
+            weights = {"weights": str(self.output) if self.output else None}
             print_json({"circuit": self.circuit} | specs | measured | weights)
         else:
             self._print(accuracy, error, laws)
@@ -119,15 +119,15 @@ class Design(SpecFlags):
         use_threads(1)
         generator = torch.Generator().manual_seed(self.seed)
         scores = []
-        for _ in range(self.draws):
+        for _ in range(self.num_draws):
             model = circuit.build(sizes, generator)
-            scores.append(evaluate(model, task, self.num_examples // self.draws, generator))
+            scores.append(evaluate(model, task, self.num_sequences // self.num_draws, generator))
         return model, scores
 
     def _print(self, accuracy: float, error: float, laws: dict[str, float]) -> None:
-        lines = [f"measured  {accuracy:.4f} ± {error:.4f}  ({self.draws} draw(s) of the codes)"]
+        lines = [f"measured  {accuracy:.4f} ± {error:.4f}  ({self.num_draws} draw(s) of the codes)"]
         lines += [f"predicted {p:.4f}  by {name}" for name, p in laws.items()]
-        show([*lines, *([f"weights in {self.out}"] if self.out else [])], bold=1)
+        show([*lines, *([f"weights in {self.output}"] if self.output else [])], bold=1)
 
 
 def command_for(arguments: Sequence[str]) -> type:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import tyro
+
 from recallscope.cli.flags import STORES, Unset
 
 if TYPE_CHECKING:
@@ -18,13 +20,13 @@ MODELS = Path("results/mechanism")
 
 @dataclass(kw_only=True)
 class Explore:
-    """recallscope explore --store results/paper
+    """recallscope explore results/paper
 
     Open a page in your browser: will it fit (laws), runs of a store and a sweep as it goes, the state of a model as a
     hash table, architectures compared, and the paper claim by claim. Nothing leaves this machine. Ctrl-C ends it.
     """
 
-    store: Annotated[tuple[Path, ...], Unset] = ()
+    store: Annotated[tuple[Path, ...], tyro.conf.Positional, Unset] = ()
     """Folders of runs; results/paper or runs/paper if one is here."""
     weights: Annotated[tuple[Path, ...], Unset] = ()
     """Weights to look into beside those in the stores; those below results/mechanism if it is here."""

@@ -1,4 +1,4 @@
-"""`recallscope draw`: the figures of the paper, from a store of runs."""
+"""`recallscope figures`: the figures of the paper, from a store of runs."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from recallscope.cli.flags import OptionalPath, print_json
+from recallscope.cli.flags import Unset
+from recallscope.cli.output import print_json
 from recallscope.studies.experiment import Scale
 
 if TYPE_CHECKING:
     from recallscope.studies.paper_runs import PaperRuns
 
 Answers = list[dict[str, Any]]
-STORES = (Path("results/paper"), Path("runs/paper"))
 
 
 @dataclass(kw_only=True)
-class Draw:
-    """recallscope draw fig-2 --out figures
+class Figures:
+    """recallscope figures results/paper fig-2 --out figures
 
     Draw figures of the paper from the runs of a store, as PNG and SVG. Which there are:
 
-    recallscope draw --list
+    recallscope figures --list
     """
 
+    store: Annotated[Path | None, tyro.conf.Positional, Unset] = None
+    """Folder of the runs."""
     names: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="NAME", help_behavior_hint="")] = ()
     """A figure (fig-1), an experiment (dn-grid: all its figures), or all."""
-    store: OptionalPath = None
-    """Folder of the runs; results/paper if it is there, else runs/paper."""
     scale: Scale = "small"
     """At which scale the runs were made."""
     out: Path = Path("figures")
@@ -56,8 +56,11 @@ class Draw:
             for one in figures:
                 print(f"{one.name:7} {one.experiment or '-':14} {one.title}")
             return 0
-        if not self.names:
-            raise ValueError("which figure? Give a name, such as fig-1, or all; recallscope draw --list has them.")
+        if self.store is None or not self.names:
+            raise ValueError(
+                "which figure of which runs? Name a store, then figures, an experiment, or all, such as recallscope "
+                "figures results/paper fig-1. recallscope figures --list has their names."
+            )
         chosen = {figure.name: figure for name in self.names for figure in find_figures(name)}
         from recallscope.studies.drawing import draw_figures
 
@@ -80,13 +83,7 @@ class Draw:
         from recallscope.runs.store import RunStore
         from recallscope.studies.paper_runs import PaperRuns
 
-        folder = self.store or next((path for path in STORES if path.exists()), None)
-        if folder is None:
-            raise ValueError(
-                f"no store of runs: neither {STORES[0]} nor {STORES[1]} is here. Give --store, or make one: "
-                f"recallscope reproduce all --scale {self.scale} --store {STORES[1]}"
-            )
-        return PaperRuns(RunStore(folder), self.scale)
+        return PaperRuns(RunStore(self.store), self.scale)
 
     def _print(self, drawn: Answers, skipped: Answers) -> None:
         if self.json:

@@ -30,8 +30,8 @@ class FitStore:
     store: Annotated[Path, tyro.conf.Positional]
     """Folder of the runs."""
     where: Annotated[tuple[str, ...], Unset] = ()
-    """Only runs that satisfy these, such as model=linear or batch_size=128."""
-    leave_out: Annotated[tuple[Flag, ...], Unset] = ()
+    """Only runs that satisfy these, such as model=linear_mamba or batch_size=128."""
+    exclude: Annotated[tuple[Flag, ...], Unset] = ()
     """Leave out runs with these flags: diverged, still-improving, at-chance."""
     reduce: Literal["mean", "best", "seed"] = "mean"
     """Of the seeds of a cell: their mean, the best, or the one of --seed."""
@@ -71,9 +71,9 @@ class FitStore:
         store = RunStore(self.store)
         found = [row for row in find_runs(store, conditions) if row["test_accuracy"] is not None]
         warn(damage(store))
-        rows = [row for row in found if row["flag"] not in self.leave_out]
+        rows = [row for row in found if row["flag"] not in self.exclude]
         flags = Counter(row["flag"] for row in rows if row["flag"])
-        left_out = Counter(row["flag"] for row in found if row["flag"] in self.leave_out)
+        left_out = Counter(row["flag"] for row in found if row["flag"] in self.exclude)
         if not rows:
             raise ValueError(
                 f"{self.store} has no finished run that satisfies this ({left_out.total()} left out by their flags). "
@@ -93,7 +93,7 @@ class FitStore:
             if left_out:
                 print(f"left out {left_out.total()} of {len(found)} runs: {_counted(left_out)}")
             if flags:
-                print(f"flagged {flags.total()} of {len(rows)} runs: {_counted(flags)} (--leave-out fits without them)")
+                print(f"flagged {flags.total()} of {len(rows)} runs: {_counted(flags)} (--exclude fits without them)")
             for answer in answers:
                 self._print(answer)
             if self.figure:

@@ -37,7 +37,7 @@ def write_fit_figure(
     if not 1 <= len(fitted) <= MOST_ROWS:
         raise ValueError(
             f"{len(fitted)} groups of these runs can be fitted, and a figure takes 1 to {MOST_ROWS}. "
-            f"Choose with --where, such as --where model=linear."
+            f"Choose with --where, such as --where model=linear_mamba."
         )
     with figure_style():
         figure = new_figure(6.8, 3.0 * len(fitted))

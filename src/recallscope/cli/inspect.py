@@ -26,7 +26,7 @@ class Inspect(RunFlags):
 
     Show that the state of a model is a hash table: operators, tables, attention, copy and shift, surgery on the state.
     A model that cannot show all of that, a module of your own for one, gets what it can, and why the rest is left out.
-    WEIGHTS is what `recallscope train --out` or `recallscope design --out` wrote. Without it, train first:
+    WEIGHTS is what `recallscope train --out` or `recallscope design --output` wrote. Without it, train first:
 
     recallscope inspect --preset mechanism --embed-dim 32 --state-dim 16 --vocab-size 64 --num-facts 4 --eval-size 200
 
@@ -39,7 +39,7 @@ class Inspect(RunFlags):
     task is given by --num-facts, --vocab-size and the other flags of the task)."""
     out: OptionalPath = None
     """Folder for scores.json and pictures."""
-    num_examples: int = 2000
+    num_sequences: int = 2000
     """Sequences to measure accuracy on; the other scores take a tenth of them."""
     quiet: Quiet = False
     """Show no progress while training."""
@@ -48,8 +48,8 @@ class Inspect(RunFlags):
 
     def run(self) -> int:
         """Load or train, look, draw, report."""
-        if not 20 <= self.num_examples <= 10**6:
-            raise ValueError(f"num_examples={self.num_examples} is outside 20..10^6.")
+        if not 20 <= self.num_sequences <= 10**6:
+            raise ValueError(f"num_sequences={self.num_sequences} is outside 20..10^6.")
         model, task = self._model()
         seed = self.seed or 0
         import torch
@@ -59,8 +59,8 @@ class Inspect(RunFlags):
         from recallscope.train.evaluate import evaluate
 
         generator = torch.Generator().manual_seed(seed)
-        accuracy = evaluate(model, task, self.num_examples, generator)
-        found = inspect_model(model, task, generator, num_sequences=self.num_examples // 10)
+        accuracy = evaluate(model, task, self.num_sequences, generator)
+        found = inspect_model(model, task, generator, num_sequences=self.num_sequences // 10)
         scores: dict[str, Any] = {"accuracy": accuracy.accuracy, "standard_error": accuracy.standard_error}
         scores |= found.to_dict()
         scores |= {"model": model.spec.model_dump(mode="json"), "task": task.model_dump(mode="json"), "pictures": []}

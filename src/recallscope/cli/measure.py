@@ -38,11 +38,11 @@ class Measure(RunFlags):
 
     recallscope measure linear --vocab-size 32 --num-facts 2 --embed-dim 8 --state-dim 4 --flat-steps 9 --decay-steps 9
 
-    Weights are measured as they are, nothing is trained: those of recallscope train --out or design --out, on the task
-    they were made for or a variant of it (more facts, longer sequences, other filler, another --task); a Hugging Face
+    Weights are measured as they are, nothing is trained: those that recallscope train or design wrote, on the task they
+    were made for or a variant of it (more facts, longer sequences, other filler, another --task); a Hugging Face
     folder of a Mamba or Mamba-2, whose token numbers are then keys and values; or, with --weights, your module's.
 
-    recallscope measure WEIGHTS --num-facts 4 --vocab-size 32 --num-examples 20
+    recallscope measure WEIGHTS --num-facts 4 --vocab-size 32 --num-sequences 20
     """
 
     model: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL", help_behavior_hint="")] = None
@@ -52,9 +52,9 @@ class Measure(RunFlags):
     """Measure MODEL with these weights: any safetensors of your module."""
     seeds: int = 1
     """Trainings with different seeds; with several the interval is over seeds."""
-    beside: Annotated[tuple[Path, ...] | None, tyro.conf.arg(metavar="STORE ...", help_behavior_hint="")] = None
+    compare_with: Annotated[tuple[Path, ...] | None, tyro.conf.arg(metavar="STORE ...", help_behavior_hint="")] = None
     """Stores with runs to compare with; unless given, the records of this repository."""
-    num_examples: int = 2000
+    num_sequences: int = 2000
     """Test sequences of weights; after training it is --eval-size."""
     device: str = "auto"
     """Where weights are measured: auto, cpu, cuda ..."""
@@ -85,7 +85,7 @@ class Measure(RunFlags):
         if self.weights is not None:
             subject, task = self._as_it_is(self.weights)
             measured = measure(
-                subject, task, seed=self.seed or 0, beside=self.beside, num_examples=self.num_examples,
+                subject, task, seed=self.seed or 0, compare_with=self.compare_with, num_sequences=self.num_sequences,
                 device=pick_device(self.device),
             )  # fmt: skip
         else:
@@ -94,7 +94,8 @@ class Measure(RunFlags):
             store = RunStore(self.out / "store", create=True)
             view = None if self.quiet else PlainView(sys.stderr)
             measured = measure(
-                run.model, task, train=run.train, seed=run.seed, seeds=self.seeds, store=store, beside=self.beside,
+                run.model, task, train=run.train, seed=run.seed, seeds=self.seeds, store=store,
+                compare_with=self.compare_with,
                 search_rates=not self.starts and "learning_rate" not in self.given("train"),
                 trainer=store_trainer(store, workers=self.workers, weights=True, view=view),
             )  # fmt: skip

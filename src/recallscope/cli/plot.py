@@ -25,7 +25,7 @@ MOST_NAMED = 5  # fields that a mean is also taken over
 
 @dataclass(kw_only=True)
 class Plot:
-    """recallscope plot STORE --x state_dim --y test_accuracy --color embed_dim --facet num_facts --out plot.png
+    """recallscope plot STORE --x state_dim --y test_accuracy --color embed_dim --facet num_facts --figure plot.png
 
     Plot any two columns of a store's runs: a dot per run, so seeds are dots, and a line through the means. Columns are
     those of recallscope store list, numbers or texts.
@@ -41,9 +41,9 @@ class Plot:
     """Column whose values get a colour and a line each."""
     facet: OptionalText = None
     """Column whose values get a panel each."""
-    where: Annotated[tuple[str, ...], Unset, tyro.conf.arg(aliases=["--filter"])] = ()
-    """Only runs that satisfy these, such as model=linear or "state_dim<=16"."""
-    out: Path = Path("plot.png")
+    where: Annotated[tuple[str, ...], Unset] = ()
+    """Only runs that satisfy these, such as model=linear_mamba or "state_dim<=16"."""
+    figure: Path = Path("plot.png")
     """File to write, .png or .svg."""
     json: bool = False
     """Print one JSON object."""
@@ -55,7 +55,7 @@ class Plot:
         from recallscope.runs.store import RunStore
         from recallscope.runs.table import damage, find_runs, parse_conditions
 
-        check_picture(self.out)
+        check_picture(self.figure)
         chosen = [name for name in (self.x, self.y, self.color, self.facet) if name]
         store, conditions = RunStore(self.store), parse_conditions(self.where)
         find_runs(store, conditions, columns=chosen, limit=1)  # names a column that is not there, and the nearest ones
@@ -76,16 +76,16 @@ class Plot:
             panels[value] = series_of(mine, self.x, self.y, self.color)
         from recallscope.figures.style import write_figure
 
-        write_figure(self._figure(panels), self.out)
+        write_figure(self._figure(panels), self.figure)
         varying = also_varying(rows, chosen)
         if self.json:
             drawn = [{"facet": value, "series": [asdict(one) for one in panel]} for value, panel in panels.items()]
-            print_json({"file": str(self.out), "runs": len(rows), "panels": drawn, "also_varying": varying})
+            print_json({"file": str(self.figure), "runs": len(rows), "panels": drawn, "also_varying": varying})
             return 0
         left = (
             f", {len(every) - len(rows)} left out as they lack {self.x} or {self.y}" if len(rows) < len(every) else ""
         )
-        print(f"{len(rows)} runs in {self.out}{left}")
+        print(f"{len(rows)} runs in {self.figure}{left}")
         if varying and any(one.means for series in panels.values() for one in series):
             more = f" and {len(varying) - MOST_NAMED} more" if len(varying) > MOST_NAMED else ""
             print(

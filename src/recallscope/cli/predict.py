@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+from recallscope.cli.flags import names_from
 from recallscope.cli.output import console, print_json, show, table
 from recallscope.cli.problem_flags import problem_flags
+from recallscope.specs import ARCHITECTURES
 
 SIZES = problem_flags(
     required=("vocab_size", "num_facts", "embed_dim", "state_dim"), several=("embed_dim", "state_dim")
@@ -23,8 +25,10 @@ class Predict(SIZES):  # type: ignore[misc, valid-type]
     recallscope predict --vocab-size 512 --num-facts 16 --embed-dim 32 64 --state-dim 4 8 16
     """
 
-    model: str = "trained"
-    """Whose laws come first: an architecture (linear, full, delta_net ...), trained (that is linear), or designed."""
+    model: Annotated[str, names_from(ARCHITECTURES.names)] = "linear_mamba"
+    """Architecture whose law is asked first."""
+    designed: bool = False
+    """Hand-constructed weights instead of trained ones."""
     law: tuple[str, ...] = ()
     """Only these laws (see: recallscope laws)."""
     all: bool = False

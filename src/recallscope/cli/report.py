@@ -20,19 +20,20 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class WriteReport:
-    """recallscope report results/paper --out report.html
+    """recallscope report results/paper --output report.html
 
     Put what the runs of a store say about the paper on one page: every finding with its verdict, the figures, all laws
     against all measured cells, what does not hold, and how to run it again. The page needs no network.
-    Without --out or --markdown, only the findings are printed.
+    Without --output or --markdown, only the findings are printed.
     """
 
     store: Annotated[Path, tyro.conf.Positional]
     """Folder of the runs, of recallscope reproduce."""
-    out: OptionalPath = None
+    output: OptionalPath = None
     """The page, one HTML file."""
     markdown: OptionalPath = None
-    """The same as Markdown; chapters with more detail go beside it, pictures to a folder figures beside it."""
+    """The same as Markdown; chapters with more detail go beside it, pictures to a folder figures beside it, and tables
+    of laws and costs into pages beside it that have a place for them."""
     scale: Scale = "small"
     """Which runs of the store: those of this scale of recallscope reproduce."""
     json: bool = False
@@ -40,7 +41,7 @@ class WriteReport:
 
     def run(self) -> int:
         """Read, find, draw, write."""
-        pages = [path for path in (self.out, self.markdown) if path is not None]
+        pages = [path for path in (self.output, self.markdown) if path is not None]
         for path in pages:
             _check_file(path)
         from recallscope.runs.store import RunStore
@@ -53,7 +54,7 @@ class WriteReport:
         if not any(map(runs.records, runs.parts)) and not any(map(runs.designed, runs.designed_parts)):
             raise ValueError(_nothing_measured(runs))
         report = make_report(runs, store=str(self.store), pictures=bool(pages), workers=os.cpu_count() or 1)
-        written = list(self._write(report))
+        written = list(self._write(report, runs))
         if self.json:
             print_json(report_data(report))
             return 0
@@ -62,13 +63,13 @@ class WriteReport:
             print(path)
         return 0
 
-    def _write(self, report: Report) -> Iterator[Path]:
+    def _write(self, report: Report, runs: PaperRuns) -> Iterator[Path]:
         from recallscope.atomic import write_atomically
-        from recallscope.studies.report import chapter_page, html_page, markdown_page
+        from recallscope.studies.report import chapter_page, html_page, markdown_page, with_tables
 
-        if self.out:
-            write_atomically(self.out, html_page(report).encode())
-            yield self.out
+        if self.output:
+            write_atomically(self.output, html_page(report).encode())
+            yield self.output
         if self.markdown:
             for picture in report.pictures:
                 if picture.data:
@@ -77,6 +78,11 @@ class WriteReport:
             for name, text in {self.markdown.name: markdown_page(report), **chapters}.items():
                 write_atomically(self.markdown.with_name(name), text.encode())
                 yield self.markdown.with_name(name)
+            for path in sorted(self.markdown.parent.glob("*.md")):
+                before = path.read_text(encoding="utf-8")
+                if (after := with_tables(before, runs)) != before:
+                    write_atomically(path, after.encode())
+                    yield path
 
     def _print(self, report: Report, *, with_findings: bool) -> None:
         from rich.console import Console

@@ -265,7 +265,7 @@ def _without_runs() -> list[dict[str, Any]]:
     return [
         {"name": name, "shows": [row.number for row in rest if row.number.startswith(kind)], "command": command}
         for name, kind, command in (
-            ("circuit", "Fig.", "recallscope draw fig-2"),
+            ("circuit", "Fig.", "recallscope figures STORE fig-2"),
             ("tables", "Tab.", "recallscope claims"),
         )
     ]

@@ -47,7 +47,7 @@ class RunFlags(SpecFlags):
     preset: Annotated[str | None, names_from(PRESETS.keys)] = None
     """Start from this published experiment."""
     model: Annotated[str | None, names_from(ARCHITECTURES.names)] = None
-    """Architecture, or a module of your own, my_nets.py:MyModel. Its fields are flags: --model full --help."""
+    """Architecture, or a module of your own, my_nets.py:MyModel. Its fields are flags: --model mamba --help."""
     model_args: Annotated[str | None, arg(metavar="JSON", help_behavior_hint="")] = None
     """Fields of the model as a JSON table; for a module of your own the arguments of its constructor."""
     task: Annotated[str | None, names_from(TASKS.names)] = None
@@ -92,7 +92,7 @@ class RunFlags(SpecFlags):
         """Fields that a run must have, and that neither are given nor follow."""
         kinds = (
             TASKS.find(fields["task"].get("kind", "mqar")),
-            find_architecture(str(fields["model"].get("kind", "linear"))),
+            find_architecture(str(fields["model"].get("kind", "linear_mamba"))),
         )
         return [
             name
@@ -131,7 +131,7 @@ def with_run_flags(base: type, arguments: Sequence[str]) -> type:
     kinds = {part: typed_value(arguments, f"--{part}") or start.get(part, {}).get("kind") for part in ("task", "model")}
     specs: dict[str, type[Frozen]] = {
         "task": TASKS.find(kinds["task"] or "mqar"),
-        "model": find_architecture(kinds["model"] or "linear"),
+        "model": find_architecture(kinds["model"] or "linear_mamba"),
         "train": TrainSpec,
     }
     verb = with_spec_flags(base, specs, start=start)

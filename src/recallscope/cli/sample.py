@@ -18,7 +18,7 @@ MOST_TOKENS = 50_000_000  # about 400 MB of tokens: more is a slip of the keyboa
 
 @dataclass(kw_only=True)
 class Sample(SpecFlags):
-    """recallscope sample --task mqar --vocab-size 64 --num-facts 4 --num-examples 2 --seed 0
+    """recallscope sample --task mqar --vocab-size 64 --num-facts 4 --num-sequences 2 --seed 0
 
     Draw sequences of the recall task. --stream zoology repeats zoology's own generator bit for bit:
 
@@ -27,7 +27,7 @@ class Sample(SpecFlags):
 
     task: Annotated[str, names_from(TASKS.names)] = "mqar"
     """mqar asks for every fact, ar for one, repeated writes keys several times. Its fields are flags."""
-    num_examples: int = 1
+    num_sequences: int = 1
     """Sequences to draw."""
     seed: int = 0
     """Random seed of the sequences."""
@@ -41,16 +41,16 @@ class Sample(SpecFlags):
     def run(self) -> int:
         """Draw and print."""
         task = parse_task({"kind": self.task} | self.given("task"))
-        if self.num_examples < 1:
-            raise ValueError(f"num_examples={self.num_examples}: at least one sequence is drawn.")
+        if self.num_sequences < 1:
+            raise ValueError(f"num_sequences={self.num_sequences}: at least one sequence is drawn.")
         for name, value in (("seed", self.seed), ("filler_seed", self.filler_seed)):
             if value is not None and not 0 <= value < 2**31:
                 raise ValueError(f"{name}={value} is outside 0..{2**31 - 1}.")
         L = task.sequence_length
-        if self.num_examples * L > MOST_TOKENS:
+        if self.num_sequences * L > MOST_TOKENS:
             raise ValueError(
-                f"num_examples={self.num_examples} times length={L} is {self.num_examples * L:,} tokens; at most "
-                f"{MOST_TOKENS:,} are drawn at once. Use num_examples <= {MOST_TOKENS // L:,}."
+                f"num_sequences={self.num_sequences} times length={L} is {self.num_sequences * L:,} tokens; at most "
+                f"{MOST_TOKENS:,} are drawn at once. Use num_sequences <= {MOST_TOKENS // L:,}."
             )
         if self.filler_seed is not None and self.stream != "zoology":
             raise ValueError("--filler-seed belongs to --stream zoology; our own stream draws the filler from --seed.")
@@ -70,8 +70,8 @@ class Sample(SpecFlags):
         if self.stream == "zoology":
             recall: Any = task
             filler_seed = self.seed if self.filler_seed is None else self.filler_seed
-            return zoology_batch(recall, self.num_examples, self.seed, filler_seed=filler_seed)
-        return sample_batch(task, self.num_examples, torch.Generator().manual_seed(self.seed))
+            return zoology_batch(recall, self.num_sequences, self.seed, filler_seed=filler_seed)
+        return sample_batch(task, self.num_sequences, torch.Generator().manual_seed(self.seed))
 
     def _print(self, task: TaskSpec, batch: Batch) -> None:
         from rich.text import Text

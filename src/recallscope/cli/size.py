@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated
 
-from recallscope.cli.flags import OptionalText
+from recallscope.cli.flags import OptionalText, names_from
 from recallscope.cli.output import console, count, print_json, show, table
 from recallscope.cli.problem_flags import problem_flags
+from recallscope.specs import ARCHITECTURES
 
 
 @dataclass(kw_only=True)
@@ -25,10 +26,12 @@ class Size(problem_flags(required=())):  # type: ignore[misc]
 
     target: float
     """Wanted recall probability, between 0 and 1."""
-    solve_for: Literal["auto", "num_layers"] = "auto"
-    """num_layers: find the least number of layers instead."""
-    model: str = "trained"
-    """Whose law is inverted: an architecture (linear, full, delta_net ...), trained (that is linear), or designed."""
+    solve_for: OptionalText = None
+    """The field to find, one of the four or num_layers (default: the one that is left out)."""
+    model: Annotated[str, names_from(ARCHITECTURES.names)] = "linear_mamba"
+    """Architecture whose law is inverted."""
+    designed: bool = False
+    """Hand-constructed weights instead of trained ones."""
     law: OptionalText = None
     """Invert this law instead (see: recallscope laws)."""
     json: bool = False

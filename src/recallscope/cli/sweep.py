@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # flags that are handed to run_sweep as they are
 VALUES = ("engine", "workers", "slots_per_gpu", "device", "address", "lease_seconds")
-SWITCHES = ("weights", "retry_failed")
+SWITCHES = ("save_weights", "retry_failed")
 
 
 @dataclass(kw_only=True)
@@ -50,13 +50,13 @@ class Sweep:
     address: str = "auto"
     """Where the Ray cluster is, such as 127.0.0.1:6379 after ray start --head --node-ip-address=127.0.0.1. Ray asks for
     no password and listens on all interfaces even then: use trusted networks only, or a firewall."""
-    weights: bool = False
+    save_weights: bool = False
     """Keep each run's weights beside its record."""
     retry_failed: bool = False
     """Try runs again that failed three times in an earlier sweep."""
     lease_seconds: float = 60.0
     """A run whose lease was not renewed for so long is taken over."""
-    dry_run: Annotated[bool, tyro.conf.arg(aliases=["--plan"])] = False
+    dry_run: bool = False
     """Only print what is missing."""
     quiet: Quiet = False
     """Show no progress."""
@@ -78,7 +78,7 @@ class Sweep:
         if self.dry_run:
             there = RunStore(self.folder) if self.folder.exists() else None
             return self._print_plan(
-                grid, make_plan(cells, there, weights=self.weights, retry_failed=self.retry_failed, look_only=True)
+                grid, make_plan(cells, there, weights=self.save_weights, retry_failed=self.retry_failed, look_only=True)
             )
         store = RunStore(self.folder, create=True)
         title = f"{grid.name}: {len(cells)} runs in {self.folder}"
@@ -87,7 +87,9 @@ class Sweep:
             cells,
             store,
             view=None if self.quiet else progress_view(cells, title, stream=stream, live=not self.json),
-            **{name: getattr(self, name) for name in (*VALUES, *SWITCHES)},
+            weights=self.save_weights,
+            retry_failed=self.retry_failed,
+            **{name: getattr(self, name) for name in VALUES},
         )
         return self._report(outcome, store, cells)
 
@@ -119,7 +121,7 @@ class Sweep:
         diverged = _diverged(store, cells)
         if diverged:
             some = ", ".join(run[:8] for run in diverged[:4]) + " ..." * (len(diverged) > 4)
-            without = f"recallscope fit {self.folder} --leave-out diverged fits without them"
+            without = f"recallscope fit {self.folder} --exclude diverged fits without them"
             warn(f"{len(diverged)} of the finished runs diverged: {some}. {without}")
         if outcome.interrupted:
             warn(f"stopped, nothing is lost. Resume with: {self.command()}")

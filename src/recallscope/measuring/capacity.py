@@ -88,20 +88,20 @@ class Capacity:
 
 
 def find_capacity(
-    question: CapacityQuestion, train: Trainer, *, most: int = MOST_TRAININGS, search_rates: bool = False
+    question: CapacityQuestion, train: Trainer, *, max_runs: int = MOST_TRAININGS, search_rates: bool = False
 ) -> Capacity:
     """Propose, train, correct. `search_rates` first chooses a learning rate, by short trainings at the first proposal.
 
     Every accuracy is of one training; the interval counts the test queries and the scatter between seeds.
     """
-    if not 1 <= most <= 1000:
-        raise ValueError(f"most={most} trainings: between 1 and 1000 are allowed.")
+    if not 1 <= max_runs <= 1000:
+        raise ValueError(f"max_runs={max_runs}: between 1 and 1000 are allowed.")
     if question.target <= question.guess_rate():
         reason = (
             f"guessing among the values gives {question.guess_rate():.4f}, which reaches {question.target:g} already"
         )
         return Capacity(question.unknown, question.target, None, f"{reason}. Use a larger target.")
-    search = _Search(question, train, most)
+    search = _Search(question, train, max_runs)
     if search_rates:
         search.choose_rate()
     return search.run()
@@ -113,7 +113,7 @@ class _Search:
 
     question: CapacityQuestion
     train: Trainer
-    most: int
+    max_runs: int
     tried: dict[int, Tried] = field(default_factory=dict)
     specs: dict[int, RunSpec] = field(default_factory=dict)
     rate: RateSearch | None = None
@@ -137,7 +137,7 @@ class _Search:
 
     def run(self) -> Capacity:
         """Train proposals until the answer is bracketed, or there is none, or the trainings are used up."""
-        while len(self.tried) < self.most:
+        while len(self.tried) < self.max_runs:
             m = self.proposal()
             if m is None:
                 break

@@ -28,7 +28,7 @@ class CapacityQuestion:
         probability("target", self.target)
         kinds = (
             TASKS.find(self.fields["task"].get("kind") or "mqar"),
-            find_architecture(str(self.fields["model"].get("kind") or "linear")),
+            find_architecture(str(self.fields["model"].get("kind") or "linear_mamba")),
         )
         path = path_of(self.unknown, *kinds)
         fields = kinds[1].model_fields

@@ -30,26 +30,26 @@ def measure(
     seeds: int = 1,
     seed: int = 0,
     store: RunStore | Path | str = "runs/measured/store",
-    beside: Iterable[Path | str] | None = None,
-    num_examples: int = 2000,
+    compare_with: Iterable[Path | str] | None = None,
+    num_sequences: int = 2000,
     device: torch.device | str = "cpu",
     trainer: Trainer | None = None,
 ) -> Measurement:
     """Train a spec and measure what comes out, or measure a model as it is.
 
-    Without `train` the recipe is `RECIPE`, and its learning rate is chosen first, by short trainings on a seed of their
-    own; `search_rates` says otherwise. Trainings are kept in `store` and used again. `beside` names stores with runs to
-    compare with; the records of this repository unless given. `num_examples` are the test sequences of a model that is
+    Without `train` the recipe is `RECIPE`, and its learning rate is chosen first, by short training runs on a separate
+    seed; `search_rates` overrides that. Runs are kept in `store` and used again. `compare_with` names stores with runs
+    to compare with (default: the records of this repository). `num_sequences` are the test sequences of a model that is
     measured as it is, on `device`.
     """
     if not 1 <= seeds <= 1000:
         raise ValueError(f"seeds={seeds}: between 1 and 1000 trainings are averaged.")
-    others = neighbours(task, committed_stores() if beside is None else beside)
+    others = neighbours(task, committed_stores() if compare_with is None else compare_with)
     if isinstance(model, RecallModel):
-        if not 1 <= num_examples <= 10**8:
-            raise ValueError(f"num_examples={num_examples} is outside 1..10^8.")
-        scores = [evaluate(model.to(device), task, num_examples, torch.Generator(device).manual_seed(seed))]
-        records, recipe, sequences = list[RunRecord](), "measured as it is, without training", num_examples
+        if not 1 <= num_sequences <= 10**8:
+            raise ValueError(f"num_sequences={num_sequences} is outside 1..10^8.")
+        scores = [evaluate(model.to(device), task, num_sequences, torch.Generator(device).manual_seed(seed))]
+        records, recipe, sequences = list[RunRecord](), "measured as it is, without training", num_sequences
         subject = model.to("cpu")
     else:
         subject = build_model(model, task.vocab_size, torch.Generator().manual_seed(STATE_SEED))  # or say why not

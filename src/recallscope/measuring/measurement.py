@@ -13,7 +13,7 @@ from scipy.special import ndtri, stdtrit
 from recallscope.measuring.beside import Neighbour
 from recallscope.specs import ModelSpec, TaskSpec
 from recallscope.theory.bounds import information_bits, most_recall
-from recallscope.theory.law import RECOMMENDED, find_law
+from recallscope.theory.law import TRAINED_LAW, find_law
 from recallscope.theory.problem import Array, Problem
 from recallscope.theory.solve import Question, frontier, solve
 
@@ -91,7 +91,7 @@ class LinearEqual:
 
         Where every answer was right, the lower end of the interval counts.
         """
-        law = find_law(RECOMMENDED["trained"])
+        law = find_law(TRAINED_LAW)
         words, own = task.model_dump(mode="json") | {"task": task.kind}, model.size_of("embed_dim")
         D = own if own > 1 else None
         if accuracy.mean <= 2 / task.vocab_size:
@@ -179,7 +179,7 @@ class Measurement:
     def rank(self) -> str:
         """Its place among the models beside it, as a sentence."""
         if not self.beside:
-            return "no stored run on this task; name stores with --beside"
+            return "no stored run on this task; name stores with --compare-with"
         among = f"place {self.place} of {len(self.beside) + 1} by recall"
         per_entry = self.place_per_entry
         return among if per_entry is None else f"{among}, place {per_entry} among those with no more state"
@@ -204,7 +204,7 @@ def linear_curve(task: TaskSpec, sizes: Array, embed_dim: Callable[[Array, Array
 
     The size is the number of state entries, or another one from which `embed_dim` gives D at every N.
     """
-    law = find_law(RECOMMENDED["trained"])
+    law = find_law(TRAINED_LAW)
     S, N = (grid.ravel() for grid in np.meshgrid(sizes, CURVE_SIZES, indexing="ij"))
     D = embed_dim(S, N)
     p = np.zeros(S.shape)

@@ -309,7 +309,7 @@ class Grid:
 
 def _classes(task: Any, model: Any) -> Kinds:
     """The spec classes of two kinds; a run that names none is of the kinds that RunSpec takes."""
-    return TASKS.find(str(task or "mqar")), find_architecture(str(model or "linear"))
+    return TASKS.find(str(task or "mqar")), find_architecture(str(model or "linear_mamba"))
 
 
 def _owners(kinds: Kinds) -> dict[str, type[Spec]]:

@@ -38,7 +38,7 @@ from recallscope.runs.store import FAILURE, RECORD, RunStore, set_aside, stamp_o
 from recallscope.specs import Value
 
 INDEX = "index.sqlite"
-INDEX_VERSION = 4  # of the tables; a file of another version is made anew
+INDEX_VERSION = 5  # of the tables; a file of another version is made anew
 CREATE = "CREATE {} (run TEXT PRIMARY KEY, row TEXT, size INT, time INT, checksum INT)"
 TOLD = "run || ' ' || row || ' ' || size || ' ' || time"  # what a checksum is of
 MOST_WRONG = 100  # finished runs that are read from their records; if more are wrong or missing, it is made anew

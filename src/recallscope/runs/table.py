@@ -23,7 +23,7 @@ from recallscope.records import SCHEMA_VERSION
 from recallscope.registry import suggestion
 from recallscope.runs.index import Table, open_index, set_index_aside
 from recallscope.runs.store import RunStore
-from recallscope.specs import RESULTS, TASKS, Value, find_architecture, path_of
+from recallscope.specs import RESULTS, TASKS, Value, find_architecture, path_of, refuse_stored_kind
 
 FIRST, LAST = ("run", "status"), (*RESULTS, "needs")  # columns of every store
 USUAL_ORDER = ("task", "model", "vocab_size", "num_facts", "embed_dim", "state_dim", "seed")
@@ -63,10 +63,13 @@ def _parse(text: str) -> Condition:
     match = _CONDITION.fullmatch(text)
     if not match:
         raise ValueError(
-            f"{text!r} is not a condition. Write a field, a comparison and a value: state_dim<=16 or model=linear."
+            f"{text!r} is not a condition. Write a field, a comparison and a value: state_dim<=16 or model=mamba."
         )
     column, sign, value = match.groups()
-    return Condition(column, "=" if sign == "==" else sign, value.strip("'\""))
+    value = value.strip("'\"")
+    if column == "model":
+        refuse_stored_kind(value)
+    return Condition(column, "=" if sign == "==" else sign, value)
 
 
 def find_runs(

@@ -52,7 +52,7 @@ class Form:
 
 _UNGATED = {"norm": "none", "residual": False, "skip": False, "conv_width": 2}
 BARE = (
-    Form("linear Mamba", "adds", "S + B xᵀ, values of 2 D channels", {"kind": "linear"}),
+    Form("linear Mamba", "adds", "S + B xᵀ, values of 2 D channels", {"kind": "linear_mamba"}),
     Form("linear attention", "adds", "S + k vᵀ", {"kind": "linear_attention"}),
     Form(
         "Based",
@@ -70,9 +70,9 @@ BARE = (
     Form("MesaNet", "solves", "S + k vᵀ, H + k kᵀ; read Sᵀ (H + λ)⁻¹ q", {"kind": "mesa_net"}),
     Form("attention", "keeps all", "every key and value is kept", {"kind": "attention"}),
     Form(
-        "Mamba without gate", "fades", "exp(Δ A) S + Δ B xᵀ, Δ per channel", {"kind": "full", "gate": False} | _UNGATED
+        "Mamba without gate", "fades", "exp(Δ A) S + Δ B xᵀ, Δ per channel", {"kind": "mamba", "gate": False} | _UNGATED
     ),
-    Form("Mamba-2 without norm", "fades", "exp(Δ a) S + Δ B xᵀ, one Δ", {"kind": "full2", "num_heads": 1} | _UNGATED),
+    Form("Mamba-2 without norm", "fades", "exp(Δ a) S + Δ B xᵀ, one Δ", {"kind": "mamba2", "num_heads": 1} | _UNGATED),
 )
 _BY_LABEL = {form.label: form for form in BARE}
 PUBLISHED = tuple(
@@ -83,7 +83,7 @@ PUBLISHED = tuple(
         ("Gated DeltaNet", "Gated DeltaNet", {"kind": "gated_delta_net"}, 0.003),
         ("GLA", "GLA", {"kind": "gla"}, 0.01),
         ("RWKV-7", "RWKV-7", {"kind": "rwkv7"}, 0.01),
-        ("Mamba-2", "Mamba-2 without norm", {"kind": "full2", "num_heads": 1, "conv_width": 4}, 0.01),
+        ("Mamba-2", "Mamba-2 without norm", {"kind": "mamba2", "num_heads": 1, "conv_width": 4}, 0.01),
         ("attention", "attention", {"kind": "attention"}, 0.01),
     )
 )  # fmt: skip

@@ -89,7 +89,7 @@ class Finding:
     ours: str  # what we measured, with its error
     verdict: Verdict
     evidence: str  # runs, cells, how the number and its error were made
-    figure: str = ""  # of `recallscope draw`, if one shows it
+    figure: str = ""  # of `recallscope figures`, if one shows it
     missing: int = 0  # runs this scale asks for that the store lacks
 
     @property

@@ -76,7 +76,7 @@ def designed_rows(
     from recallscope.train.evaluate import evaluate
 
     fields = task.model_dump(mode="json")
-    shared = {"task": fields.pop("kind"), **fields, "model": "linear", "num_layers": 1}
+    shared = {"task": fields.pop("kind"), **fields, "model": "linear_mamba", "num_layers": 1}
     embed_dims, state_dims = tuple(embed_dims), tuple(state_dims)
     for seed in seeds:
         for D in embed_dims:

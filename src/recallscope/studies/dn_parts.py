@@ -24,13 +24,13 @@ REGIMES: dict[str, Fields] = {
 LINEAR = Preset(
     "D-N grids of the linear model (Fig. 1 c), regime (iii)",
     {"kind": "mqar", **REGIMES["iii"]},
-    {"kind": "linear", "embed_dim": 32, "state_dim": 16},
+    {"kind": "linear_mamba", "embed_dim": 32, "state_dim": 16},
     seeds=3,
 )
 FULL = Preset(
     "D-N grids of full Mamba (Fig. 1 d), regime (iii)",
     {"kind": "mqar", **REGIMES["iii"]},
-    {"kind": "full", "embed_dim": 32, "state_dim": 16},
+    {"kind": "mamba", "embed_dim": 32, "state_dim": 16},
     {"flat_steps": 5900, "decay_steps": 14000, "clip_norm": 0.75, "stop_accuracy": 0.999, "eval_every": 1000},
     seeds=5,
 )

@@ -26,11 +26,14 @@ from recallscope.studies.chapters.cells import cells
 from recallscope.studies.chapters.components import components
 from recallscope.studies.chapters.page import Chapter
 from recallscope.studies.claims import CLAIMS, Claim, Finding, Verdict, claim
+from recallscope.studies.costs import costs_table
 from recallscope.studies.designed import DesignedPart
 from recallscope.studies.drawing import do_jobs, figure_job
 from recallscope.studies.experiment import Part, Scale, counting_order, experiments, find_experiment, paper_figures
 from recallscope.studies.law_table import LawTable, law_table
+from recallscope.studies.other_groups import gla_settings_table, gla_table, routed_table
 from recallscope.studies.paper_runs import PaperRuns
+from recallscope.studies.stored_runs import laws_table
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -40,6 +43,14 @@ CHAPTERS: Mapping[str, Callable[[PaperRuns], Chapter]] = {
     "ZOO.md": architectures,
     "COMPONENTS.md": components,
     "TABLES.md": cells,
+}
+# tables in pages that are written by hand, between <!-- NAME --> and <!-- /NAME -->: lines, from the runs and the page
+TABLES: Mapping[str, Callable[[PaperRuns, str], Iterable[str]]] = {
+    "laws": laws_table,
+    "costs": costs_table,
+    "routed-memories": routed_table,
+    "gla": gla_table,
+    "gla-settings": gla_settings_table,
 }
 FURTHER = "further"
 OWN_QUESTIONS = "own-questions"
@@ -241,8 +252,8 @@ class Report:
             ),
             (f"recallscope store list {store}", "what the store holds"),
             (f"recallscope fit {store}", "a and b of every grid with intervals, and every law against it"),
-            (f"recallscope draw all --store {store} --out figures{flags}", "the figures alone"),
-            (f"recallscope report {store} --out report.html{flags}", "this page"),
+            (f"recallscope figures {store} all --out figures{flags}", "the figures alone"),
+            (f"recallscope report {store} --output report.html{flags}", "this page"),
             ("recallscope claims", "every statement of the paper, with function and test"),
         ]
 
@@ -414,6 +425,15 @@ def markdown_page(report: Report, folder: str = "figures") -> str:
 def chapter_page(chapter: Chapter, store: str) -> str:
     """A chapter that is a page of its own, as Markdown."""
     return templates().get_template("chapter.md.j2").render(chapter=chapter, store=store)
+
+
+def with_tables(page: str, runs: PaperRuns) -> str:
+    """A page that is written by hand, with its tables made again."""
+    for name, table in TABLES.items():
+        place = re.compile(rf"(?<=<!-- {name} -->\n).*?(?=<!-- /{name} -->)", re.DOTALL)
+        if place.search(page):
+            page = place.sub("\n".join(["", *table(runs, page), "", ""]).replace("\\", r"\\"), page)
+    return page
 
 
 def report_data(report: Report) -> dict[str, Any]:

@@ -13,7 +13,7 @@ position and -100, which torch's cross-entropy ignores, elsewhere. Nothing reads
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-    test = rs.MQARDataset(vocab_size=128, num_facts=8, num_examples=1000, seed=1)
+    test = rs.MQARDataset(vocab_size=128, num_facts=8, num_sequences=1000, seed=1)
 """
 
 import hashlib
@@ -39,18 +39,18 @@ Pair = tuple[Int[Tensor, "*batch L"], Int[Tensor, "*batch L"]]
 class RecallDataset(Dataset[Pair]):
     """A fixed set of sequences of any task, drawn once: equal task, size and seed, equal items."""
 
-    def __init__(self, task: TaskSpec, num_examples: int, seed: int = 0) -> None:
+    def __init__(self, task: TaskSpec, num_sequences: int, seed: int = 0) -> None:
         self.task = task
-        self._keep(sample_batch(task, num_examples, _generator(task, seed, 0)))
+        self._keep(sample_batch(task, num_sequences, _generator(task, seed, 0)))
 
     @classmethod
     def from_zoology(
-        cls, task: AssociativeRecall, num_examples: int, seed: int, filler_seed: int | None = None
+        cls, task: AssociativeRecall, num_sequences: int, seed: int, filler_seed: int | None = None
     ) -> "RecallDataset":
         """The very sequences that zoology generates from this seed; see `zoology_batch`."""
         made = cls.__new__(cls)
         made.task = task
-        made._keep(zoology_batch(task, num_examples, seed, filler_seed))
+        made._keep(zoology_batch(task, num_sequences, seed, filler_seed))
         return made
 
     def _keep(self, batch: Batch) -> None:
@@ -66,10 +66,10 @@ class RecallDataset(Dataset[Pair]):
 
 
 class MQARDataset(RecallDataset):
-    """`RecallDataset` of MQAR by its fields: `MQARDataset(vocab_size=128, num_facts=8, num_examples=1000, seed=0)`."""
+    """`RecallDataset` of MQAR by its fields: `MQARDataset(vocab_size=128, num_facts=8, num_sequences=1000, seed=0)`."""
 
-    def __init__(self, vocab_size: int, num_facts: int, num_examples: int, seed: int = 0, **fields: Any) -> None:
-        super().__init__(MQARSpec(vocab_size=vocab_size, num_facts=num_facts, **fields), num_examples, seed)
+    def __init__(self, vocab_size: int, num_facts: int, num_sequences: int, seed: int = 0, **fields: Any) -> None:
+        super().__init__(MQARSpec(vocab_size=vocab_size, num_facts=num_facts, **fields), num_sequences, seed)
 
 
 class RecallStream(IterableDataset[Pair]):

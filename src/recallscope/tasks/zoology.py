@@ -12,7 +12,7 @@ from recallscope.tasks.associative_recall import AssociativeRecall
 from recallscope.tasks.batch import Batch
 
 
-def zoology_batch(task: AssociativeRecall, num_examples: int, seed: int, filler_seed: int | None = None) -> Batch:
+def zoology_batch(task: AssociativeRecall, num_sequences: int, seed: int, filler_seed: int | None = None) -> Batch:
     """The sequences zoology generates from this seed, on the CPU.
 
     Paper: Sec. 2 (`par:mqar-definition`).
@@ -21,13 +21,13 @@ def zoology_batch(task: AssociativeRecall, num_examples: int, seed: int, filler_
 
     AR is MQAR at L = 4 N_f, cut to 2 N_f + 1 tokens.
     """
-    _zoology_can_draw(task, num_examples, filler_seed)
+    _zoology_can_draw(task, num_sequences, filler_seed)
     V, N_f = task.vocab_size, task.num_facts
     L = _uncut_length(task)
 
-    keys, values, slots = _rows(V, N_f, L, task.power_a, num_examples, np.random.RandomState(seed))
+    keys, values, slots = _rows(V, N_f, L, task.power_a, num_sequences, np.random.RandomState(seed))
     positions = 2 * N_f + 2 * slots
-    tokens = np.zeros((num_examples, L), dtype=np.int64)
+    tokens = np.zeros((num_sequences, L), dtype=np.int64)
     tokens[:, 0 : 2 * N_f : 2] = keys
     tokens[:, 1 : 2 * N_f : 2] = values
     np.put_along_axis(tokens, positions, keys, axis=1)
@@ -49,7 +49,7 @@ def zoology_batch(task: AssociativeRecall, num_examples: int, seed: int, filler_
 
 
 def _rows(
-    V: int, N_f: int, L: int, power_a: float, num_examples: int, stream: np.random.RandomState
+    V: int, N_f: int, L: int, power_a: float, num_sequences: int, stream: np.random.RandomState
 ) -> tuple[Int[ndarray, "n N_f"], Int[ndarray, "n N_f"], Int[ndarray, "n N_f"]]:
     """Keys, values and query slots, in zoology's order: all rows of keys, then of values, then of slots."""
     num_slots = (L - 2 * N_f) // 2
@@ -57,7 +57,7 @@ def _rows(
     weights = weights / weights.sum()  # as zoology rounds it: the stream depends on the last bit
 
     def pick(choices: Int[ndarray, " m"], p: ndarray | None = None) -> Int[ndarray, "n N_f"]:
-        return np.stack([stream.choice(choices, N_f, replace=False, p=p) for _ in range(num_examples)])
+        return np.stack([stream.choice(choices, N_f, replace=False, p=p) for _ in range(num_sequences)])
 
     return pick(np.arange(1, V // 2)), pick(np.arange(V // 2, V)), pick(np.arange(num_slots), weights)
 
@@ -67,9 +67,9 @@ def _uncut_length(task: AssociativeRecall) -> int:
     return task.context_length + 2 * task.drawn_slots
 
 
-def _zoology_can_draw(task: AssociativeRecall, num_examples: int, filler_seed: int | None) -> None:
-    if num_examples < 1:
-        raise ValueError(f"num_examples={num_examples}: a batch holds at least one sequence. Use num_examples >= 1.")
+def _zoology_can_draw(task: AssociativeRecall, num_sequences: int, filler_seed: int | None) -> None:
+    if num_sequences < 1:
+        raise ValueError(f"num_sequences={num_sequences}: a batch holds at least one sequence. Use num_sequences >= 1.")
     if task.key_repeats > 1:
         raise ValueError(
             f"kind={task.kind!r} is not a task of zoology: its generator writes every key once, repeated "

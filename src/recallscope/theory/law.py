@@ -45,7 +45,7 @@ class Law:
     _: KW_ONLY
     weights: Weights = "trained"
     """Whether they were learnt or written down."""
-    models: tuple[str, ...] = ("linear",)
+    models: tuple[str, ...] = ("linear_mamba",)
     """Architectures it speaks about; which law an architecture takes for its own, its spec says."""
     summary: str = ""
     """Default: the first line of the function's docstring."""
@@ -174,10 +174,7 @@ class LawRegistry(Registry[Law]):
 LAWS = LawRegistry("law", {})
 find_law = LAWS.find
 
-RECOMMENDED: dict[str, str] = {  # by weights; an architecture names its own
-    "trained": "trained-sharing",
-    "designed": "designed-improved",
-}
+TRAINED_LAW, DESIGNED_LAW = "trained-sharing", "designed-improved"  # of the linear Mamba; an architecture names its own
 
 
 def register_law(law: Law) -> None:
@@ -187,16 +184,21 @@ def register_law(law: Law) -> None:
 
 
 def recommended() -> dict[str, str]:
-    """The law to ask about weights, trained (that is linear) or designed, and about each architecture that has one."""
+    """The law of each architecture that has one, and of hand-constructed weights ("designed")."""
     own = {kind: find_architecture(kind).law for kind in ARCHITECTURES.names()}
-    return RECOMMENDED | {kind: name for kind, name in own.items() if name}
+    return {"designed": DESIGNED_LAW} | {kind: name for kind, name in own.items() if name}
 
 
-def laws_for(model: str) -> list[Law]:
-    """The laws of an architecture, or of weights: trained (that is linear) or designed; the recommended one first."""
-    weights = model if model in RECOMMENDED else "trained"
-    kind, first = ("linear", RECOMMENDED[model]) if model in RECOMMENDED else (model, find_architecture(model).law)
-    like = (law for law in LAWS if law.name == first or (law.weights == weights and kind in law.models))
+def own_law(model: str, *, designed: bool = False) -> str | None:
+    """Name of the law for an architecture, trained or hand-constructed; None if the catalogue has none."""
+    law = find_architecture(model).law
+    return law if not designed else DESIGNED_LAW if law == TRAINED_LAW else None
+
+
+def laws_for(model: str = "linear_mamba", *, designed: bool = False) -> list[Law]:
+    """The laws of an architecture, trained or hand-constructed; the recommended one first."""
+    first, weights = own_law(model, designed=designed), "designed" if designed else "trained"
+    like = (law for law in LAWS if law.name == first or (law.weights == weights and model in law.models))
     return sorted(like, key=lambda law: law.name != first)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from recallscope.specs import LARGEST, find_architecture
-from recallscope.theory.law import RECOMMENDED, Law, find_law
+from recallscope.theory.law import TRAINED_LAW, Law, find_law
 from recallscope.theory.problem import Problem, probability
 
 Unknown = Literal["embed_dim", "state_dim", "num_facts", "vocab_size", "num_layers"]
@@ -35,7 +35,7 @@ class Question(Problem):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.law, Law):
-            law = find_law(self.law) if self.law else find_law(RECOMMENDED["trained"]).for_pattern(self.head_pattern)
+            law = find_law(self.law) if self.law else find_law(TRAINED_LAW).for_pattern(self.head_pattern)
             object.__setattr__(self, "law", law)
 
     def known(self, size: str) -> int | None:
@@ -222,7 +222,7 @@ class FrontierPoint:
 
 
 def frontier(
-    question: Question | None = None, *, model: str = "linear", max_points: int = 256, **known: Any
+    question: Question | None = None, *, model: str = "linear_mamba", max_points: int = 256, **known: Any
 ) -> list[FrontierPoint]:
     """All minimal (D, N) that reach the target, N <= D: none of them can give up a unit of either.
 

@@ -28,7 +28,7 @@ class ExperimentQuestion(StoreQuestion):
 
 
 class FigureQuestion(StoreQuestion):
-    """A figure of `recallscope draw`."""
+    """A figure of `recallscope figures`."""
 
     name: Annotated[str, Field(max_length=80)]
 
@@ -61,7 +61,7 @@ def findings(store_set: StoreSet, words: dict[str, Any]) -> dict[str, Any]:
 
 
 def figure(store_set: StoreSet, words: dict[str, Any]) -> Response:
-    """A figure as `recallscope draw` makes it, PNG or SVG, whichever is smaller."""
+    """A figure as `recallscope figures` makes it, PNG or SVG, whichever is smaller."""
     question = FigureQuestion.of(words)
     figures = paper_figures()
     if question.name not in figures:

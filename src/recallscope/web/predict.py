@@ -38,7 +38,7 @@ CURVE_POINTS = 17
 FRONTIER_POINTS = 24
 MOST_SECONDS = 20.0  # for one question
 MOST_MAPS, MOST_TARGETS = 32, 16  # that are kept
-LINEAR = "linear"  # the architecture of the laws for trained and designed weights
+LINEAR = "linear_mamba"  # the architecture of the laws for trained and designed weights
 RANGES = {
     "vocab_size": (16, 65536), "num_facts": (1, 512), "length": (4, 4096), "embed_dim": (4, 1024),
     "state_dim": (1, 512), "num_layers": (1, 8), "num_heads": (1, 16),
@@ -57,7 +57,7 @@ def _query_field(name: str) -> tuple[Any, Any]:
 class FitQuestion(create_model("SizesQuery", __base__=Query, **{name: _query_field(name) for name in ASKED})):  # type: ignore
     """The sizes of `predict` and `size`, one of each, within bounds that keep an answer quick."""
 
-    model: str = "trained"
+    model: str = LINEAR  # an architecture that has a law, or "designed": the hand-constructed linear Mamba
     target: Annotated[float, Field(gt=0, lt=1)] = 0.99
 
     @property
@@ -65,7 +65,12 @@ class FitQuestion(create_model("SizesQuery", __base__=Query, **{name: _query_fie
         """As the commands take them."""
         if self.model not in recommended():
             raise UnknownNameError(f"model={self.model!r}: there is a law for {', '.join(recommended())}.")
-        return {**self.model_dump(exclude={"target"}), "law": ()}
+        return {
+            **self.model_dump(exclude={"target"}),
+            "model": self.kind,
+            "designed": self.model == "designed",
+            "law": (),
+        }
 
     @property
     def kind(self) -> str:
@@ -258,7 +263,7 @@ def _frontier(question: FitQuestion, chart: LawMap) -> Iterator[dict[str, Any]]:
         known = question.model_dump(exclude={"model", "embed_dim", "state_dim"})
         asked = Question(**known, law=replace(law, function=timed))
         try:
-            found = sizing(asked, "frontier", model=question.model, max_points=FRONTIER_POINTS)
+            found = sizing(asked, "frontier", model=question.kind, max_points=FRONTIER_POINTS)
         except _Late:
             yield {"stopped": "The frontier takes longer than usual here: recallscope size finds it."}
             return

@@ -23,7 +23,7 @@ from recallscope.runs.leases import is_leased
 from recallscope.runs.store import CHECKPOINT, FAILURE, RECORD, RunStore
 from recallscope.runs.table import csv_bytes, find_runs, parse_conditions
 from recallscope.specs import RESULTS
-from recallscope.theory.law import RECOMMENDED, find_law
+from recallscope.theory.law import TRAINED_LAW, find_law
 from recallscope.web.store_set import Query, StoreSet
 
 MOST_ROWS = 5000  # that a page can sort
@@ -40,7 +40,7 @@ class StoreQuestion(Query):
 
 
 class RowsQuestion(StoreQuestion):
-    """Rows that satisfy some conditions, such as state_dim<=16, model=linear."""
+    """Rows that satisfy some conditions, such as state_dim<=16, model=linear_mamba."""
 
     where: Annotated[str, Field(max_length=500)] = ""
 
@@ -55,7 +55,7 @@ class GroupQuestion(StoreQuestion):
     """A group of runs by its number, and the law that is drawn over it."""
 
     group: Annotated[int, Field(ge=0)] = 0
-    law: Annotated[str, Field(max_length=80)] = RECOMMENDED["trained"]
+    law: Annotated[str, Field(max_length=80)] = TRAINED_LAW
 
 
 def rows(store_set: StoreSet, words: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from recallscope.cli.main import COMMANDS, main
 from recallscope.measuring.checkpoints.record import read_probe
 
-PAGE = Path(__file__).parents[2] / "docs" / "PROBE.md"
+PAGE = Path(__file__).parents[3] / "docs" / "PROBE.md"
 QUICK = ("--questions", 32, "--most-facts", 8)
 
 

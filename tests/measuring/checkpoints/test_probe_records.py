@@ -15,7 +15,7 @@ from recallscope.measuring.checkpoints.record import find_probes, keep_probe, pr
 from recallscope.records import RecordError
 from recallscope.runs.store import RunStore
 
-COMMITTED = Path(__file__).parents[2] / "results" / "probe"
+COMMITTED = Path(__file__).parents[3] / "results" / "probe"
 
 
 @pytest.fixture(scope="module")

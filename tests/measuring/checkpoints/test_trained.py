@@ -9,7 +9,7 @@ import torch
 import recallscope as rs
 from recallscope.measuring.checkpoints.checkpoint import load_checkpoint
 
-SCRIPT = Path(__file__).parents[2] / "results" / "probe" / "make.py"
+SCRIPT = Path(__file__).parents[3] / "results" / "probe" / "make.py"
 
 
 @pytest.mark.slow

@@ -83,7 +83,7 @@ def test_a_cell_has_all_seeds_and_an_interval_around_their_mean(some: PaperRuns)
 
 
 def test_the_parameters_of_the_linear_mamba_are_what_its_model_has() -> None:
-    spec = find_architecture("linear")(embed_dim=24, state_dim=6)
+    spec = find_architecture("linear_mamba")(embed_dim=24, state_dim=6)
     model = build_model(spec, 256, torch.Generator().manual_seed(0))
     count = float(sum(weight.numel() for weight in model.parameters()))
     assert linear_by_parameters(256)(np.array([count]), np.array([6.0]))[0] == pytest.approx(24)
@@ -142,7 +142,7 @@ def test_figures_are_drawn_from_a_few_runs_and_refused_without_any(some: PaperRu
         "linear Mamba", "GLA", "DeltaNet", "MesaNet"
     ]  # fmt: skip
     for runs in (some, PaperRuns(RunStore(tmp_path / "empty", create=True), "small")):
-        with pytest.raises(NoRunsError, match="recallscope reproduce zoo"):
+        with pytest.raises(NoRunsError, match="recallscope reproduce architectures"):
             paper_figures()["zoo-age"].draw(runs)
 
 

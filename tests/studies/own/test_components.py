@@ -226,11 +226,11 @@ def test_laws_that_are_not_there_are_left_out() -> None:
 @pytest.fixture
 def large_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PaperRuns:
     """The linear Mamba as its law says, the others .1 above it; the gate has a law, least squares has none."""
-    monkeypatch.setattr(large, "law_of", {"linear": "trained-sharing", "mlstm": "gated", "mesa_net": None}.get)
+    monkeypatch.setattr(large, "law_of", {"linear_mamba": "trained-sharing", "mlstm": "gated", "mesa_net": None}.get)
     says = dict(zip(large.CELLS, (0.515, 0.662, 0.484), strict=True))
     specs = [cell.spec for cell in large_sizes.cells("small").values()]
     sizes = [tuple(flat_fields(spec)[name] for name in large.SIZES) for spec in specs]
-    above = [0.1 * (spec.model.kind != "linear") for spec in specs]
+    above = [0.1 * (spec.model.kind != "linear_mamba") for spec in specs]
     return Held(tmp_path, map(record, specs, [says[size] + more for size, more in zip(sizes, above, strict=True)]))
 
 

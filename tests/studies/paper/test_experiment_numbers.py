@@ -45,7 +45,7 @@ def vocab_rows(slope, sizes=(512, 1024, 2048, 4096), length=64, noise=0.0, gener
     for V in sizes:
         z = 4.0 - slope * float(typical_max(V)) + (generator.normal(0, noise) if generator else 0)
         found.append(
-            {"task": "mqar", "vocab_size": V, "num_facts": length // 4, "length": length, "model": "linear",
+            {"task": "mqar", "vocab_size": V, "num_facts": length // 4, "length": length, "model": "linear_mamba",
              "embed_dim": 32, "state_dim": 16, "seed": 0, "test_accuracy": float(ndtr(z))}
         )  # fmt: skip
     return found

@@ -138,7 +138,7 @@ def halved(rows: Rows) -> list[float]:
     """A linear model with a = 5/4, a full one with a = 5/8; b as printed."""
     letters = dimensions(rows)
     b = float(sqrt_two_log(rows[0]["vocab_size"]))
-    a = 5 / 8 if rows[0]["model"] == "full" else 5 / 4
+    a = 5 / 8 if rows[0]["model"] == "mamba" else 5 / 4
     return [float(p) for p in collapsed(letters, a, b, "phi")]
 
 

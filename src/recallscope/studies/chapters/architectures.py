@@ -171,9 +171,8 @@ def _method() -> Iterator[str]:
         "has about N (N + 3) / 2 rows where the others have N."
     )
     yield (
-        "Redo the runs with `recallscope reproduce zoo --scale small --store results/paper`, the figures with "
-        "`recallscope draw zoo --store results/paper` (also zoo-parameters, zoo-age, zoo-repeated), and this page with "
-        "`recallscope report`."
+        "Redo the runs with `recallscope reproduce architectures --scale small --store results/paper`, the figures "
+        "with `recallscope figures results/paper architectures`, and this page with `recallscope report`."
     )
     yield "## What it does not show"
     yield (

@@ -69,12 +69,12 @@ def _large(runs: PaperRuns) -> Iterator[str]:
         printed = law_on_cells(find_law(PRINTED), rows)
         for row, p, q in zip(rows, own, printed, strict=True):
             sizes = ", ".join(str(row[name]) for name in SIZES)
-            last = f"{q:.3f}" if kind == "linear" else ""
+            last = f"{q:.3f}" if kind == "linear_mamba" else ""
             lines.append([sizes, KINDS[kind], f"{row['test_accuracy']:.4f}", f"{p:.3f}", last])
     yield table(["V, N_f, D, N", "memory", "trained", "its law", "printed law"], lines)
     cuts = ", ".join(dict.fromkeys(part.cut for part in large_sizes.parts(runs.scale)))
     yield (
         f"{cuts[:1].upper()}{cuts[1:]}; rates as the zoo's search gave them. Redo all of it with `recallscope "
         "reproduce components --scale small --store results/paper`, the same with `large-sizes`, and `recallscope "
-        "report`; pictures with `recallscope draw components` and `recallscope draw large-sizes`."
+        "report`; pictures with `recallscope figures STORE components large-sizes`."
     )

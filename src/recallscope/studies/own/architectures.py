@@ -47,6 +47,7 @@ from recallscope.studies.claims import Finding, own_check, verdict_of
 from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.law_table import entry_of
 from recallscope.studies.paper_runs import PaperRuns, no_runs, sheet, source_line
+from recallscope.studies.stored_runs import facts_per_entry
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -61,8 +62,8 @@ QUICK = (BARE[0], BARE[6])
 AGE_SEQUENCES = 4000  # behind the recall by age
 
 
-@experiment("zoo", "our own: linear RNNs at equal state, on a CPU", presets={"zoo": ZOO})
-def zoo(scale: Scale) -> Iterator[Part]:
+@experiment("architectures", "our own: linear RNNs at equal state, on a CPU", presets={"architectures": ZOO})
+def architectures(scale: Scale) -> Iterator[Part]:
     """For every form: the search of its learning rate, the cells, and keys that are written twice."""
     if scale == "quick":
         yield from _tiny()
@@ -94,7 +95,7 @@ def _tiny() -> Iterator[Part]:
                        keep_weights=what == "by age", cut="tiny task")  # fmt: skip
 
 
-@zoo.after_runs
+@architectures.after_runs
 def measure_ages(runs: PaperRuns) -> None:
     """Recall by the place of the fact, of every model whose weights are there and that was not asked before."""
     from recallscope.runs.store import WEIGHTS
@@ -120,7 +121,7 @@ def measure_ages(runs: PaperRuns) -> None:
 FLAT = 0.05  # newest quarter less oldest, at which recall no longer counts as the same for all facts
 
 
-@zoo.findings
+@architectures.findings
 def rates(runs: PaperRuns) -> Iterator[Finding]:
     """Whether every form is trained with the best rate of its search."""
     check = own_check("Is every form trained at the best learning rate of its search?")
@@ -145,7 +146,7 @@ def rates(runs: PaperRuns) -> Iterator[Finding]:
     )
 
 
-@zoo.findings
+@architectures.findings
 def per_size(runs: PaperRuns) -> Iterator[Finding]:
     """Who recalls most at equal state, and at equal parameters."""
     labels = [label_of("recall", form) for form in BARE]
@@ -165,7 +166,7 @@ def per_size(runs: PaperRuns) -> Iterator[Finding]:
         )
 
 
-@zoo.findings
+@architectures.findings
 def own_laws(runs: PaperRuns) -> Iterator[Finding]:
     """How far every form is from the law of its memory."""
     labels = [label_of("recall", form) for form in BARE]
@@ -187,7 +188,7 @@ def own_laws(runs: PaperRuns) -> Iterator[Finding]:
         )
 
 
-@zoo.findings
+@architectures.findings
 def overwriting(runs: PaperRuns) -> Iterator[Finding]:
     """Who answers with the last value of a key: the forms of every rule, against what is expected of them."""
     labels = [label_of("repeated", form) for form in BARE]
@@ -211,7 +212,7 @@ def overwriting(runs: PaperRuns) -> Iterator[Finding]:
         )
 
 
-@zoo.findings
+@architectures.findings
 def by_age(runs: PaperRuns) -> Iterator[Finding]:
     """Recall of new facts and of old ones."""
     rule = {form.label: form.rule for form in BARE}
@@ -234,7 +235,7 @@ def by_age(runs: PaperRuns) -> Iterator[Finding]:
         )
 
 
-@zoo.findings
+@architectures.findings
 def published(runs: PaperRuns) -> Iterator[Finding]:
     """Two published layers on the first cell."""
     labels = [label_of("recall", form) for form in PUBLISHED]
@@ -254,7 +255,7 @@ def published(runs: PaperRuns) -> Iterator[Finding]:
     )
 
 
-@zoo.findings
+@architectures.findings
 def faults(runs: PaperRuns) -> Iterator[Finding]:
     """Runs with a flag."""
     check = own_check("Which measurements should not be taken at face value?")
@@ -292,21 +293,21 @@ def _looks() -> dict[str, Look]:
     return found
 
 
-@zoo.figure("zoo", "ours: recall against state entries, fourteen architectures", size="state_entries")
-@zoo.figure("zoo-parameters", "ours: the same against parameters", size="parameters")
+@architectures.figure("zoo", "ours: recall against state entries, fourteen architectures", size="state_entries")
+@architectures.figure("zoo-parameters", "ours: the same against parameters", size="parameters")
 def size_figure(runs: PaperRuns, size: Size) -> Figure:
     """A panel per cell: mean of seeds with interval; the law of the linear Mamba, and what the bound allows."""
     from recallscope.figures.forms import Dot, draw_sizes
     from recallscope.figures.style import PAGE
 
-    text = source_line(runs, zoo.name, [label_of("recall", form) for form in FORMS])
+    text = source_line(runs, architectures.name, [label_of("recall", form) for form in FORMS])
     cells: dict[Cell, list[Measured]] = {}
     for form in FORMS:
         for cell, one in measured(runs, "recall", form).items():
             if getattr(one, size):
                 cells.setdefault(cell, []).append(one)
     if not cells:
-        raise no_runs(runs, zoo.name, f"runs without {size}")
+        raise no_runs(runs, architectures.name, f"runs without {size}")
     looks, columns = _looks(), min(len(cells), 3)
     rows = -(-len(cells) // columns)
     note = "mean of seeds, 95 % intervals; forms of one size stand side by side; hollow: two published layers"
@@ -334,17 +335,17 @@ def _place(item: tuple[Cell, object]) -> int:
     return CELLS.index(item[0]) if item[0] in CELLS else len(CELLS)
 
 
-@zoo.figure("zoo-age", "ours: recall by the age of the fact")
+@architectures.figure("zoo-age", "ours: recall by the age of the fact")
 def age_figure(runs: PaperRuns) -> Figure:
     """A panel per rule, a line per form."""
     from recallscope.figures.accuracy_panels import draw_missing
     from recallscope.figures.forms import draw_ages
     from recallscope.figures.style import PAGE
 
-    text = source_line(runs, zoo.name, [label_of("by age", form) for form in BARE])
+    text = source_line(runs, architectures.name, [label_of("by age", form) for form in BARE])
     found = ages(runs)
     if not found:
-        raise no_runs(runs, zoo.name, "no recall by age")
+        raise no_runs(runs, architectures.name, "no recall by age")
     looks = _looks()
     here = {form.rule for form in BARE if label_of("by age", form) in runs.parts}
     every = ("adds",), ("fades",), ("replaces",), ("solves", "keeps all")
@@ -366,13 +367,13 @@ def age_figure(runs: PaperRuns) -> Figure:
     return figure
 
 
-@zoo.figure("zoo-repeated", "ours: who can overwrite")
+@architectures.figure("zoo-repeated", "ours: who can overwrite")
 def repeated_figure(runs: PaperRuns) -> Figure:
     """Accuracy with every key written twice: all seeds of every form."""
     from recallscope.figures.forms import draw_seeds
     from recallscope.figures.style import PAGE
 
-    text = source_line(runs, zoo.name, [label_of("repeated", form) for form in BARE])
+    text = source_line(runs, architectures.name, [label_of("repeated", form) for form in BARE])
     found = {
         f: one
         for f in sorted(BARE, key=lambda form: RULES.index(form.rule))
@@ -384,3 +385,6 @@ def repeated_figure(runs: PaperRuns) -> Figure:
         seeds = {form.label: one.seeds for form, one in found.items()}
         draw_seeds(seeds, figure.subplots(), looks=_looks(), guess=0.5, name="guess: 1/2")
     return figure
+
+
+zoo.figure("facts-per-entry", "ours: facts per state entry, by the laws and as trained")(facts_per_entry)

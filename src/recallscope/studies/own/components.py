@@ -46,7 +46,7 @@ CELLS: tuple[Cell, ...] = ((256, 8, 24, 4), (256, 8, 16, 8), (512, 16, 32, 8))
 COMPONENTS = Preset(
     "components: full Mamba with parts switched on and off",
     {"kind": "mqar", "vocab_size": 256, "num_facts": 8},
-    {"kind": "full", "embed_dim": 24, "state_dim": 4},
+    {"kind": "mamba", "embed_dim": 24, "state_dim": 4},
     {"warmup_steps": 100, "flat_steps": 5900, "decay_steps": 14000, "clip_norm": 0.75, "eval_every": 1000},
     seeds=5,
 )

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 LARGE = Preset(
     "large sizes: laws far from where they were made",
     {"kind": "mqar", "vocab_size": 4096, "num_facts": 64},
-    {"kind": "linear", "embed_dim": 96, "state_dim": 12},
+    {"kind": "linear_mamba", "embed_dim": 96, "state_dim": 12},
     {"warmup_steps": 200, "flat_steps": 1600, "decay_steps": 6200, "eval_every": 1000},
     seeds=3,
 )
-KINDS = {"linear": "linear Mamba", "mlstm": "write gate (mLSTM)", "mesa_net": "least squares (MesaNet)"}
+KINDS = {"linear_mamba": "linear Mamba", "mlstm": "write gate (mLSTM)", "mesa_net": "least squares (MesaNet)"}
 SIZES = ("vocab_size", "num_facts", "embed_dim", "state_dim")
 CELLS = ((4096, 64, 96, 12), (2048, 48, 64, 16), (4096, 32, 48, 12))
 PRINTED = "unified"  # Rem 4.3, for the linear Mamba
@@ -85,7 +85,7 @@ def by_cell(rows: Rows) -> Rows:
 @large_sizes.findings
 def carried_over(runs: PaperRuns) -> Iterator[Finding]:
     """Measured less predicted, for every memory by its own law, and for the linear Mamba by the printed one."""
-    asked = [(kind, law_of(kind)) for kind in KINDS] + [("linear", PRINTED)]
+    asked = [(kind, law_of(kind)) for kind in KINDS] + [("linear_mamba", PRINTED)]
     for kind, law in asked:
         check = own_check(f"Does {law or 'a law'} hold for {KINDS[kind]} at large sizes?", "large-sizes")
         cells, missing = by_cell(runs.rows(label_of(kind))), runs.missing(label_of(kind))
@@ -119,7 +119,7 @@ def large_figure(runs: PaperRuns) -> Figure:
 
     text = source_line(runs, large_sizes.name, [label_of(kind) for kind in KINDS])
     laws = {name: (kind, law) for kind, name in KINDS.items() if (law := law_of(kind))}
-    laws["linear Mamba, printed law"] = ("linear", PRINTED)
+    laws["linear Mamba, printed law"] = ("linear_mamba", PRINTED)
     cells = {name: by_cell(runs.rows(label_of(kind))) for name, (kind, _) in laws.items()}
     cells = {name: rows for name, rows in cells.items() if rows}
     if not cells:

@@ -48,8 +48,8 @@ SIZES = ("vocab_size", "num_facts", "embed_dim", "state_dim")
 HEAD_SIZES = ("vocab_size", "embed_dim", "state_dim", "num_heads", "head_pattern")
 
 
-@experiment("corner", "our own: small vocabularies, where codes could be orthogonal, and are not")
-def corner(scale: Scale) -> Iterator[Part]:
+@experiment("small-vocab", "our own: small vocabularies, where codes could be orthogonal, and are not")
+def small_vocab(scale: Scale) -> Iterator[Part]:
     """Cells for one head, for several, and those that `size` recommends."""
     quick = {"batch_size": 32, "flat_steps": 200, "decay_steps": 300, "eval_size": 1000}
     train, seeds, cut = {
@@ -81,7 +81,7 @@ def _size(found: NDArray[np.float64]) -> str:
     return f"{np.abs(found).mean():.3f} ({np.abs(found).max():.3f} at most)"
 
 
-@corner.findings
+@small_vocab.findings
 def law_in_the_corner(runs: PaperRuns) -> Iterator[Finding]:
     """The law against every list of cells."""
     for label, question in (
@@ -115,14 +115,14 @@ def law_in_the_corner(runs: PaperRuns) -> Iterator[Finding]:
         )
 
 
-@corner.figure("corner", "ours: the law where codes could be orthogonal")
+@small_vocab.figure("corner", "ours: the law where codes could be orthogonal")
 def corner_figure(runs: PaperRuns) -> Figure:
     """Predicted against measured accuracy, a dot per cell, by list."""
     from recallscope.figures.accuracy_panels import draw_law_points
     from recallscope.figures.style import BLUE, GREEN, PAGE, PURPLE, VERMILION
 
     labels = (CORNER, CORNER_HEADS, SIZED, SIZED_INSIDE)
-    text = source_line(runs, corner.name, labels)
+    text = source_line(runs, small_vocab.name, labels)
     measured = {label: compared_cells(learned(rows)) for label in labels if (rows := runs.rows(label))}
     off = {label: errors(cells) for label, cells in measured.items()}
     accuracy = {label: accuracies(cells) for label, cells in measured.items()}

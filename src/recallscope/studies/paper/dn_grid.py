@@ -220,7 +220,7 @@ def law_of_the_full_model(runs: PaperRuns) -> Iterator[Finding]:
     for how in ("best", COMPARED):
         try:
             cells = {regime: compared_cells(rows, how) for regime, rows in grids.items()}
-            by[how] = law_choices("iii", cells, laws_for("full"))
+            by[how] = law_choices("iii", cells, laws_for("mamba"))
         except (ValueError, KeyError):
             yield check.untested("too few cells of regime (iii) to choose on one half and check on the other", missing)
             return

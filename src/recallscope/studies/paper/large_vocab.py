@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 LARGE_VOCAB = Preset(
     "long contexts, large vocabularies (Fig. 11)",
     {"kind": "mqar", "vocab_size": 10_000, "num_facts": 250},
-    {"kind": "linear", "embed_dim": 150, "state_dim": 75},
+    {"kind": "linear_mamba", "embed_dim": 150, "state_dim": 75},
     {
         "batch_size": 5, "accumulate": 4, "learning_rate": 0.003, "warmup_steps": 500, "flat_steps": 3500,
         "decay_steps": 8000, "clip_norm": 2.5, "stop_accuracy": 0.999, "eval_every": 1000,

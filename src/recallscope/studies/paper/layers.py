@@ -23,7 +23,7 @@ from recallscope.studies.paper_runs import PaperRuns, draw_part, sheet, source_l
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_MODEL = {"kind": "linear", "embed_dim": 64, "state_dim": 6, "num_layers": 2, "residual": True}
+_MODEL = {"kind": "linear_mamba", "embed_dim": 64, "state_dim": 6, "num_layers": 2, "residual": True}
 MQAR_PRESET = Preset(
     "N-Lambda grids with residuals (Fig. 5), MQAR",
     {"kind": "mqar", "vocab_size": 512, "num_facts": 80},

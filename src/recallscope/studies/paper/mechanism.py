@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MECHANISM = Preset(
     "the models whose states are decoded (Fig. 3, Fig. 13-16)",
     {"kind": "mqar", "vocab_size": 256, "num_facts": 16},
-    {"kind": "linear", "embed_dim": 64, "state_dim": 32},
+    {"kind": "linear_mamba", "embed_dim": 64, "state_dim": 32},
 )
 MODELS = "mechanism"
 NUM_SEQUENCES = 500  # behind every score of a model that was inspected

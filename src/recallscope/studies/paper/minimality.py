@@ -49,7 +49,7 @@ LADDER_PRESETS = {
     "minimality" if rung.name == "Base" else f"minimality-{rung.name.lower()}": Preset(
         f"ablation ladder, rung {rung.name} (Tab. 8)",
         {"kind": "mqar", "vocab_size": 128, "num_facts": 16},
-        {"kind": "full", "embed_dim": 64, "state_dim": 16, "norm": "none", "skip": False, "delta_rank": "full"}
+        {"kind": "mamba", "embed_dim": 64, "state_dim": 16, "norm": "none", "skip": False, "delta_rank": "full"}
         | rung.parts,
         {
             "flat_steps": 1400, "decay_steps": 2500, "weight_decay": 0.1, "clip_norm": 1.5, "stop_accuracy": 0.999,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 REPEATED_KEYS = Preset(
     "keys written N_k times (Fig. 18)",
     {"kind": "repeated", "vocab_size": 512, "num_facts": 10, "length": 128, "key_repeats": 2},
-    {"kind": "linear", "embed_dim": 100, "state_dim": 30, "num_layers": 2, "residual": True},
+    {"kind": "linear_mamba", "embed_dim": 100, "state_dim": 30, "num_layers": 2, "residual": True},
     {
         "batch_size": 32, "learning_rate": 0.003, "weight_decay": 0.1, "warmup_steps": 500, "flat_steps": 2000,
         "decay_steps": 5000, "clip_norm": 1.0, "eval_every": 250,

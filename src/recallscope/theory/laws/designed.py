@@ -123,7 +123,7 @@ def designed_exact_law(problem: Problem) -> Array:
 _DESIGNED: Any = {"weights": "designed", "status": "approximate", "compared": MONTE_CARLO}
 _HALF_NOISE: Any = {
     "reference": "Fig. 4 (c), heuristic",
-    "models": ("full",),
+    "models": ("mamba",),
     "holds": "full Mamba, trained long",
     "compared": FULL,
     "layers": "printed",

@@ -89,7 +89,7 @@ def capped_law(problem: Problem, **nodes: int | None) -> Array:
     return np.minimum(mask_law(problem, **nodes), banks)
 
 
-_FULL: Any = {"models": ("full",), "reference": "ours; Fig. 4 (c)", "compared": FULL}
+_FULL: Any = {"models": ("mamba",), "reference": "ours; Fig. 4 (c)", "compared": FULL}
 LAWS = [
     Law(
         "full-mask",

@@ -11,7 +11,7 @@ export async function openZoo(root, params, options) {
   const state = { store: "0", cell: "", size: "state_entries", first: "", second: "", ...params };
   root.append(h("h1", {}, "Architectures"));
   if (!options.stores.length) {
-    root.append(h("p", { className: "card" }, "No store is open. Start with: recallscope explore --store results/paper"));
+    root.append(h("p", { className: "card" }, "No store is open. Start with: recallscope explore results/paper"));
     return null;
   }
   const waiting = h("p", { className: "quiet", role: "status" }, "Reading the records.");
@@ -19,7 +19,7 @@ export async function openZoo(root, params, options) {
   const zoo = await ask("zoo", { store: state.store });
   waiting.remove();
   if (!zoo.forms.length) {
-    root.append(h("p", { className: "card" }, `${options.stores[state.store]} holds no run of the zoo. Make them: recallscope reproduce zoo --scale small --store ${options.stores[state.store]}`));
+    root.append(h("p", { className: "card" }, `${options.stores[state.store]} holds no run of the architecture comparison. Make them: recallscope reproduce architectures --scale small --store ${options.stores[state.store]}`));
     return null;
   }
   const by = Object.fromEntries(zoo.forms.map((form) => [form.label, form]));

@@ -10,7 +10,7 @@ export async function openPaper(root, params, options) {
   const { claims, experiments, scale } = await ask("claims");
   root.append(h("h1", {}, "On the Recall Scaling Laws in Mamba"), h("p", { className: "quiet" }, `What the paper states, what our own runs say about it (at the scale “${scale}”, smaller than the paper's), and the records behind each number.`));
   if (options.stores.length) root.append(h("section", { className: "card" }, h("h2", {}, "Experiments"), ...experiments.map(experiment)));
-  else root.append(h("p", { className: "card" }, "No store is open. Start with: recallscope explore --store results/paper"));
+  else root.append(h("p", { className: "card" }, "No store is open. Start with: recallscope explore results/paper"));
   const list = h("div");
   root.append(h("section", { className: "card" }, h("h2", {}, "All claims"),
     h("div", { className: "row" }, choice("Status", { "": "all", exact: "exact", approximate: "approximate", measured: "measured", departs: "departs from print", todo: "to do" }, state.status, (status) => { state.status = status; note("paper", state); fill(); })), list));

@@ -8,7 +8,7 @@ const USUAL = ["run", "task", "vocab_size", "num_facts", "length", "model", "emb
 const CONDITION = /^\s*([\w.]+)\s*(<=|>=|!=|==|=|<|>)\s*(.*?)\s*$/;
 const TESTS = { "<=": (a, b) => a <= b, ">=": (a, b) => a >= b, "<": (a, b) => a < b, ">": (a, b) => a > b };
 
-// Conditions as `store list --where` takes them: state_dim<=16, model=linear; a word alone is looked for everywhere.
+// Conditions as `store list --where` takes them: state_dim<=16, model=linear_mamba; a word alone is looked for everywhere.
 function filter(text, columns, alike) {
   const tests = text.split(",").filter((part) => part.trim()).map((part) => {
     const found = part.match(CONDITION);
@@ -31,7 +31,7 @@ export async function openRuns(root, params, options) {
   const save = () => note("runs", state);
   root.append(h("h1", {}, "Runs"));
   if (!options.stores.length) {
-    root.append(h("p", { className: "card" }, "No store is open. Start with: recallscope explore --store DIR"));
+    root.append(h("p", { className: "card" }, "No store is open. Start with: recallscope explore DIR"));
     return null;
   }
   const live = h("section", { className: "tight", "aria-label": "Now" });
@@ -142,7 +142,7 @@ export async function openRuns(root, params, options) {
   }
 
   // rows
-  const box = h("input", { type: "text", value: state.where, placeholder: "state_dim<=16, model=linear", oninput: later(150, () => { state.where = box.value; save(); showRows(); }) });
+  const box = h("input", { type: "text", value: state.where, placeholder: "state_dim<=16, model=linear_mamba", oninput: later(150, () => { state.where = box.value; save(); showRows(); }) });
   const every = h("label", { className: "tick" }, h("input", { type: "checkbox", checked: state.all === "1", onchange: (event) => { state.all = event.target.checked ? "1" : ""; save(); showRows(); } }), "All columns");
   const count = h("p", { className: "quiet", role: "status" });
   const csv = h("a", { download: "runs.csv" }, "Download CSV");
