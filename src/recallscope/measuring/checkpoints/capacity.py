@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 from scipy.special import ndtri
 
 from recallscope.architectures.mamba import MambaSpec
-from recallscope.measuring.checkpoints.curves import FITS, Counts, crossing, interpolated, law_curve
+from recallscope.measuring.checkpoints.curves import (
+    FITS,
+    WHILE_SEARCHING,
+    Counts,
+    crossing,
+    interpolated,
+    law_curve,
+)
 from recallscope.measuring.checkpoints.record import Crossing, LawSays, LawShape, Point
 from recallscope.theory.bounds import information_bits
 from recallscope.theory.law import find_law
@@ -58,7 +66,8 @@ def search(
     for kind in MEASURES:
         while sum(point.queries for point in points.values()) < max_queries:
             there = [points[n] for n in sorted(points)]
-            more = _most_telling(there, *crossing(counts_of(there, kind), TARGETS[0], rng), width)
+            ends = crossing(counts_of(there, kind), TARGETS[0], rng, WHILE_SEARCHING)
+            more = _most_telling(there, *ends, width)
             if more is None:
                 break
             points[more] = measure(more)
@@ -70,7 +79,7 @@ def _most_telling(points: Sequence[Point], found: float, low: float, high: float
     if not math.isfinite(found):
         return None
     n = [point.num_facts for point in points]
-    gaps = [(a, b) for a, b in zip(n, n[1:], strict=False) if b > low and a < high and b / a > APART**2 and b - a > 1]
+    gaps = [(a, b) for a, b in pairwise(n) if b > low and a < high and b / a > APART**2 and b - a > 1]
     if high / max(low, 1e-9) <= width and not any(a < found < b for a, b in gaps):
         return None
     if gaps:
@@ -167,6 +176,6 @@ def law_says(embed_dim: int, state_entries: int, vocab_size: int) -> LawSays | N
 
 
 def differing(settings: Sequence[Mapping[str, object]]) -> list[str]:
-    """The settings in which compared probes differ, other than the seed: their n_50 answer different questions."""
-    names = ("template", "shots", "chat", "candidates", "dtype")
+    """The settings, seeds and budgets aside, in which compared probes differ."""
+    names = ("template", "shots", "chat", "candidates", "words", "dtype")
     return [name for name in names if len({str(one.get(name)) for one in settings}) > 1]

@@ -1,4 +1,4 @@
-"""A causal language model and its tokenizer from disk: a folder with safetensors, or a GGUF file. No code, no network."""
+"""A causal language model and its tokenizer from a folder with safetensors or a GGUF file: no code, no network."""
 
 import json
 import os
@@ -80,7 +80,7 @@ def _find_gguf(path: Path, itemsize: int) -> Checkpoint:
         ) from error
     try:
         header = GGUFReader(path)
-        family = str(header.get_field("general.architecture").contents())
+        family = str(header.fields["general.architecture"].contents())
         title = header.get_field("general.name")
         formats = Counter(tensor.tensor_type.name for tensor in header.tensors)
         weights = sum(int(tensor.n_elements) for tensor in header.tensors)
@@ -90,8 +90,8 @@ def _find_gguf(path: Path, itemsize: int) -> Checkpoint:
     if family not in GGUF_SUPPORTED_ARCHITECTURES:
         known = ", ".join(sorted({*GGUF_SUPPORTED_ARCHITECTURES} - {"general", "tokenizer"}))
         raise ValueError(
-            f"{path} holds a model of the architecture {family!r}, which transformers does not read from GGUF files; it "
-            f"reads {known}. Use the folder with safetensors that the file was made from."
+            f"{path} holds a model of the architecture {family!r}, which transformers does not read from GGUF files; "
+            f"it reads {known}. Use the folder with safetensors that the file was made from."
         )
     name = str(title.contents()) if title else path.stem
     kinds = ", ".join(kind for kind, _ in formats.most_common())

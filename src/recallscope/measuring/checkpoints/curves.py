@@ -4,9 +4,9 @@ Recall is taken to fall with the number of facts n from its maximum on: an antit
 never rises) from the number of facts with the largest recall. Before it recall may rise, as it does in models that need
 a few lines to see what is wanted. The crossing is read off straight lines in log n between the measured numbers.
 
-Its interval is a bootstrap. Queries of one context are alike, so n queries count for n over the design effect
-1 + (q - 1) rho: q queries of a context, and rho the correlation within contexts, pooled over all numbers of facts. Every
-resample draws each recall anew from what so many independent queries leave open, and fits again.
+Its interval is a bootstrap. Queries of one context are alike, so m queries count for m over the design effect
+1 + (q - 1) rho: q queries of a context, and rho the correlation within contexts, pooled over all numbers of facts.
+Every resample draws each recall anew from what so many independent queries leave open, and fits again.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr, ndtri, xlogy
 
 Array = NDArray[np.float64]
-RESAMPLES = 1000
-PERCENTILES = (1.0, 99.0)
-"""Of the bootstrap. They cover 95% (results/probe/coverage.json): 2.5 and 97.5 would if the numbers of facts were fixed in
-advance, but queries are added where the curve seems to cross, until the interval seems narrow enough."""
+RESAMPLES = 1000  # of an interval that is reported
+WHILE_SEARCHING = 300
+PERCENTILES = (1.5, 98.5)
+"""Of the bootstrap, for intervals of 95%, by results/probe/coverage.py. 2.5 and 97.5 cover less, as queries are
+added where the curve seems to cross, until the interval seems narrow enough."""
 FITS = 0.05  # probability under the law's curve of counts that are as far from it, below which it is not drawn
 STEPS = 40  # of Fisher scoring
 SHRINK = 1e-3  # weight of a standard normal prior on both coefficients: curves that jump from 1 to 0 stay finite
@@ -49,24 +50,43 @@ class Counts:
 
     def effective(self) -> Array:
         """Independent queries that tell as much."""
-        return self.asked / (1 + (np.array(self.queries, float) - 1) * self.within())
+        excess, _, _ = self.between_contexts()
+        return self._effective(np.array(excess))
 
-    def within(self) -> float:
-        """rho: the variance between contexts beyond chance, over the largest it could be; not below 0."""
-        excess = largest = 0.0
+    def drawn(self, rng: np.random.Generator, resamples: int = RESAMPLES) -> Array:
+        """Recall at every number of facts, so many times, as uncertain as the counts leave it.
+
+        The variance between contexts is drawn as well (as in a t interval), as it is known from a few contexts only.
+        """
+        excess, typical, freedom = self.between_contexts()
+        ratio = (1 + (typical - 1) * excess) * freedom / rng.chisquare(max(freedom, 1), size=(resamples, 1))
+        m = self._effective((ratio - 1) / max(typical - 1, 1e-9)) if freedom else self.effective()
+        k = self.recall * m
+        return rng.beta(k + 0.5, m - k + 0.5, size=(resamples, len(self.num_facts)))
+
+    def between_contexts(self) -> tuple[float, float, float]:
+        """rho, pooled over all numbers of facts; the queries of a typical context of it; its degrees of freedom.
+
+        rho is the variance between contexts beyond chance over the largest it could be, and below 0 where contexts
+        differ by less than chance.
+        """
+        excess = largest = weights = squares = 0.0
         for k, q in zip(self.correct, self.queries, strict=True):
             share, free = np.asarray(k, float) / q, len(k) - 1
-            if free > 0 and q > 1:
-                chance = share.mean() * (1 - share.mean())
+            chance = share.mean() * (1 - share.mean())
+            if free > 0 and q > 1 and chance > 0:
+                weight = free * chance * (q - 1)
                 excess += free * (q * share.var(ddof=1) - chance)
-                largest += free * chance * (q - 1)
-        return min(max(excess / largest, 0.0), 1.0) if largest else 0.0
+                largest += weight
+                weights += weight * (q - 1)
+                squares += weight**2 / free
+        if not largest:
+            return 0.0, 1.0, 0.0
+        return excess / largest, 1 + weights / largest, largest**2 / squares
 
-    def drawn(self, rng: np.random.Generator) -> Array:
-        """Recall at every number of facts, `RESAMPLES` times, as uncertain as the counts leave it."""
-        m = self.effective()
-        k = self.recall * m
-        return rng.beta(k + 0.5, m - k + 0.5, size=(RESAMPLES, len(m)))
+    def _effective(self, rho: Array) -> Array:
+        effects: Array = self.asked / (1 + (np.array(self.queries, float) - 1) * np.clip(rho, 0, 1))
+        return effects
 
 
 def falling(recall: Array, weight: Array) -> Array:
@@ -97,10 +117,12 @@ def crossings(num_facts: Sequence[int], fitted: Array, target: float) -> Array:
     return np.where(below[:, 0], -np.inf, np.where(below[:, -1], between, np.inf))
 
 
-def crossing(counts: Counts, target: float, rng: np.random.Generator) -> tuple[float, float, float]:
+def crossing(
+    counts: Counts, target: float, rng: np.random.Generator, resamples: int = RESAMPLES
+) -> tuple[float, float, float]:
     """The number of facts, and the ends of its 95% interval; infinite where outside of what was measured."""
     found = crossings(counts.num_facts, falling(counts.recall, counts.asked), target)
-    again = crossings(counts.num_facts, falling(counts.drawn(rng), counts.asked), target)
+    again = crossings(counts.num_facts, falling(counts.drawn(rng, resamples), counts.asked), target)
     low, high = np.percentile(again, PERCENTILES, method="nearest")
     return float(found[0]), float(low), float(high)
 

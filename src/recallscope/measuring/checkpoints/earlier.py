@@ -1,7 +1,7 @@
 """Records of schema 1, read as those of today.
 
-Their counts are kept, and n_50, n_90, the verdict and the law's curve are estimated from them anew: schema 1 read n_50 off
-the law's curve whatever the shape of the data. Greedy decoding has no n_50, as its counts by context were not kept.
+Their counts are kept, and n_50, n_90, the verdict and the law's curve are estimated from them anew: schema 1 read n_50
+off the law's curve whatever the shape of the data. Greedy decoding has no n_50, as its counts by context were not kept.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BOOTSTRAP = 3  # number of the stream of random numbers
 def from_schema_1(facts: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a record of schema 2."""
     points = [
-        Point.model_validate({RENAMED.get(name, name): value for name, value in point.items()} | {"greedy_per_context": None})
+        Point(**{RENAMED.get(name, name): value for name, value in point.items()}, greedy_per_context=None)
         for point in facts["points"]
     ]
     settings = dict(facts["settings"])

@@ -21,6 +21,7 @@ from recallscope.measuring.checkpoints.asking import (
     draw_contexts,
     growing_parts,
     part_sizes,
+    queries_of,
 )
 from recallscope.measuring.checkpoints.capacity import (
     FIRST,
@@ -36,11 +37,19 @@ from recallscope.measuring.checkpoints.curves import share_interval
 from recallscope.measuring.checkpoints.layers import look_inside
 from recallscope.measuring.checkpoints.readers import CacheReader, Reader, reader_of
 from recallscope.measuring.checkpoints.record import Crossing, LawSays, Point, ProbeRecord, probe_id
-from recallscope.measuring.checkpoints.words import BY_NUMBER, LEAST_WORDS, Wording, by_number, has_chat_template, wording
+from recallscope.measuring.checkpoints.words import (
+    BY_NUMBER,
+    LEAST_WORDS,
+    Wording,
+    by_number,
+    has_chat_template,
+    wording,
+)
 
 MOST_GROUPS = 16  # of neighbouring facts, in recall by place
 CLOSE = {torch.float32: 1e-3, torch.float64: 1e-6}  # distance of copies from scratch over the largest logit
 CLOSE_HALF = 0.05
+STEP_COST = 2  # of a token of a query, which moves a cache, over that of a token that is read
 WELL = 0.75  # recall at which layers are looked at
 WIDTHS = ("embed_dim", "hidden_size", "d_model", "n_embd")  # names of D
 WINDOWS = ("conv", "window")  # how the names of inputs begin that a convolution still sees
@@ -81,7 +90,7 @@ class Probe:
         if not 0 < floor < 0.5:
             raise ValueError(f"floor={floor} is not between 0 and 0.5. The search ends once recall is below it.")
         if not width > 1:
-            raise ValueError(f"width={width} is not above 1. It is the factor between the ends of the interval of n_50.")
+            raise ValueError(f"width={width} is not above 1: it is the factor between the ends of the interval.")
         if chat and not has_chat_template(tokenizer):
             raise ValueError("this tokenizer has no chat template. Probe without --chat (in Python chat=False).")
         self.model, self.seed, self.layers, self.num_sequences = model, seed, layers, num_sequences
@@ -227,6 +236,21 @@ class Probe:
             },
         )
 
+    def estimated_seconds(self) -> float:
+        """Time for a search to the largest number of facts that spends all queries, by that of one context."""
+        numbers = [min(FIRST << power, self.most) for power in range((self.most - 1).bit_length())]
+        asked = sum(contexts_for(n, self.num_sequences) * queries_of(n) for n in numbers)
+        read = sum(contexts_for(n, self.num_sequences) * self.wording.length(n) for n in numbers)
+        middle = min(32, self.most)
+        more = max(self.max_queries - asked, 0)
+        read += more // queries_of(middle) * self.wording.length(middle)
+        asker, facts = Asker(self.reader, self.wording), np.arange(middle)[None]
+        began = time.perf_counter()
+        asker.read(facts, facts)
+        each = (time.perf_counter() - began) / self.wording.length(middle)
+        steps = len(self.wording.query) * (asked + more)
+        return each * (read + STEP_COST * steps)
+
     def _example(self) -> str:
         """Two facts and a query, as the model reads them."""
         words = self.wording
@@ -337,7 +361,7 @@ def probe(model: nn.Module, tokenizer: Any = None, *, on_progress: OnProgress | 
     - `chat=False`: the facts are a user's message in the chat template of the tokenizer;
     - `shots=0`: example facts before the others, told and repeated;
     - `candidates=256`: values of a forced choice, or as many as there are, whatever the number of facts;
-    - `num_facts=None`: only these numbers of facts, instead of a search up to `max_facts` (all that there are words for);
+    - `num_facts=None`: only these numbers of facts, instead of a search up to `max_facts`, all that fit;
     - `num_sequences=4`: contexts of 32 queries at each number of facts, more contexts if they are shorter; further
       ones are added around n_50 until the ends of its interval are within a factor `width=1.4`, or `max_queries=2048`
       were asked; `floor=0.3`: recall at which the search ends;

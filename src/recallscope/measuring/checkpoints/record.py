@@ -60,7 +60,7 @@ class Crossing(_Part):
     """The number of facts at which accuracy falls to a target."""
 
     target: Fraction
-    num_facts: float | None = Field(description="by antitonic regression; None where it is outside of what was measured")
+    num_facts: float | None = Field(description="by antitonic regression; None where outside of what was measured")
     interval: Interval = Field(description="95%; an end is None where it is outside of what was measured")
     interpolated: float | None = Field(description="on a straight line between the measured accuracies around it")
     reason: str

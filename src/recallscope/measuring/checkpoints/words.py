@@ -3,8 +3,8 @@
 A template is a line with {key} and {value}. Each word is tried in such lines: it is used if it is one token there, and
 the tokens around it are the same as for other words. So it needs not be known how a tokenizer treats spaces.
 
-Words are common English ones (`english.txt`) where the tokenizer has enough of them as single tokens; otherwise, as with
-a tokenizer of another language or a made-up one, any lower-case tokens of its vocabulary.
+Words are common English ones (`english.txt`) where the tokenizer has enough of them as single tokens; otherwise, as
+with a tokenizer of another language or a made-up one, any lower-case tokens of its vocabulary.
 """
 
 from __future__ import annotations
@@ -265,7 +265,8 @@ class _Lines:
         if tuple(ids[asked[-1] + 1 :]) != between[: len(ids) - 1 - asked[-1]]:
             return None
         query_ids = (*(None if at in asked else ids[at] for at in range(asked[0], asked[-1] + 1)), *between)
-        return _Placed(ids[second], ids[answer], (tuple(ids[:first]), between, end, tuple(ids[last + 1 : asked[0]]), query_ids))
+        frame = tuple(ids[:first]), between, end, tuple(ids[last + 1 : asked[0]]), query_ids
+        return _Placed(ids[second], ids[answer], frame)
 
     def without_facts(self, key: str, token: int, query: tuple[int | None, ...]) -> tuple[int, ...]:
         """What precedes the query of a chat in which nothing was told."""
