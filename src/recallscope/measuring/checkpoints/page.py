@@ -128,14 +128,14 @@ def layer_rows(inside: Inside) -> Rows:
 
 def compared(records: Sequence[ProbeRecord]) -> Rows:
     """One row per probe."""
-    columns = ["checkpoint", "asked", "seed", "n_50", "95%", "n_90", "greedy n_50", "recurrent", "per token", "id"]
+    columns = ["checkpoint", "asked", "n_50", "95%", "greedy", "state", "KV/token", "id"]
     rows = []
     for record in records:
         last, half = record.points[-1], record.n_50
         per_token = record.key_value_per_token
         rows.append([
-            record.name, record.how, str(record.settings["seed"]), _short(half),
-            "-" if half.interval == (None, None) else _ends(half), _short(record.n_90),
+            record.name, record.how, _short(half),
+            "-" if half.interval == (None, None) else _ends(half),
             _short(record.greedy_n_50) if record.greedy_n_50 else "-",
             "-" if last.recurrent_entries is None else f"{last.recurrent_entries:,}",
             "-" if per_token is None else f"{per_token:,.0f}", record.probe[:8],
