@@ -157,7 +157,7 @@ def probe_all(folder: Path) -> list[ProbeRecord]:
         model, words = load_checkpoint(folder / name, torch.device("cpu"))
         for seed in (0, 1):
             called = f"{name}-seed-{seed}" if seed else name
-            records.append(probe(model, words, name=called, seed=seed, questions=512, layers=seed == 0))
+            records.append(probe(model, words, name=called, seed=seed, num_sequences=16, layers=seed == 0))
             keep_probe(records[-1], STORE)
     return records
 

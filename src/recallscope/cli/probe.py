@@ -1,4 +1,4 @@
-"""`recallscope probe`: how many facts does a language model on disk hold, and in which layer?"""
+"""`recallscope probe`: how many facts does a language model on disk hold in its context, and in which layer?"""
 
 from __future__ import annotations
 
@@ -8,18 +8,28 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from recallscope.atomic import write_atomically
-from recallscope.cli.flags import OptionalPath, OptionalText, Quiet, Unset, names_from
+from recallscope.cli.flags import OptionalInt, OptionalPath, OptionalText, Quiet, Unset, names_from
 from recallscope.cli.output import console, print_json, show, table
-from recallscope.measuring.checkpoints.page import compared, layer_rows, point_rows, probe_page, summary
+from recallscope.measuring.checkpoints.page import (
+    compared,
+    compared_warning,
+    layer_rows,
+    point_rows,
+    probe_page,
+    summary,
+)
 from recallscope.measuring.checkpoints.record import ProbeRecord, find_probes, keep_probe, probe_path, read_probe
+
+if TYPE_CHECKING:
+    from recallscope.measuring.checkpoints.probe import Probe
 
 
 def _templates() -> list[str]:
@@ -30,36 +40,46 @@ def _templates() -> list[str]:
 
 @dataclass(kw_only=True)
 class ProbeCheckpoint:
-    """recallscope probe CHECKPOINT_DIR
+    """recallscope probe CHECKPOINT
 
-    Tell a language model facts in its own words, line by line, and ask for each of them: how many does it hold?
-    CHECKPOINT_DIR is a local folder in Hugging Face format with config.json, safetensors and tokenizer; recurrent,
-    hybrid or transformer. Nothing is downloaded, and no code from the folder is run. The facts are read once, every
-    question is asked from a copy of the model's cache.
+    How many facts does a language model hold in its context? The probe writes key-value facts line by line, queries
+    them, and finds n_50, the number of facts beyond which accuracy is below one half. CHECKPOINT is a local folder in
+    Hugging Face format (config.json, safetensors, tokenizer) or a .gguf file; recurrent, hybrid or transformer. Nothing
+    is downloaded, and no code from the checkpoint is run. Facts are read once; every query uses a copy of the cache.
 
     The record is kept in --store with its figure and page, so that checkpoints can be compared:
 
-    recallscope probe --compare NAME NAME ...
+    recallscope probe --compare-with NAME NAME ...
     """
 
     checkpoint: Annotated[Path | None, tyro.conf.Positional, Unset] = None
-    """Folder of the checkpoint."""
+    """Folder or .gguf file."""
+    name: OptionalText = None
+    """Name in tables and figures; from the checkpoint's configuration or folder unless given."""
     template: Annotated[str, names_from(_templates)] = "bare"
     """How a fact is written: a name, or a line of your own, such as '{key} is {value}.\\n'."""
+    chat: bool = False
+    """Put the facts into a user's message, in the chat template of the checkpoint."""
     shots: int = 0
-    """Example facts before the others, told and repeated."""
+    """Example facts before the others, each written twice."""
+    candidates: int = 256
+    """Values of the forced choice, or as many as the tokenizer has words for; at most so many facts."""
     num_facts: Annotated[tuple[int, ...] | None, tyro.conf.arg(metavar="INT ...", help_behavior_hint="")] = None
     """Only these numbers of facts, instead of a search."""
-    most_facts: int = 1024
-    """The search doubles the number of facts up to here, or to what the tokenizer has words for."""
-    questions: int = 256
-    """Questions at every number of facts, at least."""
-    floor: float = 0.2
-    """Recall at which the search ends."""
+    max_facts: OptionalInt = None
+    """The search doubles the number of facts up to here; up to the number of candidates unless given."""
+    num_sequences: int = 4
+    """Contexts of 32 queries at each number of facts to begin with; more contexts where they are shorter."""
+    width: float = 1.4
+    """Queries are added near n_50 until the ends of its interval differ by at most this factor."""
+    max_queries: int = 2048
+    """No queries are added after so many; the estimate of time on stderr is for all of them."""
+    floor: float = 0.3
+    """Accuracy at which the search ends."""
     layers: bool = False
     """Also find the layers that hold the facts."""
     from_scratch: bool = False
-    """Read the facts again for every question: for models whose cache cannot be copied."""
+    """Read the facts again for every query: for models whose cache cannot be copied."""
     seed: int = 0
     """Random seed of words, contexts and intervals."""
     device: str = "auto"
@@ -68,7 +88,7 @@ class ProbeCheckpoint:
     """Precision of the weights: float32 unless given, bfloat16, float16."""
     store: Path = Path("runs/probes")
     """Folder of the records, a store, made if it does not exist."""
-    compare: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="NAME ...", help_behavior_hint="")] = None
+    compare_with: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="NAME ...", help_behavior_hint="")] = None
     """Show probes of the store side by side: names of checkpoints, beginnings of ids, or files."""
     figure: OptionalPath = None
     """The figure's file, PNG or SVG; beside the record unless given."""
@@ -79,16 +99,16 @@ class ProbeCheckpoint:
 
     def run(self) -> int:
         """Load, probe, keep, draw, print; or compare."""
-        if (self.checkpoint is None) == (self.compare is None):
+        if (self.checkpoint is None) == (self.compare_with is None):
             raise ValueError(
-                "name a checkpoint's folder, recallscope probe DIR, or records with --compare; one of both."
+                "give either a checkpoint (recallscope probe PATH) or --compare-with NAME NAME ..., not both."
             )
         if self.figure is not None and importlib.util.find_spec("matplotlib"):
             from recallscope.figures.style import check_picture
 
             check_picture(self.figure)
-        if self.compare is not None:
-            return self._compare(find_probes(self.compare, self.store))
+        if self.compare_with is not None:
+            return self._compare(find_probes(self.compare_with, self.store))
         record, path, new = self._probe()
         figure = self._draw([record], self.figure or path.with_suffix(".png"))
         page = path.with_suffix(".html")
@@ -110,22 +130,26 @@ class ProbeCheckpoint:
     def _probe(self) -> tuple[ProbeRecord, Path, bool]:
         """The record, its file, and whether it was measured now."""
         from recallscope.cli.training import pick_device
-        from recallscope.measuring.checkpoints.checkpoint import load_checkpoint
+        from recallscope.measuring.checkpoints.checkpoint import find_checkpoint, load_checkpoint
         from recallscope.measuring.checkpoints.probe import Probe
 
         assert self.checkpoint is not None
+        found = find_checkpoint(self.checkpoint, self.dtype or "float32")
+        if not self.quiet and found.formats:
+            print(f"{found}.", file=sys.stderr)
         model, tokenizer = load_checkpoint(self.checkpoint, pick_device(self.device), self.dtype or "float32")
         probe = Probe(
-            model, tokenizer, name=self.checkpoint.resolve().name, template=self.template, shots=self.shots,
-            num_facts=self.num_facts, most_facts=self.most_facts, questions=self.questions, floor=self.floor,
+            model, tokenizer, name=self.name or found.name, template=self.template, chat=self.chat, shots=self.shots,
+            candidates=self.candidates, num_facts=self.num_facts, max_facts=self.max_facts,
+            num_sequences=self.num_sequences, width=self.width, max_queries=self.max_queries, floor=self.floor,
             seed=self.seed, layers=self.layers, copies=not self.from_scratch,
         )  # fmt: skip
         path = probe_path(probe.name, probe.id, self.store)
         if path.exists():
             with contextlib.suppress(ValueError):  # a damaged one is set aside when the new one is kept
                 return read_probe(path), path, False
-        with _bar(self.quiet) as show:
-            record = probe.run(show)
+        with _bar(self.quiet, probe) as note:
+            record = probe.run(note)
         return record, keep_probe(record, self.store), True
 
     def _draw(self, records: Sequence[ProbeRecord], path: Path) -> str | None:
@@ -140,10 +164,14 @@ class ProbeCheckpoint:
 
     def _compare(self, records: list[ProbeRecord]) -> int:
         figure = self._draw(records, self.figure) if self.figure else None
+        warning = compared_warning(records)
         if self.json:
-            print_json({"probes": [record.model_dump(mode="json") for record in records], "figure": figure})
+            probes = [record.model_dump(mode="json") for record in records]
+            print_json({"probes": probes, "warning": warning, "figure": figure})
             return 0
         console(soft_wrap=True).print(_table(*compared(records)))
+        if warning:
+            print(warning)
         if figure:
             print(f"figure {figure}")
         return 0
@@ -154,18 +182,23 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
 
 
 @contextlib.contextmanager
-def _bar(quiet: bool) -> Iterator[Callable[[int, int, int], None] | None]:
-    """A bar on stderr for the questions at one number of facts, if somebody watches."""
+def _bar(quiet: bool, probe: Probe) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on stderr for all queries that there may be, after an estimate of their time, if somebody watches."""
     from recallscope.train.progress import is_interactive
 
     if quiet or not is_interactive():
         yield None
         return
-    columns = (TextColumn("{task.description:>10}"), BarColumn(), MofNCompleteColumn(), TextColumn("questions"))
-    with Progress(*columns, console=Console(file=sys.stderr)) as bar:
-        row = bar.add_task("reading", total=None)
+    print(f"at most about {_duration(probe.estimated_seconds())}", file=sys.stderr)
+    columns = (TextColumn("{task.description:>10}"), BarColumn(), MofNCompleteColumn(), TextColumn("queries"))
+    with Progress(*columns, TimeElapsedColumn(), console=Console(file=sys.stderr)) as bar:
+        row = bar.add_task("reading", total=probe.max_queries)
 
-        def show(num_facts: int, done: int, total: int) -> None:
-            bar.update(row, description=f"{num_facts} facts", completed=done, total=total)
+        def note(num_facts: int, more: int) -> None:
+            bar.update(row, description=f"{num_facts} facts", advance=more)
 
-        yield show
+        yield note
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

@@ -1,4 +1,4 @@
-"""Probes of checkpoints: recall against the number of facts, by the age of a fact, and layer by layer."""
+"""Probes of checkpoints: recall against the number of facts, by how recent a fact is, and layer by layer."""
 
 from __future__ import annotations
 
@@ -10,58 +10,67 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator, ScalarFormatter
 
 from recallscope.figures.style import BLUE, GREEN, GUESS, ORANGE, PAGE, PURPLE, SKY, VERMILION, new_figure
-from recallscope.measuring.checkpoints.curves import Curve
+from recallscope.measuring.checkpoints.curves import LawCurve
 from recallscope.measuring.checkpoints.record import Inside, ProbeRecord
 
 COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY)
-MOST_LINES = 4  # numbers of facts whose recall by age is drawn
-STARTED = 0.98  # recall from which a curve by age says nothing more than the one before it
+MOST_LINES = 4  # numbers of facts whose recall by recency is drawn
+STARTED = 0.98  # recall from which a curve by recency says nothing more than the one before it
 
 
 def draw_recall(records: Sequence[ProbeRecord], ax: Axes) -> Axes:
-    """Measured recall with its interval, the probit curve, n_50 as a line; controls as crosses."""
-    for record, colour in zip(records, COLOURS, strict=False):
+    """Measured recall with its interval, n_50 as a line, controls as crosses; the law's curve only where it fits."""
+    for record, label, colour in zip(records, labels(records), COLOURS, strict=False):
         points = record.points
         n = [point.num_facts for point in points]
         low, high = np.array([point.interval for point in points]).T
         ax.fill_between(n, low, high, color=colour, alpha=0.2, lw=0)
-        ax.plot(n, [point.recall for point in points], "o", color=colour, label=record.name)
-        if record.recalls and len(points) > 1:
+        ax.plot(n, [point.recall for point in points], "o-", color=colour, ms=3, lw=0.8, label=label)
+        shape, half = record.law_shape, record.n_50
+        if record.recalls and shape and shape.admitted and half.num_facts:
             many = np.geomspace(min(n), max(n), 100)
-            intercept, slope = (np.array(value) for value in record.curves["probit"])
-            ax.plot(many, Curve("probit", intercept, slope).recall(many), color=colour, lw=1)
-        controls = [max(point.prior, point.shuffled) for point in points]
+            curve = LawCurve(np.array(shape.intercept), np.array(shape.slope))
+            ax.plot(many, curve.recall(many), "--", color=colour, lw=1)
+        controls = [max(point.no_facts, point.shuffled) for point in points]
         ax.plot(n, controls, "x", color=colour, ms=3, alpha=0.6)
-        if record.n_50.num_facts:
-            ax.plot([record.n_50.num_facts] * 2, [0, 0.5], ":", color=colour, lw=1)
-            ax.text(record.n_50.num_facts, 0.51, f" {record.n_50.num_facts:.0f}", color=colour, fontsize=7)
+        if half.num_facts:
+            ax.plot([half.num_facts] * 2, [0, 0.5], ":", color=colour, lw=1)
+            ax.text(half.num_facts, 0.51, f" {half.num_facts:.0f}", color=colour, fontsize=7)
     ax.axhline(0.5, color=GUESS, lw=0.6, zorder=0)
     _log_facts(ax, [point.num_facts for record in records for point in record.points])
-    ax.set(xlabel="facts n", ylabel="recall among the values", ylim=(-0.02, 1.03), title="recall (×: best control)")
+    ax.set(xlabel="facts n", ylabel="accuracy of forced choice", ylim=(-0.02, 1.03), title="recall (×: best control)")
     ax.legend(loc="lower left", bbox_to_anchor=(0.0, 0.08))
     return ax
 
 
+def labels(records: Sequence[ProbeRecord]) -> list[str]:
+    """Names, with what tells the records apart: how they were asked, and their seeds."""
+    ways = [(record.name, record.how, f"seed {record.settings['seed']}") for record in records]
+    several = [len({way[part] for way in ways}) > 1 for part in range(3)]
+    shown = several if any(several) else [True, False, False]
+    return [", ".join(text for text, here in zip(way, shown, strict=True) if here) for way in ways]
+
+
 def draw_recency(records: Sequence[ProbeRecord], ax: Axes) -> Axes:
-    """Recall by how many facts were read after the one that is asked for: at a few n, or of several near n_50."""
-    for record, colour in zip(records, COLOURS, strict=False):
+    """Recall by the number of facts after the queried one: at a few n, or of several records near n_50."""
+    for record, name, colour in zip(records, labels(records), COLOURS, strict=False):
         telling = [point for point in record.points if point.recall < STARTED] or record.points[-1:]
         chosen = telling[:: -(-len(telling) // MOST_LINES)]
         if len(records) > 1:
             chosen = [min(telling, key=lambda point: abs(point.recall - 0.5))]
         for number, point in enumerate(chosen):
             groups = len(point.by_place)
-            ages = point.num_facts * (groups - 0.5 - np.arange(groups)) / groups
-            label = f"n = {point.num_facts}" if len(records) == 1 else f"{record.name}, n = {point.num_facts}"
+            later = point.num_facts * (groups - 0.5 - np.arange(groups)) / groups
+            label = f"n = {point.num_facts}" if len(records) == 1 else f"{name}, n = {point.num_facts}"
             alpha = 1 - 0.75 * number / max(len(chosen), 1)
-            ax.plot(ages, point.by_place, "o-", ms=2.5, lw=1, color=colour, alpha=alpha, label=label)
-    ax.set(xlabel="facts read after it", ylim=(-0.02, 1.03), title="recall by age")
+            ax.plot(later, point.by_place, "o-", ms=2.5, lw=1, color=colour, alpha=alpha, label=label)
+    ax.set(xlabel="later facts", ylim=(-0.02, 1.03), title="recall by recency")
     ax.legend(loc="best")
     return ax
 
 
 def draw_layers(inside: Inside, ax: Axes) -> Axes:
-    """Recall lost without each layer's memory, and what a linear map reads from its state."""
+    """Recall lost without each layer's memory, and what a linear decoder reads from its state."""
     layers = [facts.layer for facts in inside.layers]
     ax.bar(layers, [facts.lost for facts in inside.layers], 0.7, color=SKY, label="recall lost without it")
     read = [

@@ -18,7 +18,7 @@ from recallscope.cli.main import COMMANDS, main
 from recallscope.measuring.checkpoints.record import read_probe
 
 PAGE = Path(__file__).parents[3] / "docs" / "PROBE.md"
-QUICK = ("--questions", 32, "--most-facts", 8)
+QUICK = ("--num-sequences", 1, "--max-facts", 8)
 
 
 @pytest.fixture(scope="module")
@@ -56,18 +56,20 @@ def test_a_probe_is_found_again_and_compared(folders, run, tmp_path):
         assert f"{family}  does not recall" in out
         assert "answered from the record" not in out
     assert "answered from the record" in run("probe", folders["llama"], *QUICK, *where)[1]
-    code, out, _ = run("probe", "--compare", "mamba", "llama", *where, "--figure", tmp_path / "both.png")
+    code, out, _ = run("probe", "--compare-with", "mamba", "llama", *where, "--figure", tmp_path / "both.png")
     assert code == 0
     assert [line.split()[0] for line in out.splitlines()[:3]] == ["checkpoint", "mamba", "llama"]
     assert (tmp_path / "both.png").is_file()
-    both = json.loads(run("probe", "--compare", "mamba", "llama", *where, "--json")[1])["probes"]
+    both = json.loads(run("probe", "--compare-with", "mamba", "llama", *where, "--json")[1])["probes"]
     assert [record["name"] for record in both] == ["mamba", "llama"]
 
 
 def test_the_bar_names_the_facts_and_quiet_shows_none(folders, run, tmp_path, monkeypatch):
     monkeypatch.setattr("recallscope.train.progress.is_interactive", lambda: True)
     flags = ("probe", folders["llama"], *QUICK, "--store")
-    assert "questions" in run(*flags, tmp_path / "a")[2]
+    shown = run(*flags, tmp_path / "a")[2]
+    assert "queries" in shown
+    assert "at most about" in shown
     assert run(*flags, tmp_path / "b", "--quiet")[2] == ""
 
 
@@ -156,7 +158,7 @@ def test_a_pickle_beside_safetensors_is_not_opened_and_few_facts_are_enough(fold
     folder = tmp_path / "both"
     shutil.copytree(folders["llama"], folder)
     (folder / "pytorch_model.bin").write_bytes(b"no pickle at all")
-    code, out, _ = run("probe", folder, "--questions", 16, "--most-facts", 2, "--store", tmp_path / "store")
+    code, out, _ = run("probe", folder, "--num-sequences", 1, "--max-facts", 2, "--store", tmp_path / "store")
     assert (code, "does not recall" in out) == (0, True)
 
 
@@ -174,14 +176,14 @@ def test_what_cannot_be_probed_is_refused_with_a_sentence(folders, run, tmp_path
     short.save_pretrained(tmp_path / "short")
     word_tokenizer().save_pretrained(tmp_path / "short")
     flags = ("--num-facts", 16, "--store", store)
-    refused(run("probe", tmp_path / "short", *flags), store, "50 tokens", "positions for 40", "Ask for 12")
+    refused(run("probe", tmp_path / "short", *flags), store, "50 tokens", "positions for 40", "Use 12")
     llama = folders["llama"]
     refused(run("probe", llama, "--template", "bear", "--store", store), store, "Did you mean bare?")
     refused(run("probe", llama, "--dtype", "int8", "--store", store), store, "float32, bfloat16")
     refused(run("probe", llama, "--figure", "x.jpg", "--store", store), store, ".png")
-    refused(run("probe", "--store", store), store, "--compare")
-    refused(run("probe", llama, "--compare", "a", "--store", store), store, "one of both")
-    refused(run("probe", "--compare", "a", "--store", store), store, "'a' is no probe")
+    refused(run("probe", "--store", store), store, "--compare-with")
+    refused(run("probe", llama, "--compare-with", "a", "--store", store), store, "not both")
+    refused(run("probe", "--compare-with", "a", "--store", store), store, "'a' is no probe")
 
 
 def test_without_transformers_the_extra_is_named(folders, run, tmp_path, monkeypatch):

@@ -31,15 +31,15 @@ def drawn(words):
 
 
 def test_every_question_from_a_copy_is_the_question_from_scratch(asker, drawn, words):
-    """All logits of all questions of three contexts, asked in an order that mixes them."""
+    """All logits of all queries of three contexts, asked in an order that mixes them."""
     cache = asker.read(drawn.keys, drawn.values)
     order = np.random.default_rng(2).permutation(15)
     row, fact = order // 5, order % 5
-    questions = torch.tensor([words.question(words.keys[key]) for key in drawn.keys[row, fact]])
+    queries = torch.tensor([words.ask(words.keys[key]) for key in drawn.keys[row, fact]])
     context = torch.tensor(asker._contexts(drawn.keys, drawn.values))
     with torch.no_grad():
-        copies = asker.reader.go_on(chosen(cache, torch.as_tensor(row), 3), questions)
-        scratch = asker.reader.from_scratch(torch.cat((context[row], questions), dim=1))
+        copies = asker.reader.go_on(chosen(cache, torch.as_tensor(row), 3), queries)
+        scratch = asker.reader.from_scratch(torch.cat((context[row], queries), dim=1))
     assert_near(copies, scratch)
     assert scratch.std() > 0.1, "the logits must be worth comparing"
 
@@ -47,9 +47,9 @@ def test_every_question_from_a_copy_is_the_question_from_scratch(asker, drawn, w
 def test_asking_leaves_the_cache_as_it_was(asker, drawn, words):
     cache = asker.read(drawn.keys, drawn.values)
     before = [tensor.clone() for _, tensor in named_tensors(cache)]
-    questions = torch.tensor([words.question(words.keys[0])] * 3)
+    queries = torch.tensor([words.ask(words.keys[0])] * 3)
     with torch.no_grad():
-        asker.reader.go_on(chosen(cache, torch.arange(3), 3), questions)
+        asker.reader.go_on(chosen(cache, torch.arange(3), 3), queries)
     assert all(torch.equal(old, new) for old, (_, new) in zip(before, named_tensors(cache), strict=True))
 
 
@@ -62,15 +62,15 @@ def test_the_answers_are_those_of_the_plain_twin(asker, drawn, words):
 
 def test_a_layer_that_is_reset_changes_the_answers_of_its_copy_alone(asker, drawn, words):
     cache = asker.read(drawn.keys, drawn.values)
-    questions = torch.tensor([words.question(words.keys[key]) for key in drawn.keys[:, 0]])
+    queries = torch.tensor([words.ask(words.keys[key]) for key in drawn.keys[:, 0]])
     with torch.no_grad():
-        whole = asker.reader.go_on(chosen(cache, torch.arange(3), 3), questions)
+        whole = asker.reader.go_on(chosen(cache, torch.arange(3), 3), queries)
         for layer in range(len(layers_of(cache))):
             copy = chosen(cache, torch.arange(3), 3)
             reset_layer(copy, layer)
             assert all(not tensor.any() for _, tensor in named_tensors(layers_of(copy)[layer]))
-            assert (asker.reader.go_on(copy, questions) - whole).abs().max() > 1e-4
-        again = asker.reader.go_on(chosen(cache, torch.arange(3), 3), questions)
+            assert (asker.reader.go_on(copy, queries) - whole).abs().max() > 1e-4
+        again = asker.reader.go_on(chosen(cache, torch.arange(3), 3), queries)
     assert torch.equal(again, whole)
 
 
@@ -104,8 +104,8 @@ def test_a_model_of_ours_goes_on_from_where_it_has_read_to(name):
         return
     assert isinstance(asker.reader, OwnReader)
     drawn = draw_contexts(words, 5, 3, np.random.default_rng(1))
-    for questions in ([[3]], [[3, 25, 4, 9, 30]]):
-        tokens = torch.tensor(questions)
+    for queries in ([[3]], [[3, 25, 4, 9, 30]]):
+        tokens = torch.tensor(queries)
         context = torch.tensor(asker._contexts(drawn.keys, drawn.values))[1:2]
         with torch.no_grad():
             cache = chosen(asker.read(drawn.keys, drawn.values), torch.tensor([1]), 3)

@@ -1,88 +1,164 @@
-"""Curves through counts: they find what the counts were drawn from, and intervals hold what they promise."""
+"""n_50 from counts: it is where the counts say, its interval knows contexts from queries, and formulas are tested."""
+
+import importlib.util
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from recallscope.measuring.checkpoints.capacity import fit_points, verdict
-from recallscope.measuring.checkpoints.curves import fit, interpolated, resampled
-from recallscope.measuring.checkpoints.record import Point
+from recallscope.measuring.checkpoints.capacity import find_crossing, search, verdict
+from recallscope.measuring.checkpoints.curves import Counts, crossing, crossings, falling, interpolated, law_curve
 
-N = np.array([2, 4, 8, 16, 24, 32, 45, 64, 128.0])
-
-
-def recall(n, a=-2.0, b=11.0):
-    return ndtr(a + b / np.sqrt(n))
-
-
-TRUTH = {0.5: (11 / 2) ** 2, 0.9: (11 / (2 + 1.2815515655446004)) ** 2}
+RESULTS = Path(__file__).parents[3] / "results" / "probe"
+SPEC = importlib.util.spec_from_file_location("probe_coverage", RESULTS / "coverage.py")
+study = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(study)
+point = study.point
 
 
-@pytest.mark.parametrize("target", TRUTH)
-def test_exact_shares_give_the_exact_crossing(target):
-    asked = np.full(len(N), 1e6)
-    assert fit("probit", N, recall(N) * asked, asked).crossing(target) == pytest.approx(TRUTH[target], rel=1e-4)
-    n_50 = fit("logistic", N, asked / (1 + (N / 20) ** 3), asked).crossing(0.5)
-    assert n_50 == pytest.approx(20, rel=1e-4)
+def rng(seed=0):
+    return np.random.default_rng(seed)
 
 
-def test_many_curves_at_once_are_the_same_as_each():
-    counts = np.random.default_rng(0).binomial(200, recall(N), size=(5, len(N))).astype(float)
-    asked = np.full(len(N), 200.0)
-    together = fit("probit", N, counts, asked).crossing(0.5)
-    assert together == pytest.approx([float(fit("probit", N, row, asked).crossing(0.5)) for row in counts], rel=1e-9)
+def plain_antitonic(values, weights):
+    """Pool adjacent violators, one after another."""
+    blocks = []
+    for value, weight in zip(values, weights, strict=True):
+        blocks.append([value, weight, 1])
+        while len(blocks) > 1 and blocks[-2][0] < blocks[-1][0]:
+            (a, v, i), (b, w, j) = blocks[-2:]
+            blocks[-2:] = [[(a * v + b * w) / (v + w), v + w, i + j]]
+    return [value for value, _, count in blocks for _ in range(count)]
 
 
-def point(n, right_per_context):
-    n, right = int(n), [int(k) for k in right_per_context]
-    fields = dict.fromkeys(Point.model_fields, 0) | {"interval": (0, 0), "by_place": [], "num_facts": n}
-    asked = n * len(right)
-    return Point(**fields | {"right_per_context": right, "asked": asked, "recall": sum(right) / asked})
+def test_the_falling_curve_is_that_of_pooling_adjacent_violators():
+    values, weights = rng().random((50, 9)), rng(1).random(9) + 0.1
+    fitted = falling(values, weights)
+    for row, fit in zip(values, fitted, strict=True):
+        top = int(row.argmax())
+        assert fit[top:] == pytest.approx(plain_antitonic(row[top:], weights[top:]), abs=1e-6)
+        assert fit[: top + 1] == pytest.approx(row[top], abs=1e-6)
 
 
-def test_the_interval_covers_what_it_promises():
-    """Contexts that differ by more than chance: logits shifted by N(0, .3²) each. An interval that covers 95 % of
-    them misses more than 8 of 40 once in 10,000 times."""
-    rng, covered, runs = np.random.default_rng(0), 0, 40
-    for _ in range(runs):
-        points = []
-        for n in N:
-            contexts = max(4, int(256 // n))
-            shares = ndtr(-2 + 11 / np.sqrt(n) + 0.3 * rng.normal(size=contexts))
-            points.append(point(n, rng.binomial(int(n), shares)))
-        low, high = fit_points(points, rng)[1][0].interval
-        covered += low <= TRUTH[0.5] <= high
-    assert covered >= runs - 8
+def test_a_crossing_is_on_a_straight_line_in_log_n_or_outside():
+    curves = np.array([[0.8, 0.6, 0.4], [0.4, 0.3, 0.2], [0.9, 0.8, 0.7]])
+    assert crossings([2, 8, 32], curves, 0.5).tolist() == pytest.approx([16, -np.inf, np.inf])
+    assert interpolated([2, 8, 32], np.array([0.4, 0.6, 0.4]), 0.5) == pytest.approx(16)
+    assert interpolated([2, 8], np.array([0.4, 0.3]), 0.5) is None
+    assert interpolated([2, 8], np.array([0.9, 0.8]), 0.5) is None
 
 
-def test_a_jump_from_all_to_nothing_is_between_the_two():
-    asked = np.full(len(N), 256.0)
-    for form in ("probit", "logistic"):
-        assert 16 < fit(form, N, asked * (N < 20), asked).crossing(0.5) < 24
+def counts(curve, n=(2, 4, 8, 16, 24, 32, 48, 64, 128), contexts=400):
+    """Contexts of 32 queries that are all as the curve says, nearly."""
+    return Counts(n, [[round(32 * curve(one))] * contexts for one in n], [32] * len(n))
 
 
-def test_where_there_is_no_crossing_the_reason_is_given():
-    above = fit_points([point(n, [n] * 4) for n in (2, 4, 8)], np.random.default_rng(0))[1][0]
-    assert (above.num_facts, above.reason) == (None, "above 8: recall is still 1.000")
-    below = fit_points([point(n, [0] * 4) for n in (2, 4)], np.random.default_rng(0))[1][0]
-    assert (below.num_facts, below.reason) == (None, "below 2: recall is 0.000 with 2 facts already")
+def test_a_start_that_rises_is_no_crossing():
+    """Recall 0.25 with two facts, 0.75 with eight: n_50 is where it falls through one half again, not where it rises."""
+    found, low, high = crossing(counts(lambda n: {2: 0.25, 4: 0.5}.get(n, 0.75 if n < 30 else 0.25)), 0.5, rng())
+    assert found == pytest.approx(np.sqrt(24 * 32))
+    assert 24 < low < found < high < 32
 
 
-def test_a_straight_line_in_log_n():
-    assert interpolated(np.array([8, 32]), np.array([1.0, 0.0]), 0.5) == pytest.approx(16)
-    assert np.isnan(interpolated(np.array([8, 32]), np.array([0.4, 0.0]), 0.5))
+def test_contexts_that_differ_make_the_interval_wider_than_queries_alone_do():
+    n, mean = [4, 8, 16, 32, 64], [30, 26, 20, 12, 6]
+    even = Counts(n, [[k] * 8 for k in mean], [32] * 5)
+    uneven = Counts(n, [[k - 6, k + 6 if k < 27 else 32] * 4 for k in mean], [32] * 5)
+    assert even.between_contexts()[0] < 0 < uneven.between_contexts()[0]
+    assert (even.effective() == even.asked).all()
+    assert (uneven.effective() < 0.6 * uneven.asked).all()
+    (_, low, high), (_, lower, higher) = (crossing(one, 0.5, rng()) for one in (even, uneven))
+    assert lower < low < high < higher
 
 
-def test_resampling_keeps_the_mean_and_knows_contexts_from_questions():
-    rng = np.random.default_rng(0)
-    even, uneven = resampled(np.full(8, 5.0), 10, rng), resampled(np.array([0, 10.0] * 4), 10, rng)
-    assert even.mean() == pytest.approx(40, abs=1.5)
-    assert uneven.mean() == pytest.approx(40, abs=4)
-    assert uneven.std() > 2 * even.std()
+def test_the_design_effect_is_that_of_the_contexts():
+    """Beta-binomial counts with correlation 0.2; the pooled estimate of 4,000 contexts is within four standard errors."""
+    draw, shape = rng(3), 0.5 * (1 / 0.2 - 1)
+    drawn = [draw.binomial(16, draw.beta(shape, shape, size=1000)).tolist() for _ in range(4)]
+    assert Counts([2, 4, 8, 16], drawn, [16] * 4).between_contexts()[0] == pytest.approx(0.2, abs=0.025)
 
 
-def test_recall_that_controls_have_too_is_no_recall():
-    """Half of the answers right with two facts, and as many with the values dealt otherwise: it guesses among two."""
-    guesses = point(2, [1] * 128).model_copy(update={"shuffled": 0.5})
-    assert verdict([guesses])[0] is False
-    assert verdict([guesses.model_copy(update={"shuffled": 0.1})])[0] is True
+def test_the_law_s_curve_is_admitted_where_counts_follow_it_and_refused_where_they_do_not():
+    law = {n: [round(32 * ndtr(11 / n**0.5 - 2))] * 20 for n in (4, 8, 16, 32, 64, 128)}
+    curve, probability = law_curve(Counts(list(law), list(law.values()), [32] * 6), rng())
+    assert probability > 0.5
+    assert curve.recall(np.array([30.25])) == pytest.approx(0.5, abs=0.01)
+    forgets = {n: [round(32 * min(1, 8 / n))] * 20 for n in law}
+    assert law_curve(Counts(list(forgets), list(forgets.values()), [32] * 6), rng())[1] < 0.01
+
+
+def test_outside_of_what_was_measured_there_is_no_number():
+    above = find_crossing([point(n, [min(n, 32)] * 8) for n in (2, 4, 8)], "correct", 0.5, rng())
+    assert (above.num_facts, above.interval) == (None, (None, None))
+    assert above.reason == "> 8: accuracy is still 1.000 with 8 facts"
+    below = find_crossing([point(n, [0] * 40) for n in (2, 4)], "correct", 0.5, rng())
+    assert below.num_facts is None
+    assert below.reason.startswith("< 2: accuracy is at most 0.000")
+
+
+def test_the_search_doubles_then_asks_near_the_crossing_until_the_interval_is_narrow():
+    asked = []
+
+    def measure(n):
+        asked.append(n)
+        return point(n, [round(min(n, 32) * min(1, 20 / n))] * 4 * asked.count(n))
+
+    how = {"max_facts": 10**6, "floor": 0.2, "rng": rng()}
+    points = search(measure, width=1.2, max_queries=10**5, **how)
+    assert asked[:7] == [2, 4, 8, 16, 32, 64, 128]
+    assert all(20 < n < 80 for n in asked[7:])
+    _, low, high = crossing(Counts([p.num_facts for p in points], [p.correct_per_context for p in points],
+                                   [p.queries // p.contexts for p in points]), 0.5, rng())  # fmt: skip
+    assert low < 40 < high < 1.25 * low
+    asked.clear()
+    search(measure, width=1.2, max_queries=1, **how)
+    assert asked == [2, 4, 8, 16, 32, 64, 128]
+
+
+def test_a_poor_start_does_not_end_the_search():
+    asked = []
+
+    def measure(n):
+        asked.append(n)
+        return point(n, [0 if n < 8 else round(min(n, 32) * min(1, 20 / n))] * 4)
+
+    search(measure, max_facts=64, floor=0.2, width=1.4, max_queries=1, rng=rng())
+    assert asked == [2, 4, 8, 16, 32, 64]
+
+
+@pytest.mark.parametrize("name", study.CURVES)
+def test_the_interval_covers_what_it_promises(name):
+    """30 simulated probes with the probe's own search. An interval that covers 92% misses 8 or more 1 time in 500."""
+    assert study.coverage(name, 0.0, 30)["covered"] >= 23 / 30
+
+
+def test_the_committed_table_of_coverage():
+    rows = json.loads((RESULTS / "coverage.json").read_text())["rows"]
+    assert {(row["curve"], row["uneven"]) for row in rows} == {(name, u) for name in study.CURVES for u in study.UNEVEN}
+    assert all(row["runs"] >= 500 for row in rows)
+    assert min(row["covered"] for row in rows) > 0.9
+
+
+def guesses(n, shuffled=0.0, contexts=64):
+    """Half of the answers correct."""
+    half = point(n, [min(n, 32) // 2] * contexts)
+    return half.model_copy(update={"no_facts": 0.01, "shuffled": shuffled})
+
+
+def test_the_verdict_is_over_all_numbers_of_facts():
+    """With two facts it names any of them, as the controls show; with 16 it recalls, and the sentence says so."""
+    recalls, says = verdict([guesses(2, shuffled=0.5), guesses(16)])
+    assert recalls
+    assert "with 16 facts its accuracy is 50.0%" in says
+    assert "2 numbers of facts, 2 to 16" in says
+    assert verdict([guesses(2, shuffled=0.5), guesses(4, shuffled=0.5)])[0] is False
+
+
+def test_the_verdict_counts_how_often_it_looked():
+    """A difference that one look would accept is refused as the largest of many."""
+    one = point(2, [1] * 6 + [0] * 20).model_copy(update={"no_facts": 0.0, "shuffled": 0.0})
+    nothing = point(2, [0] * 26)
+    assert verdict([one])[0] is True
+    assert verdict([one, *[nothing] * 199])[0] is False

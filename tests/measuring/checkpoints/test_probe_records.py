@@ -20,7 +20,7 @@ COMMITTED = Path(__file__).parents[3] / "results" / "probe"
 
 @pytest.fixture(scope="module")
 def record():
-    return rs.probe(Planted(103, 8), word_tokenizer(), name="a/b <i>", questions=64, most_facts=32, layers=True)
+    return rs.probe(Planted(103, 8), word_tokenizer(), name="a/b <i>", num_sequences=2, max_facts=32, layers=True)
 
 
 def test_a_record_comes_back_as_it_was(record, tmp_path):

@@ -28,7 +28,7 @@ def test_the_tokens_are_those_of_the_whole_text(template, bytes_):
     words = [(found.words[key], found.words[value]) for key, value in zip(keys, values, strict=True)]
     text = "".join(line.replace("{key}", key).replace("{value}", value) for key, value in words)
     asked = line.partition("{value}")[0].rstrip().replace("{key}", words[2][0])
-    tokens = [*found.head, *found.facts(keys, values), *found.question(keys[2])]
+    tokens = [*found.context(keys, values), *found.ask(keys[2])]
     assert bytes_.decode(tokens).strip() == (text + asked).strip()
     if not template.endswith(" "):  # then a space belongs to every key but the first
         assert bytes_.encode(text + asked, add_special_tokens=False) == tokens
@@ -74,8 +74,9 @@ def test_examples_are_told_and_repeated():
     shown = plain.with_examples(3, rng())
     told = shown.head[len(plain.head) :]
     line = plain.fact_tokens
+    assert shown.no_facts == shown.head
     lines = [told[at : at + line] for at in range(0, len(told), line)]
     assert len(lines) == 6
     assert sorted(lines[:3]) == sorted(lines[3:])
     assert {*plain.keys} - {*shown.keys} == {one[0] for one in lines}
-    assert shown.length(2) == len([*shown.head, *shown.facts(shown.keys[:2], shown.values[:2]), *shown.question(1)])
+    assert shown.length(2) == len([*shown.context(shown.keys[:2], shown.values[:2]), *shown.ask(1)])

@@ -1,11 +1,12 @@
-"""Read n facts once, ask for each of them from a copy of the cache, and count.
+"""Read n facts once, query some of them from copies of the cache, and count correct answers.
 
 Every context has keys, values and an order of its own, drawn without repetition; keys and values of one context are
-distinct, as in the paper's task. What is drawn depends on the seed and on n alone.
+distinct, as in the paper's task. At most `QUERIES_OF_A_CONTEXT` facts of a context are queried, evenly over its length.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,13 @@ from recallscope.measuring.checkpoints.readers import Reader
 from recallscope.measuring.checkpoints.words import Wording
 
 TOKENS_AT_ONCE = 2**14  # read in one forward pass
-CACHE_BYTES = 2**28  # of the copies that are asked in one
+CACHE_BYTES = 2**29  # of the copies that are queried in one forward pass
 LOGITS_AT_ONCE = 2**24
-LEAST_CONTEXTS = 4
+QUERIES_OF_A_CONTEXT = 32
 Flags = NDArray[np.bool_]
 Part = tuple[int, str]  # of a cache: layer and name
-PartSizes = dict[Part, tuple[int, int]]  # numbers and bytes
-OnProgress = Callable[[int, int, int], None]  # facts, questions asked, questions in all
+PartSizes = dict[Part, tuple[int, int]]  # entries and bytes
+OnProgress = Callable[[int, int], None]  # facts, further queries answered
 
 
 @dataclass(frozen=True)
@@ -35,67 +36,73 @@ class Contexts:
     values: NDArray[np.int64]
     others: NDArray[np.int64]
     """the values, dealt to other facts of the same context: the pairing of the shuffled control"""
+    queried: NDArray[np.int64]
+    """the facts that are queried, by their places in the context"""
 
 
 @dataclass(frozen=True)
 class Answers:
-    """Flags of every question, one row per context, in the order in which the facts were read."""
+    """Flags of every query, one row per context, oldest fact first."""
 
-    right: Flags
-    """the value has the largest logit of all values"""
-    right_of_all: Flags
+    correct: Flags
+    """the value has the largest logit of the candidates, which are all values of the wording"""
+    greedy: Flags
     """the value has the largest logit of the whole vocabulary"""
     other_fact: Flags
-    """the largest logit of all values is that of another fact's value"""
+    """the largest logit of the candidates is that of another fact's value"""
     shuffled: Flags
-    """the answer would be right, had the values been dealt to the keys otherwise"""
-    prior: Flags
-    """the model answers the same without having read any fact"""
-
-    @property
-    def num_facts(self) -> int:
-        """n."""
-        return self.right.shape[1]
+    """the answer would be correct, had the values been dealt to the keys otherwise"""
+    no_facts: Flags
+    """the model gives this answer without having read any fact"""
 
 
 def draw_contexts(wording: Wording, num_facts: int, contexts: int, rng: np.random.Generator) -> Contexts:
-    """Keys and values without repetition, in random order."""
+    """Keys and values without repetition, in random order; the queried facts are one of each stretch of the context."""
     keys, values = (
         np.stack([rng.permutation(len(words))[:num_facts] for _ in range(contexts)])
         for words in (wording.keys, wording.values)
     )
     shifts = [np.roll(row, int(rng.integers(1, num_facts)) if num_facts > 1 else 0) for row in values]
     others = np.stack(shifts) if num_facts > 1 else (values + 1) % len(wording.values)
-    return Contexts(keys, values, others)
+    ends = np.linspace(0, num_facts, queries_of(num_facts) + 1).round().astype(np.int64)
+    queried = rng.integers(ends[:-1], ends[1:], size=(contexts, len(ends) - 1))
+    return Contexts(keys, values, others, queried)
 
 
-def contexts_for(num_facts: int, questions: int) -> int:
-    """Contexts that give so many questions, and no fewer than a few, as order matters."""
-    return max(LEAST_CONTEXTS, -(-questions // num_facts))
+def queries_of(num_facts: int) -> int:
+    """Queries of one context."""
+    return min(num_facts, QUERIES_OF_A_CONTEXT)
+
+
+def contexts_for(num_facts: int, num_sequences: int) -> int:
+    """Contexts at one number of facts: `num_sequences`, more where a context has few facts to query."""
+    return -(-num_sequences * QUERIES_OF_A_CONTEXT // queries_of(num_facts))
 
 
 class Asker:
-    """A reader, the words it is asked in, and what it answers without any facts."""
+    """A reader, the words it is queried in, and what it answers without any facts."""
 
     def __init__(self, reader: Reader, wording: Wording) -> None:
         self.reader, self.wording = reader, wording
-        self.keys, self.values = (self._tensor(words) for words in (wording.keys, wording.values))
-        self.prior = self._without_facts()
+        self.values = self._tensor(wording.values)
 
     @torch.no_grad()
     def ask(
         self, drawn: Contexts, *, reset: int | None = None, on_progress: OnProgress | None = None
     ) -> tuple[Answers, PartSizes]:
-        """The answers to all questions, and the sizes of the cache that they were asked from.
+        """The answers to all queries, and the sizes of the cache that they were asked from.
 
         `reset` is a layer whose memory is set to zero between reading and asking.
         """
-        total, done, parts = drawn.keys.size, 0, []
+        parts = []
         sizes: PartSizes = {}
         for rows in self._batches(drawn):
-            keys, values, others = drawn.keys[rows], drawn.values[rows], drawn.others[rows]
-            cache = self.read(keys, values)
-            flat, batch = keys.reshape(-1), len(keys)
+            queried = drawn.queried[rows]
+            keys, values, others = (
+                np.take_along_axis(one[rows], queried, axis=1) for one in (drawn.keys, drawn.values, drawn.others)
+            )
+            cache = self.read(drawn.keys[rows], drawn.values[rows])
+            flat, batch = keys.reshape(-1), len(rows)
             sizes = part_sizes(cache, batch)
             which = np.arange(batch).repeat(keys.shape[1])
             said: list[tuple[Tensor, Tensor]] = []
@@ -103,22 +110,21 @@ class Asker:
                 copy = chosen(cache, self._tensor(which[part]), batch)
                 if reset is not None:
                     reset_layer(copy, reset)
-                logits = self.reader.go_on(copy, self._questions(flat[part]))
+                logits = self.reader.go_on(copy, self._queries(flat[part]))
                 said.append((logits[:, self.values].argmax(dim=1), logits.argmax(dim=1)))
-                done += len(part)
                 if on_progress:
-                    on_progress(keys.shape[1], done, total)
+                    on_progress(drawn.keys.shape[1], len(part))
             best, best_of_all = (
                 torch.cat(answers).cpu().numpy().reshape(keys.shape) for answers in zip(*said, strict=True)
             )
-            right = best == values
+            correct = best == values
             parts.append(
                 Answers(
-                    right=right,
-                    right_of_all=best_of_all == np.asarray(self.wording.values)[values],
-                    other_fact=~right & (best[:, :, None] == values[:, None]).any(axis=2),
+                    correct=correct,
+                    greedy=best_of_all == np.asarray(self.wording.values)[values],
+                    other_fact=~correct & (best[:, :, None] == drawn.values[rows][:, None]).any(axis=2),
                     shuffled=best == others,
-                    prior=self.prior[keys] == values,
+                    no_facts=self.without_facts[keys] == values,
                 )
             )
         names = Answers.__dataclass_fields__
@@ -134,29 +140,37 @@ class Asker:
         """The largest distance between logits asked from copies and from scratch, and the largest of the logits."""
         drawn = draw_contexts(self.wording, num_facts, 2, rng)
         which, keys = np.array([1, 0, 1]), drawn.keys[[1, 0, 1], [0, num_facts - 1, num_facts // 2]]
-        questions = self._questions(keys)
+        queries = self._queries(keys)
         cache = self.read(drawn.keys, drawn.values)
-        from_copies = self.reader.go_on(chosen(cache, self._tensor(which), 2), questions)
+        from_copies = self.reader.go_on(chosen(cache, self._tensor(which), 2), queries)
         context = self._tensor(self._contexts(drawn.keys, drawn.values))[self._tensor(which)]
-        from_scratch = self.reader.from_scratch(torch.cat((context, questions), dim=1))
+        from_scratch = self.reader.from_scratch(torch.cat((context, queries), dim=1))
         return float((from_copies - from_scratch).abs().max()), float(from_scratch.abs().max())
 
     def _contexts(self, keys: NDArray[np.int64], values: NDArray[np.int64]) -> list[list[int]]:
         wording = self.wording
         ids_of_keys, ids_of_values = np.asarray(wording.keys), np.asarray(wording.values)
         rows = zip(ids_of_keys[keys].tolist(), ids_of_values[values].tolist(), strict=True)
-        return [[*wording.head, *wording.facts(*row)] for row in rows]
+        return [wording.context(*row) for row in rows]
 
-    def _questions(self, keys: NDArray[np.int64]) -> Tensor:
-        return self._tensor([self.wording.question(self.wording.keys[key]) for key in keys])
+    def _queries(self, keys: NDArray[np.int64]) -> Tensor:
+        return self._tensor([self.wording.ask(self.wording.keys[key]) for key in keys])
 
-    def _without_facts(self) -> NDArray[np.int64]:
-        """The best value for every key, by the question alone."""
-        tokens = self._tensor([[*self.wording.head, *self.wording.question(key)] for key in self.wording.keys])
-        with torch.no_grad():
-            rows = max(1, min(TOKENS_AT_ONCE // tokens.shape[1], LOGITS_AT_ONCE // self.reader.vocab_size))
-            logits = [self.reader.from_scratch(part)[:, self.values] for part in tokens.split(rows)]
-        found: NDArray[np.int64] = torch.cat(logits).argmax(dim=1).cpu().numpy()
+    @cached_property
+    @torch.no_grad()
+    def without_facts(self) -> NDArray[np.int64]:
+        """The best value for every key, by the query alone."""
+        queries, before = self._queries(np.arange(len(self.wording.keys))), self.wording.no_facts
+        cache = self.reader.read(self._tensor([before])) if before else None
+        best = []
+        for part in queries.split(self._copies(cache, 1) if before else LOGITS_AT_ONCE // self.reader.vocab_size or 1):
+            if before:
+                copy = chosen(cache, self._tensor(np.zeros(len(part), np.int64)), 1)
+                logits = self.reader.go_on(copy, part)
+            else:
+                logits = self.reader.from_scratch(part)
+            best.append(logits[:, self.values].argmax(dim=1))
+        found: NDArray[np.int64] = torch.cat(best).cpu().numpy()
         return found
 
     def _batches(self, drawn: Contexts) -> Iterator[NDArray[np.int64]]:
@@ -166,7 +180,7 @@ class Asker:
         yield from np.array_split(np.arange(contexts), -(-contexts // together))
 
     def _copies(self, cache: Any, batch: int) -> int:
-        """Questions that are asked together: as many as their caches and logits leave room for."""
+        """Queries that are asked together: as many as their caches and logits leave room for."""
         size = sum(tensor.numel() * tensor.element_size() for _, tensor in named_tensors(cache)) // batch
         return max(1, min(CACHE_BYTES // max(size, 1), LOGITS_AT_ONCE // self.reader.vocab_size))
 

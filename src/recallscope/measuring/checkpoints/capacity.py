@@ -1,46 +1,127 @@
-"""How many facts: double n until recall falls below a floor, refine around the targets, fit, and say what it means."""
+"""How many facts: double n until recall falls below a floor, add queries around the crossing, say what it means."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
+from scipy.special import ndtri
 
 from recallscope.architectures.mamba import MambaSpec
-from recallscope.health import noise
-from recallscope.measuring.checkpoints.curves import INTERVAL, Curve, Form, fit, interpolated, resampled
-from recallscope.measuring.checkpoints.record import Crossing, LawSays, Point
+from recallscope.measuring.checkpoints.curves import (
+    FITS,
+    WHILE_SEARCHING,
+    Counts,
+    crossing,
+    interpolated,
+    law_curve,
+)
+from recallscope.measuring.checkpoints.record import Crossing, LawSays, LawShape, Point
 from recallscope.theory.bounds import information_bits
 from recallscope.theory.law import find_law
 from recallscope.theory.solve import solve
 
 TARGETS = (0.5, 0.9)
 FIRST = 2  # facts; with one there is nothing to tell apart
-REFINE = 2  # further numbers of facts around each target
+NO_SOONER = 16  # facts at which the search may end: some models need a few lines to see what is wanted
 APART = 1.12  # two numbers of facts this close tell the same
+FALSE_ALARM = 0.01  # of the verdict, over all numbers of facts together
+MEASURES = ("correct", "greedy")  # forced choice among the candidates, and the whole vocabulary
 
 
-def search(measure: Callable[[int], Point], most: int, floor: float) -> list[Point]:
-    """Points at doubling numbers of facts until recall is below the floor, and between those around the targets."""
+def counts_of(points: Sequence[Point], measure: str = "correct") -> Counts:
+    """What the estimates need of points."""
+    return Counts(
+        [point.num_facts for point in points],
+        [getattr(point, f"{measure}_per_context") for point in points],
+        [point.queries // point.contexts for point in points],
+    )
+
+
+def search(
+    measure: Callable[[int], Point],
+    *,
+    max_facts: int,
+    floor: float,
+    width: float,
+    max_queries: int,
+    rng: np.random.Generator,
+) -> list[Point]:
+    """Points at doubling numbers of facts until recall is below the floor, then more queries around n_50.
+
+    `measure(n)` queries some more contexts of n facts and returns everything known at n. Queries are added until the
+    ends of the 95% interval are within a factor `width`, first of forced choice, then of greedy decoding, or until
+    `max_queries` are spent.
+    """
     points: dict[int, Point] = {}
     n = FIRST
     while True:
-        n = min(n, most)
+        n = min(n, max_facts)
         points[n] = measure(n)
-        if points[n].recall < floor or n == most:
+        if n == max_facts or (points[n].recall < floor and n >= NO_SOONER):
             break
         n *= 2
-    for target in TARGETS * REFINE:
-        below = min((n for n, point in points.items() if point.recall < target), default=None)
-        above = max((n for n, point in points.items() if point.recall >= target and n < (below or 0)), default=None)
-        if below is None or above is None:
-            continue
-        middle = round(math.sqrt(above * below))
-        if middle not in points and below / above > APART**2:
-            points[middle] = measure(middle)
+    for kind in MEASURES:
+        while sum(point.queries for point in points.values()) < max_queries:
+            there = [points[n] for n in sorted(points)]
+            ends = crossing(counts_of(there, kind), TARGETS[0], rng, WHILE_SEARCHING)
+            more = _most_telling(there, *ends, width)
+            if more is None:
+                break
+            points[more] = measure(more)
     return [points[n] for n in sorted(points)]
+
+
+def _most_telling(points: Sequence[Point], found: float, low: float, high: float, width: float) -> int | None:
+    """The number of facts at which more queries narrow the interval most; None if it is narrow enough, or outside."""
+    if not math.isfinite(found):
+        return None
+    n = [point.num_facts for point in points]
+    gaps = [(a, b) for a, b in pairwise(n) if b > low and a < high and b / a > APART**2 and b - a > 1]
+    if high / max(low, 1e-9) <= width and not any(a < found < b for a, b in gaps):
+        return None
+    if gaps:
+        a, b = max(gaps, key=lambda gap: gap[1] / gap[0])
+        return min(max(round(math.sqrt(a * b)), a + 1), b - 1)
+    near = [point for point in points if low / APART <= point.num_facts <= high * APART]
+    fewest = min(near or points, key=lambda point: (point.queries, abs(math.log(point.num_facts / found))))
+    return fewest.num_facts
+
+
+def find_crossing(points: Sequence[Point], measure: str, target: float, rng: np.random.Generator) -> Crossing:
+    """Where recall falls to a target, or on which side of all measured numbers of facts that is."""
+    counts = counts_of(points, measure)
+    found, low, high = crossing(counts, target, rng)
+    first, last = points[0].num_facts, points[-1].num_facts
+    top = int(np.argmax(counts.recall))
+    if found == -math.inf:
+        reason = f"< {first}: accuracy is at most {counts.recall[top]:.3f}, with {counts.num_facts[top]} facts"
+    elif found == math.inf:
+        reason = f"> {last}: accuracy is still {counts.recall[-1]:.3f} with {last} facts"
+    else:
+        reason = f"measured from {first} to {last} facts"
+        if counts.recall[0] < target:
+            reason += f"; accuracy is {counts.recall[0]:.3f} with {first} facts and rises first"
+    low_end, high_end = (end if math.isfinite(end) else None for end in (low, high))
+    return Crossing(
+        target=target,
+        num_facts=found if math.isfinite(found) else None,
+        interval=(low_end, high_end),
+        interpolated=interpolated(counts.num_facts, counts.recall, target),
+        reason=reason,
+    )
+
+
+def law_shape(points: Sequence[Point], rng: np.random.Generator) -> LawShape | None:
+    """The law's curve through forced choice, and whether the counts admit it; None with fewer than three points."""
+    if len(points) < 3:
+        return None
+    curve, probability = law_curve(counts_of(points), rng)
+    return LawShape(
+        intercept=float(curve.intercept), slope=float(curve.slope), probability=probability, admitted=probability > FITS
+    )
 
 
 def held_bits(num_facts: int, num_values: int, recall: float) -> float:
@@ -51,52 +132,32 @@ def held_bits(num_facts: int, num_values: int, recall: float) -> float:
     return float(information_bits(num_facts, 2 * num_values, missed, values="distinct"))
 
 
-def fit_points(
-    points: list[Point], rng: np.random.Generator
-) -> tuple[dict[str, tuple[float, float]], tuple[Crossing, Crossing]]:
-    """Intercept and slope of both curves, and where recall falls to the targets."""
-    n, asked = (np.array([getattr(point, name) for point in points], float) for name in ("num_facts", "asked"))
-    right = np.array([sum(point.right_per_context) for point in points], float)
-    drawn = [resampled(np.array(point.right_per_context, float), point.num_facts, rng) for point in points]
-    forms: tuple[Form, ...] = ("probit", "logistic")
-    curves = {form: fit(form, n, right, asked) for form in forms}
-    again = fit("probit", n, np.column_stack(drawn), asked)
-    half, most = (_crossing(points, target, curves, again) for target in TARGETS)
-    return {form: (float(curve.intercept), float(curve.slope)) for form, curve in curves.items()}, (half, most)
+def verdict(points: Sequence[Point]) -> tuple[bool, str]:
+    """Does the model recall: at some number of facts more than without facts, and more than with the values shuffled?
+
+    At each number of facts the differences from both controls have to be above zero, by the lower end of an interval
+    whose level is shared out over all of them (Bonferroni): a model that does not recall passes 1 time in 100.
+    """
+    z = float(-ndtri(FALSE_ALARM / len(points)))
+    effective = counts_of(points).effective()
+    above = [
+        min(_lower(point.recall, control, m, z) for control in (point.no_facts, point.shuffled))
+        for point, m in zip(points, effective, strict=True)
+    ]
+    best = points[int(np.argmax(above))]
+    numbers = f"{len(points)} numbers of facts, {points[0].num_facts} to {points[-1].num_facts}"
+    at = f"with {best.num_facts} facts its accuracy is {best.recall:.1%}"
+    controls = f"{best.no_facts:.1%} without facts, {best.shuffled:.1%} with values shuffled"
+    level = f"level {1 - FALSE_ALARM:.0%} over {numbers}"
+    if max(above) > 0:
+        return True, f"recalls: {at}, above both controls ({controls}; {level})"
+    return False, f"does not recall: at none of {numbers}, is accuracy above both controls; {at} ({controls}; {level})"
 
 
-def _crossing(points: list[Point], target: float, curves: Mapping[Form, Curve], again: Curve) -> Crossing:
-    n, recall = np.array([point.num_facts for point in points]), np.array([point.recall for point in points])
-    between = interpolated(n, recall, target)
-    facts: dict[str, Any] = {"target": target, "interpolated": between if math.isfinite(between) else None}
-    if not math.isfinite(between):
-        few, more = points[0], points[-1]
-        if few.recall < target:
-            reason = f"below {few.num_facts}: recall is {few.recall:.3f} with {few.num_facts} facts already"
-        else:
-            reason = f"above {more.num_facts}: recall is still {more.recall:.3f}"
-        return Crossing(num_facts=None, interval=(None, None), logistic=None, reason=reason, **facts)
-    found = {form: float(curve.crossing(target)) for form, curve in curves.items()}
-    ends = np.nanpercentile(again.crossing(target), INTERVAL, method="nearest")
-    low, high = (float(end) if np.isfinite(end) else None for end in ends)
-    return Crossing(
-        num_facts=found["probit"] if math.isfinite(found["probit"]) else between,
-        interval=(low, high),
-        logistic=found["logistic"] if math.isfinite(found["logistic"]) else None,
-        reason=f"recall falls to {target:g} between {n[recall >= target].max()} and {n[recall < target].min()} facts",
-        **facts,
-    )
-
-
-def verdict(points: list[Point]) -> tuple[bool, str]:
-    """Does the model recall at all: more than without facts, and more than with its facts dealt otherwise?"""
-    best = max(points, key=lambda point: point.recall)
-    control = max(best.prior, best.shuffled)
-    at = f"with {best.num_facts} facts it answers {best.recall:.1%} rightly"
-    controls = f"{best.prior:.1%} without facts, {best.shuffled:.1%} with the facts' values dealt otherwise"
-    if best.recall <= control + noise(control, best.asked) + noise(best.recall, best.asked):
-        return False, f"does not recall: {at}, no more than the controls ({controls})"
-    return True, f"recalls: {at} ({controls})"
+def _lower(share: float, control: float, m: float, z: float) -> float:
+    """Lower end of the interval of a difference of shares of the same queries, which exclude each other at worst."""
+    p, c = ((one * m + 1) / (m + 2) for one in (share, control))
+    return float(p - c - z * math.sqrt((p + c - (p - c) ** 2) / (m + 2)))
 
 
 def law_says(embed_dim: int, state_entries: int, vocab_size: int) -> LawSays | None:
@@ -112,3 +173,9 @@ def law_says(embed_dim: int, state_entries: int, vocab_size: int) -> LawSays | N
         for target in TARGETS
     )
     return LawSays(law=law.name, embed_dim=embed_dim, state_dim=N, vocab_size=vocab_size, n_50=n_50, n_90=n_90)
+
+
+def differing(settings: Sequence[Mapping[str, object]]) -> list[str]:
+    """The settings, seeds and budgets aside, in which compared probes differ."""
+    names = ("template", "shots", "chat", "candidates", "words", "dtype")
+    return [name for name in names if len({str(one.get(name)) for one in settings}) > 1]

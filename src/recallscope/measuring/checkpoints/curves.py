@@ -1,115 +1,198 @@
-"""Recall against the number of facts: a curve through counts, where it crosses a target, and how sure that is.
+"""Where recall falls through a target: from the counts alone, without a formula for the curve; and how sure that is.
 
-Two curves, by maximum likelihood. Probit in 1/sqrt(n), as of a memory in which n facts are each other's noise (the
-law's form); logistic in log n. Intervals are a bootstrap over contexts, each with its own keys, values and order, and
-over the questions within them.
+Recall is taken to fall with the number of facts n from its maximum on: an antitonic regression (the closest curve that
+never rises) from the number of facts with the largest recall. Before it recall may rise, as it does in models that need
+a few lines to see what is wanted. The crossing is read off straight lines in log n between the measured numbers.
+
+Its interval is a bootstrap. Queries of one context are alike, so m queries count for m over the design effect
+1 + (q - 1) rho: q queries of a context, and rho the correlation within contexts, pooled over all numbers of facts.
+Every resample draws each recall anew from what so many independent queries leave open, and fits again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, log_ndtr, logit, ndtr, ndtri
+from scipy.special import log_ndtr, ndtr, ndtri, xlogy
 
 Array = NDArray[np.float64]
-Form = Literal["probit", "logistic"]
-RESAMPLES = 400
+RESAMPLES = 1000  # of an interval that is reported
+WHILE_SEARCHING = 300
+PERCENTILES = (1.5, 98.5)
+"""Of the bootstrap, for intervals of 95%, by results/probe/coverage.py. 2.5 and 97.5 cover less, as queries are
+added where the curve seems to cross, until the interval seems narrow enough."""
+FITS = 0.05  # probability under the law's curve of counts that are as far from it, below which it is not drawn
 STEPS = 40  # of Fisher scoring
 SHRINK = 1e-3  # weight of a standard normal prior on both coefficients: curves that jump from 1 to 0 stay finite
-INTERVAL = (2.5, 97.5)
 
 
 @dataclass(frozen=True)
-class _Link:
-    """Facts to the variable in which the curve is straight, and back; probability and quantile."""
+class Counts:
+    """Correct answers of every context, at several numbers of facts in increasing order."""
 
-    variable: Callable[[Array], Array]
-    facts: Callable[[Array], Array]
-    probability: Callable[[Array], Array]
-    quantile: Callable[[float], float]
+    num_facts: Sequence[int]
+    correct: Sequence[Sequence[int]]
+    queries: Sequence[int]
+    """of one context"""
+
+    @property
+    def asked(self) -> Array:
+        """Queries at every number of facts."""
+        return np.array([len(k) * q for k, q in zip(self.correct, self.queries, strict=True)], float)
+
+    @property
+    def recall(self) -> Array:
+        """Share of correct answers at every number of facts."""
+        return np.array([sum(k) for k in self.correct], float) / self.asked
+
+    def effective(self) -> Array:
+        """Independent queries that tell as much."""
+        excess, _, _ = self.between_contexts()
+        return self._effective(np.array(excess))
+
+    def drawn(self, rng: np.random.Generator, resamples: int = RESAMPLES) -> Array:
+        """Recall at every number of facts, so many times, as uncertain as the counts leave it.
+
+        The variance between contexts is drawn as well (as in a t interval), as it is known from a few contexts only.
+        """
+        excess, typical, freedom = self.between_contexts()
+        ratio = (1 + (typical - 1) * excess) * freedom / rng.chisquare(max(freedom, 1), size=(resamples, 1))
+        m = self._effective((ratio - 1) / max(typical - 1, 1e-9)) if freedom else self.effective()
+        k = self.recall * m
+        return rng.beta(k + 0.5, m - k + 0.5, size=(resamples, len(self.num_facts)))
+
+    def between_contexts(self) -> tuple[float, float, float]:
+        """rho, pooled over all numbers of facts; the queries of a typical context of it; its degrees of freedom.
+
+        rho is the variance between contexts beyond chance over the largest it could be, and below 0 where contexts
+        differ by less than chance.
+        """
+        excess = largest = weights = squares = 0.0
+        for k, q in zip(self.correct, self.queries, strict=True):
+            share, free = np.asarray(k, float) / q, len(k) - 1
+            chance = share.mean() * (1 - share.mean())
+            if free > 0 and q > 1 and chance > 0:
+                weight = free * chance * (q - 1)
+                excess += free * (q * share.var(ddof=1) - chance)
+                largest += weight
+                weights += weight * (q - 1)
+                squares += weight**2 / free
+        if not largest:
+            return 0.0, 1.0, 0.0
+        return excess / largest, 1 + weights / largest, largest**2 / squares
+
+    def _effective(self, rho: Array) -> Array:
+        effects: Array = self.asked / (1 + (np.array(self.queries, float) - 1) * np.clip(rho, 0, 1))
+        return effects
 
 
-def _facts_of_root(x: Array) -> Array:
-    """n of 1/sqrt(n); a curve that is still above the target at 0 never falls to it."""
-    return np.where(x > 0, np.maximum(x, 1e-9) ** -2.0, np.inf)
+def falling(recall: Array, weight: Array) -> Array:
+    """The closest curves that never rise from their maximum on, one per row; before it they are the maximum."""
+    recall = np.atleast_2d(recall)
+    top = recall.argmax(axis=1)[:, None]
+    places = np.arange(recall.shape[1])
+    started = places >= top
+    p = np.where(started, recall, recall.max(axis=1, keepdims=True))
+    w = np.where(started, weight, 1e-9 * np.min(weight))
+    sums, weights = (np.pad(np.cumsum(one, axis=1), ((0, 0), (1, 0))) for one in (p * w, w))
+    upper = places[:, None] <= places  # [first, last] of a stretch
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = (sums[:, None, 1:] - sums[:, :-1, None]) / (weights[:, None, 1:] - weights[:, :-1, None])
+    best = np.maximum.accumulate(np.where(upper, mean, -np.inf)[:, :, ::-1], axis=2)[:, :, ::-1]
+    lowest: Array = np.where(upper, best, np.inf).min(axis=1)
+    return lowest
 
 
-LINKS: Mapping[str, _Link] = {
-    "probit": _Link(lambda n: n**-0.5, _facts_of_root, ndtr, lambda p: float(ndtri(p))),
-    "logistic": _Link(lambda n: -np.log(n), lambda x: np.exp(-x), expit, lambda p: float(logit(p))),
-}
+def crossings(num_facts: Sequence[int], fitted: Array, target: float) -> Array:
+    """Where each falling curve goes through the target: -inf if it begins below, inf if it ends above."""
+    log_n, rows, below = np.log(num_facts), np.arange(len(fitted)), fitted < target
+    last = np.where(below.any(axis=1), below.argmax(axis=1), 1).clip(1)
+    high, low = fitted[rows, last - 1], fitted[rows, last] if fitted.shape[1] > 1 else fitted[:, 0]
+    step = log_n[last] - log_n[last - 1] if len(log_n) > 1 else np.zeros(len(fitted))
+    way = np.clip((high - target) / np.where(high > low, high - low, 1.0), 0, 1)  # beyond only where it is not used
+    between = np.exp(log_n[last - 1] + way * step)
+    return np.where(below[:, 0], -np.inf, np.where(below[:, -1], between, np.inf))
+
+
+def crossing(
+    counts: Counts, target: float, rng: np.random.Generator, resamples: int = RESAMPLES
+) -> tuple[float, float, float]:
+    """The number of facts, and the ends of its 95% interval; infinite where outside of what was measured."""
+    found = crossings(counts.num_facts, falling(counts.recall, counts.asked), target)
+    again = crossings(counts.num_facts, falling(counts.drawn(rng, resamples), counts.asked), target)
+    low, high = np.percentile(again, PERCENTILES, method="nearest")
+    return float(found[0]), float(low), float(high)
+
+
+def share_interval(counts: Counts, rng: np.random.Generator) -> Array:
+    """95% interval of recall at every number of facts, [low, high] per row."""
+    return np.percentile(counts.drawn(rng), (2.5, 97.5), axis=0).T
 
 
 @dataclass(frozen=True)
-class Curve:
-    """recall = link(intercept + slope x(n)); arrays hold one curve per resample."""
+class LawCurve:
+    """recall = Phi(intercept + slope / sqrt(n)), as of a memory in which n facts are each other's noise."""
 
-    form: Form
     intercept: Array
     slope: Array
 
     def recall(self, num_facts: Array) -> Array:
-        """At these numbers of facts, one row per resample."""
-        link = LINKS[self.form]
-        x = link.variable(np.asarray(num_facts, float))
-        return link.probability(self.intercept[..., None] + self.slope[..., None] * x)
-
-    def crossing(self, target: float) -> Array:
-        """The number of facts at which recall is the target; infinite where it never falls so low, nan if it rises."""
-        link = LINKS[self.form]
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            x = (link.quantile(target) - self.intercept) / self.slope
-            return np.where(self.slope > 0, link.facts(x), np.nan)
+        """At these numbers of facts, one row per curve."""
+        return np.asarray(ndtr(self.intercept[..., None] + self.slope[..., None] * np.asarray(num_facts) ** -0.5))
 
 
-def fit(form: Form, num_facts: Array, right: Array, asked: Array) -> Curve:
-    """The curve of counts `right` out of `asked` at `num_facts`; with rows of counts, one curve per row."""
-    x = LINKS[form].variable(np.asarray(num_facts, float))
+def law_curve(counts: Counts, rng: np.random.Generator) -> tuple[LawCurve, float]:
+    """The law's curve of maximum likelihood, and the probability under it of counts that fit it as badly.
+
+    Small probabilities say that recall has another shape. The deviance is compared with that of counts drawn from the
+    fitted curve, each fitted again.
+    """
+    n, m = np.array(counts.num_facts, float), counts.effective()
+    curve = _fit(n, counts.recall * m, m)
+    whole = np.maximum(m.round(), 1)
+    drawn = rng.binomial(whole.astype(int), curve.recall(n), size=(RESAMPLES, len(n))).astype(float)
+    far = _deviance(counts.recall, m, curve.recall(n))
+    by_chance = _deviance(drawn / whole, whole, _fit(n, drawn, whole).recall(n))
+    return curve, float((1 + np.sum(by_chance >= far)) / (1 + RESAMPLES))
+
+
+def _deviance(share: Array, m: Array, p: Array) -> Array:
+    p = np.clip(p, 1e-12, 1 - 1e-12)
+    gap: Array = m * (xlogy(share, share / p) + xlogy(1 - share, (1 - share) / (1 - p)))
+    return 2 * gap.sum(axis=-1)
+
+
+def _fit(num_facts: Array, correct: Array, asked: Array) -> LawCurve:
+    """Fisher scoring; with rows of counts, one curve per row."""
+    x = num_facts**-0.5
     centre, scale = x.mean(), max(float(x.std()), 1e-9)
     u = (x - centre) / scale
-    k, m = np.broadcast_arrays(np.asarray(right, float), np.asarray(asked, float))
-    p = (k.sum(-1) + 0.5) / (m.sum(-1) + 1)
-    a, b = np.asarray([LINKS[form].quantile(float(one)) for one in p.ravel()]).reshape(p.shape), np.ones(p.shape)
+    k, m = np.broadcast_arrays(correct, asked)
+    a = ndtri((k.sum(-1) + 0.5) / (m.sum(-1) + 1))
+    b = np.ones_like(a)
     for _ in range(STEPS):
         eta = np.clip(a[..., None] + b[..., None] * u, -30, 30)
-        gradient, weight = _score(form, eta, k, m)
+        log_density = -(eta**2) / 2 - 0.5 * np.log(2 * np.pi)
+        up, down = np.exp(log_density - log_ndtr(eta)), np.exp(log_density - log_ndtr(-eta))
+        gradient, weight = k * up - (m - k) * down, np.maximum(m * up * down, 1e-12)
         g_a, g_b = gradient.sum(-1) - SHRINK * a, (gradient * u).sum(-1) - SHRINK * b
         h_aa, h_ab, h_bb = weight.sum(-1) + SHRINK, (weight * u).sum(-1), (weight * u * u).sum(-1) + SHRINK
         det = h_aa * h_bb - h_ab**2
         step_a, step_b = (h_bb * g_a - h_ab * g_b) / det, (h_aa * g_b - h_ab * g_a) / det
         short = 1 / np.maximum(1, np.hypot(step_a, step_b))  # no step longer than 1: far steps overshoot
         a, b = a + short * step_a, b + short * step_b
-    return Curve(form, a - b * centre / scale, b / scale)
+    return LawCurve(a - b * centre / scale, b / scale)
 
 
-def _score(form: Form, eta: Array, k: Array, m: Array) -> tuple[Array, Array]:
-    """Derivative of the log-likelihood with respect to eta, and its expected curvature."""
-    if form == "logistic":
-        p = expit(eta)
-        return k - m * p, np.maximum(m * p * (1 - p), 1e-12)
-    log_density = -(eta**2) / 2 - 0.5 * np.log(2 * np.pi)
-    up, down = np.exp(log_density - log_ndtr(eta)), np.exp(log_density - log_ndtr(-eta))
-    return k * up - (m - k) * down, np.maximum(m * up * down, 1e-12)
-
-
-def resampled(right_per_context: Array, num_facts: int, rng: np.random.Generator) -> Array:
-    """Right answers in all, had other contexts and other questions in them been drawn; `RESAMPLES` times."""
-    contexts = len(right_per_context)
-    which = rng.integers(contexts, size=(RESAMPLES, contexts))
-    found: Array = rng.binomial(num_facts, right_per_context[which] / num_facts).sum(axis=1).astype(float)
-    return found
-
-
-def interpolated(num_facts: Array, recall: Array, target: float) -> float:
-    """Where recall falls below a target for the first time, on a straight line in log n; nan if it does not."""
-    order = np.argsort(num_facts)
-    n, r = np.log(np.asarray(num_facts, float)[order]), np.asarray(recall, float)[order]
-    below = np.flatnonzero(r < target)
-    if not len(below) or below[0] == 0:
-        return float("nan")
+def interpolated(num_facts: Sequence[int], recall: Array, target: float) -> float | None:
+    """Where measured recall first falls below a target after its maximum, on a straight line in log n."""
+    top = int(np.argmax(recall))
+    below = top + np.flatnonzero(np.asarray(recall)[top:] < target)
+    if not len(below) or below[0] == top:
+        return None
     i = int(below[0])
-    return float(np.exp(n[i - 1] + (r[i - 1] - target) / (r[i - 1] - r[i]) * (n[i] - n[i - 1])))
+    (n, m), (high, low) = np.log(num_facts[i - 1 : i + 1]), recall[i - 1 : i + 1]
+    return float(np.exp(n + (high - target) / (high - low) * (m - n)))

@@ -36,26 +36,26 @@ def look_inside(
     asker: Asker,
     growing: set[Part],
     num_facts: int,
-    questions: int,
+    num_sequences: int,
     rng: np.random.Generator,
     on_progress: OnProgress | None = None,
 ) -> Inside:
     """Every layer with a memory, at one number of facts."""
     most = min(len(asker.wording.keys), len(asker.wording.values) - CHOICES + 1)
     n = min(num_facts, most)
-    drawn = draw_contexts(asker.wording, n, contexts_for(n, questions), rng)
+    drawn = draw_contexts(asker.wording, n, contexts_for(n, num_sequences), rng)
     cache = asker.read(drawn.keys[:1], drawn.values[:1])
     sizes = part_sizes(cache, 1)
     if not layers_of(cache):
         none = "the cache is not kept by layer"
         return Inside(num_facts=n, recall=0.0, choices=CHOICES, layers=[], left_out=none)
-    whole = float(asker.ask(drawn, on_progress=on_progress)[0].right.mean())
+    whole = float(asker.ask(drawn, on_progress=on_progress)[0].correct.mean())
     recurrent = sorted({layer for layer, name in sizes if (layer, name) not in growing})
     decoded = _decoded(asker, growing, recurrent, n, rng) if n >= 1 and recurrent else {}
     layers = []
     for layer in sorted({layer for layer, _ in sizes}):
         answers, _ = asker.ask(drawn, reset=layer, on_progress=on_progress)
-        without = float(answers.right.mean())
+        without = float(answers.correct.mean())
         kinds = {"key-value" if part in growing else "recurrent" for part in sizes if part[0] == layer}
         score, control = decoded.get(layer, (None, None))
         layers.append(

@@ -7,74 +7,106 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from recallscope.measuring.checkpoints.capacity import differing
 from recallscope.measuring.checkpoints.record import Crossing, Inside, ProbeRecord
 from recallscope.notebook import html_rows, html_table
 
 Rows = tuple[list[str], list[list[str]]]
 COLUMNS = {
-    "all tokens": "the value has the largest logit of the whole vocabulary, not only of the values",
-    "no facts": "right without having read a fact",
-    "shuffled": "right if the values are dealt to other keys",
-    "mixed up": "of the wrong answers, those with another fact's value",
-    "without": "recall with this layer's memory set to zero between reading and asking",
-    "decoded": "share of contexts in which a linear map from the state names the value of a fixed key, one of eight",
+    "recall": "accuracy of a forced choice among the candidates",
+    "greedy": "accuracy of greedy decoding: the value has the largest logit of the whole vocabulary",
+    "no facts": "forced choice that is correct without any facts in the context",
+    "shuffled": "forced choice that would be correct if the values belonged to other keys of the context",
+    "mixed up": "fraction of the wrong answers that are another fact's value",
+    "without": "recall with this layer's memory set to zero between reading and querying",
+    "decoded": "fraction of contexts in which a linear decoder of the state names the value of one key, one of eight",
     "control": "the same, with the values shuffled between contexts",
 }
-MEANING = (
-    "Recall is the share of questions in which the stored value has the largest logit among all values that the probe "
-    "uses. n_50 and n_90 are the numbers of facts at which it falls to .5 and .9. They say what this model does with "
-    "single-token words in lines of this template; not what it knows, nor how it does with other text."
-)
 _STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;max-width:60em;margin:2em auto;padding:0 1em}"
-    "td,th{padding:.1em .7em;text-align:right}img{max-width:100%}"
+    "td,th{padding:.1em .7em;text-align:right}img{max-width:100%}pre{white-space:pre-wrap}"
 )
+
+
+def meaning(record: ProbeRecord) -> str:
+    """What recall and n_50 are, and are not."""
+    return (
+        f"Recall is the fraction of queries whose value has the largest logit among {len(record.values)} candidates. "
+        "n_50 and n_90 are the numbers of facts beyond which it is below 0.5 and 0.9. They describe this model, with "
+        "single-token words in lines of this template, and not what it knows or how it handles other text."
+    )
 
 
 def facts_with_interval(crossing: Crossing) -> str:
-    """The number with its interval, or why there is none."""
+    """The number with its interval, or on which side of the measured numbers it is."""
     if crossing.num_facts is None:
         return crossing.reason
-    others = {"logistic": crossing.logistic, "interpolated": crossing.interpolated}
-    beside = ", ".join(f"{name} {value:.1f}" for name, value in others.items() if value is not None)
-    return f"{crossing.num_facts:.1f} (95 %: {_ends(crossing)}; {beside})"
+    rises = crossing.reason.partition("; ")[2]
+    return f"{crossing.num_facts:.1f} (95%: {_ends(crossing)})" + f"; {rises}" * bool(rises)
 
 
 def summary(record: ProbeRecord) -> dict[str, str]:
-    """The lines of the table."""
-    last = record.points[-1]
-    parts = ", ".join(f"{name or 'state'} {entries:,}" for name, entries in record.state_parts.items())
-    state = "not known: the model was asked from scratch"
-    if last.recurrent_entries is not None and last.key_value_entries is not None and last.state_bytes is not None:
-        state = (
-            f"{last.recurrent_entries:,} recurrent and {last.key_value_entries:,} key-value entries, "
-            f"{last.state_bytes:,} bytes after {last.num_facts} facts ({parts})"
-        )
-    bits = f"{record.most_bits:.0f}"
-    if record.bits_per_entry is not None:
-        bits += f", {record.bits_per_entry:.4f} per state entry"
+    """The lines below the table."""
+    last, n_50 = record.points[-1], record.n_50
     lines = {
-        "n_50": facts_with_interval(record.n_50),
-        "n_90": facts_with_interval(record.n_90),
-        "state": state,
-        "bits": bits,
+        "n_50": f"{facts_with_interval(n_50)}: forced choice among {len(record.values)} candidates",
+        "n_90": f"{facts_with_interval(record.n_90)}: the same",
     }
-    if record.law:
+    if record.greedy_n_50:
+        lines["greedy"] = f"n_50 {facts_with_interval(record.greedy_n_50)}: greedy decoding, any token"
+    if record.law_shape and n_50.num_facts is not None:
+        shape, odds = record.law_shape, f"p = {record.law_shape.probability:.2g}"
+        lines["shape"] = (
+            f"compatible with the law's curve in 1/sqrt(n) ({odds})"
+            if shape.admitted
+            else f"not the law's curve in 1/sqrt(n) ({odds}), which is therefore not drawn"
+        )
+    lines["asked"] = f"{record.how}; {record.words}; {_asked(record)}"
+    if record.chat_unused:
+        lines["chat"] = "this checkpoint has a chat template, and it was not used: --chat uses it"
+    lines["state"] = _state(record)
+    lines["bits"] = f"at least {record.most_bits:.0f} about the values"
+    if record.bits_per_entry is not None:
+        lines["bits"] += f", {record.bits_per_entry:.3g} per state entry"
+    if record.law and last.recurrent_entries:
         law = record.law
         most = law.vocab_size // 2 - 1
-        n_50, n_90 = ("none" if n is None else f"{n} or more" if n >= most else str(n) for n in (law.n_50, law.n_90))
-        lines["law"] = f"n_50 {n_50}, n_90 {n_90} by {law.law} for D={law.embed_dim}, N={law.state_dim}: {law.says}"
+        half, high = ("none" if n is None else f"{n} or more" if n >= most else str(n) for n in (law.n_50, law.n_90))
+        lines["law"] = f"n_50 {half}, n_90 {high} by {law.law} for D={law.embed_dim}, N={law.state_dim}: {law.says}"
     return lines
 
 
+def _asked(record: ProbeRecord) -> str:
+    queries, contexts = (sum(getattr(point, name) for point in record.points) for name in ("queries", "contexts"))
+    time = f", {record.cpu_seconds:.0f} s of CPU" if record.cpu_seconds is not None else ""
+    return f"{queries:,} queries of {contexts:,} contexts{time}"
+
+
+def _state(record: ProbeRecord) -> str:
+    """The recurrent state has a size; key-value memory has one per token."""
+    last = record.points[-1]
+    if last.recurrent_entries is None or last.key_value_entries is None or last.state_bytes is None:
+        return "not known: the model was queried from scratch"
+    parts = ", ".join(f"{name or 'state'} {entries:,}" for name, entries in record.state_parts.items())
+    sizes = []
+    if last.recurrent_entries:
+        sizes.append(f"{last.recurrent_entries:,} recurrent entries")
+    if record.key_value_per_token is not None:
+        sizes.append(f"{record.key_value_per_token:,.0f} key-value entries per token, as in any transformer")
+    elif last.key_value_entries:
+        sizes.append(f"{last.key_value_entries:,} key-value entries")
+    return f"{' and '.join(sizes)}; {last.state_bytes:,} bytes after {last.num_facts} facts ({parts})"
+
+
 def point_rows(record: ProbeRecord) -> Rows:
-    """Every number of facts that was asked for."""
-    columns = ["facts", "recall", "95 %", "all tokens", "no facts", "shuffled", "mixed up", "asked"]
+    """Every number of facts that was measured."""
+    columns = ["facts", "recall", "95%", "greedy", "no facts", "shuffled", "mixed up", "contexts", "queries"]
     rows = [
         [
             str(point.num_facts), f"{point.recall:.3f}", "{:.3f}..{:.3f}".format(*point.interval),
-            f"{point.recall_of_all:.3f}", f"{point.prior:.3f}", f"{point.shuffled:.3f}",
-            "-" if point.wrong_other_fact is None else f"{point.wrong_other_fact:.1%}", f"{point.asked:,}",
+            f"{point.greedy_recall:.3f}", f"{point.no_facts:.3f}", f"{point.shuffled:.3f}",
+            "-" if point.wrong_other_fact is None else f"{point.wrong_other_fact:.1%}", f"{point.contexts:,}",
+            f"{point.queries:,}",
         ]
         for point in record.points
     ]  # fmt: skip
@@ -95,39 +127,57 @@ def layer_rows(inside: Inside) -> Rows:
 
 
 def compared(records: Sequence[ProbeRecord]) -> Rows:
-    """One row per checkpoint."""
-    columns = ["checkpoint", "n_50", "95 %", "n_90", "recurrent", "key-value", "bits", "id"]
+    """One row per probe."""
+    columns = ["checkpoint", "asked", "n_50", "95%", "greedy", "state", "KV/token", "id"]
     rows = []
     for record in records:
         last, half = record.points[-1], record.n_50
-        state = ("-" if n is None else f"{n:,}" for n in (last.recurrent_entries, last.key_value_entries))
+        per_token = record.key_value_per_token
         rows.append([
-            record.name, _short(half), "-" if half.num_facts is None else _ends(half), _short(record.n_90), *state,
-            f"{record.most_bits:.0f}", record.probe[:8],
+            record.name, record.how, _short(half),
+            "-" if half.interval == (None, None) else _ends(half),
+            _short(record.greedy_n_50) if record.greedy_n_50 else "-",
+            "-" if last.recurrent_entries is None else f"{last.recurrent_entries:,}",
+            "-" if per_token is None else f"{per_token:,.0f}", record.probe[:8],
         ])  # fmt: skip
     return columns, rows
 
 
+def compared_warning(records: Sequence[ProbeRecord]) -> str:
+    """A sentence if the records were not asked in the same way; empty if they were."""
+    names = differing([record.settings | {"words": record.words} for record in records])
+    if not names:
+        return ""
+    return f"These probes differ in {', '.join(names)}: a difference of n_50 may be one of settings, not of models."
+
+
 def sections(record: ProbeRecord) -> str:
     """The record as tables in HTML."""
-    parts = [html_table(f"{record.name}: {record.verdict}", summary(record)), html_rows(*point_rows(record))]
+    columns, rows = point_rows(record)
+    parts = [html_table(f"{record.name}: {record.verdict}", summary(record)), html_rows(columns, rows)]
     if record.inside and record.inside.layers:
-        parts += [f"<p>Layers, with {record.inside.num_facts} facts.</p>", html_rows(*layer_rows(record.inside))]
+        layers = layer_rows(record.inside)
+        columns = [*columns, *layers[0]]
+        parts += [f"<p>Layers, with {record.inside.num_facts} facts.</p>", html_rows(*layers)]
     words = ", ".join([*list(record.keys)[:8], "..."]), ", ".join([*list(record.values)[:8], "..."])
     how = {name: value for name, value in record.settings.items() if value is not None}
-    counts = f"{len(record.keys)} keys ({words[0]}), {len(record.values)} values ({words[1]})"
-    parts.append(html_rows(["column", "meaning"], list(COLUMNS.items())))
+    counts = f"{record.words}: {len(record.keys)} keys ({words[0]}), {len(record.values)} values ({words[1]})"
+    shown = [(column, text) for column, text in COLUMNS.items() if column in columns]
+    parts.append(html_rows(["column", "meaning"], shown))
     parts.append(
         html_table("how", how | {"words": counts, "tokens per fact": record.tokens_per_fact, "id": record.probe})
     )
+    if record.example:
+        parts.append(f"<p>Two facts and a query:</p><pre>{escape(record.example)}</pre>")
     return "".join(parts)
 
 
 def probe_page(records: Sequence[ProbeRecord], picture: Path | None = None) -> str:
     """One HTML page without script or network: a comparison if there are several, tables, the figure."""
-    parts = [f"<h1>Probe: {escape(', '.join(record.name for record in records))}</h1><p>{escape(MEANING)}</p>"]
+    names = ", ".join(dict.fromkeys(record.name for record in records))
+    parts = [f"<h1>Probe: {escape(names)}</h1><p>{escape(meaning(records[0]))}</p>"]
     if len(records) > 1:
-        parts.append(html_rows(*compared(records)))
+        parts += [html_rows(*compared(records)), f"<p>{escape(compared_warning(records))}</p>"]
     if picture is not None:
         kind = {".svg": "svg+xml"}.get(picture.suffix.lower(), "png")
         data = base64.b64encode(picture.read_bytes()).decode()
@@ -142,4 +192,9 @@ def _short(crossing: Crossing) -> str:
 
 
 def _ends(crossing: Crossing) -> str:
-    return "..".join("unbounded" if end is None else f"{end:.1f}" for end in crossing.interval)
+    low, high = crossing.interval
+    if low is None and high is None:
+        return "not bounded by what was measured"
+    if low is None:
+        return f"at most {high:.1f}"
+    return f"{low:.1f} or more" if high is None else f"{low:.1f}..{high:.1f}"

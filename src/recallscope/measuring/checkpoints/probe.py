@@ -4,6 +4,7 @@ import hashlib
 import platform
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,25 +20,44 @@ from recallscope.measuring.checkpoints.asking import (
     contexts_for,
     draw_contexts,
     growing_parts,
+    part_sizes,
+    queries_of,
 )
-from recallscope.measuring.checkpoints.capacity import FIRST, fit_points, held_bits, law_says, search, verdict
-from recallscope.measuring.checkpoints.curves import INTERVAL, resampled
+from recallscope.measuring.checkpoints.capacity import (
+    FIRST,
+    counts_of,
+    find_crossing,
+    held_bits,
+    law_says,
+    law_shape,
+    search,
+    verdict,
+)
+from recallscope.measuring.checkpoints.curves import share_interval
 from recallscope.measuring.checkpoints.layers import look_inside
-from recallscope.measuring.checkpoints.readers import Reader, reader_of
-from recallscope.measuring.checkpoints.record import LawSays, Point, ProbeRecord, probe_id
-from recallscope.measuring.checkpoints.words import BY_NUMBER, LEAST_WORDS, Wording, by_number, wording
+from recallscope.measuring.checkpoints.readers import CacheReader, Reader, reader_of
+from recallscope.measuring.checkpoints.record import Crossing, LawSays, Point, ProbeRecord, probe_id
+from recallscope.measuring.checkpoints.words import (
+    BY_NUMBER,
+    LEAST_WORDS,
+    Wording,
+    by_number,
+    has_chat_template,
+    wording,
+)
 
 MOST_GROUPS = 16  # of neighbouring facts, in recall by place
 CLOSE = {torch.float32: 1e-3, torch.float64: 1e-6}  # distance of copies from scratch over the largest logit
 CLOSE_HALF = 0.05
+STEP_COST = 2  # of a token of a query, which moves a cache, over that of a token that is read
 WELL = 0.75  # recall at which layers are looked at
 WIDTHS = ("embed_dim", "hidden_size", "d_model", "n_embd")  # names of D
 WINDOWS = ("conv", "window")  # how the names of inputs begin that a convolution still sees
-STREAMS = ("words", "examples", "copies", "bootstrap", "inside")  # random numbers beside those of the contexts
+STREAMS = ("words", "examples", "copies", "bootstrap", "inside", "search")  # beside those of the contexts
 
 
 class Probe:
-    """A model, the words it is asked in, and how; `run` measures."""
+    """A model, the words it is queried in, and how; `run` measures."""
 
     def __init__(
         self,
@@ -46,40 +66,56 @@ class Probe:
         *,
         name: str | None = None,
         template: str = "bare",
+        chat: bool = False,
         shots: int = 0,
+        candidates: int = 256,
         num_facts: Sequence[int] | None = None,
-        most_facts: int = 1024,
-        questions: int = 256,
-        floor: float = 0.2,
+        max_facts: int | None = None,
+        num_sequences: int = 4,
+        width: float = 1.4,
+        max_queries: int = 2048,
+        floor: float = 0.3,
         seed: int = 0,
         layers: bool = False,
         copies: bool = True,
     ) -> None:
         """See `probe`. Checks everything that can be checked before a fact is read."""
         for what, value, low, high in (
-            ("most_facts", most_facts, 2, 10**6), ("questions", questions, 16, 10**7), ("seed", seed, 0, 2**31 - 1),
+            ("candidates", candidates, LEAST_WORDS, 10**6), ("max_facts", max_facts or FIRST, FIRST, 10**6),
+            ("num_sequences", num_sequences, 1, 10**6), ("max_queries", max_queries, 1, 10**9),
+            ("seed", seed, 0, 2**31 - 1),
         ):  # fmt: skip
             if not low <= value <= high:
                 raise ValueError(f"{what}={value} is outside {low}..{high}.")
-        if not 0 < floor < 1:
-            raise ValueError(f"floor={floor} is not between 0 and 1. The search ends once recall is below it.")
-        self.model, self.seed, self.layers, self.questions, self.floor = model, seed, layers, questions, floor
+        if not 0 < floor < 0.5:
+            raise ValueError(f"floor={floor} is not between 0 and 0.5. The search ends once recall is below it.")
+        if not width > 1:
+            raise ValueError(f"width={width} is not above 1: it is the factor between the ends of the interval.")
+        if chat and not has_chat_template(tokenizer):
+            raise ValueError("this tokenizer has no chat template. Probe without --chat (in Python chat=False).")
+        self.model, self.seed, self.layers, self.num_sequences = model, seed, layers, num_sequences
+        self.floor, self.width, self.max_queries = floor, width, max_queries
         self.name = name or type(model).__name__
         self.reader: Reader = reader_of(model, copies=copies)
-        words = self._words(tokenizer, template, max(LEAST_WORDS, most_facts, *(num_facts or [])) + shots)
+        self.chat_unused = has_chat_template(tokenizer) and not chat
+        self.tokenizer = tokenizer
+        words = self._words(tokenizer, template, candidates + shots, chat)
         self.wording = words.with_examples(shots, self.stream("examples"))
-        self.most = self._most(most_facts)
+        self._require_room(FIRST)
+        self.most = min(max_facts or candidates, self.wording.facts_within(self.reader.longest))
         for n in num_facts or []:
             self._require_room(n)
         self.num_facts = sorted(set(num_facts)) if num_facts else None
         self.settings = {
-            "template": BY_NUMBER if tokenizer is None else template, "shots": shots, "num_facts": self.num_facts,
-            "most_facts": most_facts, "questions": questions, "floor": floor, "seed": seed, "layers": layers,
-            "copies": copies, "dtype": str(next(model.parameters()).dtype).removeprefix("torch."),
+            "template": BY_NUMBER if tokenizer is None else template, "chat": chat, "shots": shots,
+            "candidates": len(self.wording.values), "num_facts": self.num_facts, "max_facts": self.most,
+            "num_sequences": num_sequences, "width": width, "max_queries": max_queries, "floor": floor, "seed": seed,
+            "layers": layers, "copies": copies, "dtype": str(next(model.parameters()).dtype).removeprefix("torch."),
         }  # fmt: skip
+        lines = replace(self.wording, words={})
         self.identity = {
             "weights": weights_digest(model), "settings": self.settings,
-            "words": hashlib.sha256(repr((self.wording.keys, self.wording.values)).encode()).hexdigest(),
+            "words": hashlib.sha256(repr(lines).encode()).hexdigest(),
         }  # fmt: skip
 
     @property
@@ -91,11 +127,12 @@ class Probe:
         """Random numbers for one purpose."""
         return np.random.default_rng([self.seed, 0, STREAMS.index(name)])
 
-    def _words(self, tokenizer: Any, template: str, most: int) -> Wording:
+    def _words(self, tokenizer: Any, template: str, count: int, chat: bool) -> Wording:
         if tokenizer is None:
-            return by_number(self.reader.vocab_size, most, self.stream("words"))
-        words = wording(tokenizer, template, most, self.stream("words"))
-        largest = max(*words.head, *words.between, *words.end, *words.keys, *words.values)
+            return by_number(self.reader.vocab_size, count, self.stream("words"))
+        words = wording(tokenizer, template, count, self.stream("words"), chat=chat)
+        fixed = (token for token in words.query if token is not None)
+        largest = max(*words.head, *words.between, *words.end, *words.tail, *fixed, *words.keys, *words.values)
         if largest >= self.reader.vocab_size:
             raise ValueError(
                 f"the tokenizer has a token {largest}, and this model has {self.reader.vocab_size} tokens. They do not "
@@ -103,80 +140,127 @@ class Probe:
             )
         return words
 
-    def _most(self, most_facts: int) -> int:
-        """The most facts that are asked for: as many as there are words and positions for."""
-        self._require_room(FIRST)
-        return min(most_facts, self.wording.facts_within(self.reader.longest))
-
     def _require_room(self, num_facts: int) -> None:
-        words, most = self.wording, self.wording.most_facts
+        words, most = self.wording, self.wording.max_facts
         if not 1 <= num_facts <= most:
             raise ValueError(
-                f"num_facts={num_facts}: there are {most} keys and values, so 1 to {most} facts can be told."
+                f"num_facts={num_facts}: there are {most} keys and values, so a context has 1 to {most} facts. The "
+                f"number of values is that of --candidates, if the tokenizer has words enough."
             )
         room = words.facts_within(self.reader.longest)
         if num_facts > room:
-            way_out = f"Ask for {room} or fewer." if room else "Not even one fact fits."
+            way_out = f"Use {room} or fewer." if room else "Not even one fact fits."
             raise ValueError(
                 f"num_facts={num_facts} makes a context of {words.length(num_facts)} tokens, and this model has "
                 f"positions for {self.reader.longest}. {way_out}"
             )
 
     def run(self, on_progress: OnProgress | None = None) -> ProbeRecord:
-        """Read, ask, fit, look inside."""
-        began = time.perf_counter()
+        """Read, query, estimate, look inside."""
+        began, began_cpu = time.perf_counter(), time.process_time()
         asker = Asker(self.reader, self.wording)
-        differ = self._check_copies(asker)
         growing = growing_parts(asker) if self.reader.has_cache else set()
+        if isinstance(self.reader, CacheReader):
+            self.reader.together = not self._recurrent_parts(asker, growing)
+        differ = self._check_copies(asker)
+        answers_at: dict[int, list[Answers]] = {}
         sizes_at: dict[int, PartSizes] = {}
 
         def measure(n: int) -> Point:
-            rng = np.random.default_rng([self.seed, n])
-            drawn = draw_contexts(self.wording, n, contexts_for(n, self.questions), rng)
+            """Some more contexts of n facts; the same ones whenever it is their turn."""
+            earlier = answers_at.setdefault(n, [])
+            rng = np.random.default_rng([self.seed, n, len(earlier)])
+            drawn = draw_contexts(self.wording, n, contexts_for(n, self.num_sequences), rng)
             answers, sizes = asker.ask(drawn, on_progress=on_progress)
+            earlier.append(answers)
             sizes_at[n] = sizes if self.reader.has_cache else {}
-            return self._point(answers, sizes_at[n], growing, rng)
+            return self._point(n, earlier, sizes_at[n], growing)
 
         if self.num_facts:
             points = [measure(n) for n in self.num_facts]
         else:
-            points = search(measure, self.most, self.floor)
+            points = search(
+                measure, max_facts=self.most, floor=self.floor, width=self.width, max_queries=self.max_queries,
+                rng=self.stream("search"),
+            )  # fmt: skip
+        rng = self.stream("bootstrap")
+        ends = share_interval(counts_of(points), rng)
+        points = [
+            point.model_copy(update={"interval": (float(min(low, point.recall)), float(max(high, point.recall)))})
+            for point, (low, high) in zip(points, ends, strict=True)
+        ]
         recalls, says = verdict(points)
-        curves, (n_50, n_90) = fit_points(points, self.stream("bootstrap"))
+        n_50, n_90, greedy_n_50 = (
+            find_crossing(points, kind, target, rng) if recalls else _no_crossing(target)
+            for kind, target in (("correct", 0.5), ("correct", 0.9), ("greedy", 0.5))
+        )
         inside = None
         if self.layers and recalls:
             n = max((point.num_facts for point in points if point.recall >= WELL), default=points[0].num_facts)
-            inside = look_inside(asker, growing, n, self.questions, self.stream("inside"), on_progress)
+            inside = look_inside(asker, growing, n, self.num_sequences, self.stream("inside"), on_progress)
         best, last = max(points, key=lambda point: point.bits), sizes_at[points[-1].num_facts]
-        sizes = self._sizes(last, growing)
+        sizes, end = self._sizes(last, growing), points[-1]
+        read = self.wording.length(end.num_facts) - len(self.wording.query)
         return ProbeRecord(
             probe=self.id,
             name=self.name,
             identity=self.identity,
             model=sizes,
             settings=self.settings,
+            words=self.wording.source,
             keys={self.wording.words[token]: token for token in self.wording.keys},
             values={self.wording.words[token]: token for token in self.wording.values},
+            example=self._example(),
             tokens_per_fact=self.wording.fact_tokens,
+            chat_unused=self.chat_unused,
             recalls=recalls,
             verdict=says,
             points=points,
             n_50=n_50,
             n_90=n_90,
-            curves=curves,
+            greedy_n_50=greedy_n_50,
+            law_shape=law_shape(points, rng) if recalls else None,
             state_parts=_by_name(last),
+            key_value_per_token=end.key_value_entries / read if end.key_value_entries else None,
             most_bits=best.bits,
-            bits_per_entry=best.bits / best.state_entries if best.state_entries else None,
+            bits_per_entry=best.bits / best.recurrent_entries if best.recurrent_entries and not growing else None,
             law=self._law(sizes),
             copies_differ=differ,
             inside=inside,
             seconds=time.perf_counter() - began,
+            cpu_seconds=time.process_time() - began_cpu,
             environment={
                 "torch": torch.__version__,
                 "python": platform.python_version(),
                 "device": str(self.reader.device),
             },
         )
+
+    def estimated_seconds(self) -> float:
+        """Time for a search to the largest number of facts that spends all queries, by that of one context."""
+        numbers = [min(FIRST << power, self.most) for power in range((self.most - 1).bit_length())]
+        asked = sum(contexts_for(n, self.num_sequences) * queries_of(n) for n in numbers)
+        read = sum(contexts_for(n, self.num_sequences) * self.wording.length(n) for n in numbers)
+        middle = min(32, self.most)
+        more = max(self.max_queries - asked, 0)
+        read += more // queries_of(middle) * self.wording.length(middle)
+        asker, facts = Asker(self.reader, self.wording), np.arange(middle)[None]
+        began = time.perf_counter()
+        asker.read(facts, facts)
+        each = (time.perf_counter() - began) / self.wording.length(middle)
+        steps = len(self.wording.query) * (asked + more)
+        return each * (read + STEP_COST * steps)
+
+    def _example(self) -> str:
+        """Two facts and a query, as the model reads them."""
+        words = self.wording
+        tokens = [*words.context(words.keys[:2], words.values[:2]), *words.ask(words.keys[0])]
+        if self.tokenizer is None:
+            return " ".join(map(str, tokens))
+        return str(self.tokenizer.decode(tokens))
+
+    def _recurrent_parts(self, asker: Asker, growing: set[Part]) -> set[Part]:
+        return set(part_sizes(asker.read(np.arange(2)[None], np.arange(2)[None]), 1)) - growing
 
     def _check_copies(self, asker: Asker) -> float | None:
         """How far answers from copies are from those from scratch; ValueError if they are not the same."""
@@ -187,36 +271,37 @@ class Probe:
             raise ValueError(
                 f"asked from a copy of its cache, {self.name} answers otherwise than from scratch: logits differ by "
                 f"{differ:.2g}, where the largest is {largest:.2g}. Its cache cannot be copied; --from-scratch (in "
-                f"Python copies=False) reads the facts again for every question, which takes longer."
+                f"Python copies=False) reads the facts again for every query, which takes longer."
             )
         return differ
 
-    def _point(self, answers: Answers, sizes: PartSizes, growing: set[Part], rng: np.random.Generator) -> Point:
-        contexts, n = answers.right.shape
-        right = answers.right.sum(axis=1)
-        wrong = answers.right.size - int(right.sum())
-        ends = np.percentile(resampled(right.astype(float), n, rng), INTERVAL) / answers.right.size
-        other = int(answers.other_fact.sum()) / wrong if wrong else None
-        groups = np.arange(n) * min(n, MOST_GROUPS) // n
-        recall = float(answers.right.mean())
-        numbers = {"recurrent": 0, "key-value": 0}
-        for part, (entries, _) in sizes.items():
-            numbers["key-value" if part in growing else "recurrent"] += entries
+    def _point(self, n: int, batches: list[Answers], sizes: PartSizes, growing: set[Part]) -> Point:
+        flags = {name: np.concatenate([getattr(one, name) for one in batches]) for name in Answers.__dataclass_fields__}
+        correct = flags["correct"]
+        wrong = correct.size - int(correct.sum())
+        other = int(flags["other_fact"].sum()) / wrong if wrong else None
+        queries = correct.shape[1]
+        groups = np.arange(queries) * min(queries, MOST_GROUPS) // queries
+        recall = float(correct.mean())
+        entries = {"recurrent": 0, "key-value": 0}
+        for part, (size, _) in sizes.items():
+            entries["key-value" if part in growing else "recurrent"] += size
         return Point(
             num_facts=n,
-            contexts=contexts,
-            asked=answers.right.size,
-            right_per_context=right.tolist(),
+            contexts=len(correct),
+            queries=correct.size,
+            correct_per_context=correct.sum(axis=1).tolist(),
+            greedy_per_context=flags["greedy"].sum(axis=1).tolist(),
             recall=recall,
-            interval=(float(ends[0]), float(ends[1])),
-            recall_of_all=float(answers.right_of_all.mean()),
-            prior=float(answers.prior.mean()),
-            shuffled=float(answers.shuffled.mean()),
+            interval=(recall, recall),  # by all points together, once they are measured
+            greedy_recall=float(flags["greedy"].mean()),
+            no_facts=float(flags["no_facts"].mean()),
+            shuffled=float(flags["shuffled"].mean()),
             wrong_other_fact=other,
             wrong_else=None if other is None else 1 - other,
-            by_place=[float(answers.right[:, groups == group].mean()) for group in range(groups[-1] + 1)],
-            recurrent_entries=numbers["recurrent"] if sizes else None,
-            key_value_entries=numbers["key-value"] if sizes else None,
+            by_place=[float(correct[:, groups == group].mean()) for group in range(groups[-1] + 1)],
+            recurrent_entries=entries["recurrent"] if sizes else None,
+            key_value_entries=entries["key-value"] if sizes else None,
             state_bytes=sum(size for _, size in sizes.values()) if sizes else None,
             bits=held_bits(n, len(self.wording.values), recall),
         )
@@ -242,6 +327,12 @@ class Probe:
         return law_says(sizes["width"], sizes["state_of_a_layer"], 2 * len(self.wording.values))
 
 
+def _no_crossing(target: float) -> Crossing:
+    """Of a model that does not recall: accuracy that its controls have, too, says nothing about its memory."""
+    reason = "none: accuracy is not above the controls"
+    return Crossing(target=target, num_facts=None, interval=(None, None), interpolated=None, reason=reason)
+
+
 def _by_name(sizes: PartSizes) -> dict[str, int]:
     """Numbers of all layers together, by name."""
     found: dict[str, int] = {}
@@ -260,18 +351,22 @@ def weights_digest(model: nn.Module) -> str:
 
 
 def probe(model: nn.Module, tokenizer: Any = None, *, on_progress: OnProgress | None = None, **how: Any) -> ProbeRecord:
-    """Tell a model facts in its own tokens, ask for each, and find how many it holds.
+    """Put facts into a model's context in its own tokens, query them, and find how many it holds.
 
     `model` is a causal language model of transformers, or one of ours (`rs.from_pretrained`, a trained one).
     `tokenizer` is one of transformers or of the tokenizers library, or anything with `encode`, `decode` and
     `get_vocab`; without one, tokens are used by their numbers. Options, with their defaults:
 
     - `template="bare"`: "bare", "natural", or a line of your own with {key} and {value};
+    - `chat=False`: the facts are a user's message in the chat template of the tokenizer;
     - `shots=0`: example facts before the others, told and repeated;
-    - `num_facts=None`: only these numbers of facts, instead of a search up to `most_facts=1024`;
-    - `questions=256`: at least so many at every number of facts; `floor=0.2`: recall at which the search ends;
+    - `candidates=256`: values of a forced choice, or as many as there are, whatever the number of facts;
+    - `num_facts=None`: only these numbers of facts, instead of a search up to `max_facts`, all that fit;
+    - `num_sequences=4`: contexts of 32 queries at each number of facts, more contexts if they are shorter; further
+      ones are added around n_50 until the ends of its interval are within a factor `width=1.4`, or `max_queries=2048`
+      were asked; `floor=0.3`: recall at which the search ends;
     - `layers=False`: also find the layers that hold the facts;
-    - `copies=True`: ask from copies of the cache; else from scratch, which takes longer;
+    - `copies=True`: query copies of the cache; else from scratch, which takes longer;
     - `seed=0`: of words, contexts and intervals; `name`: of the record.
     """
     return Probe(model, tokenizer, **how).run(on_progress)

@@ -1,7 +1,7 @@
-"""One way to read a context and to ask after it, for models of transformers, of ours, and of anybody.
+"""One way to read a context and to query it, for models of transformers, of ours, and of anybody.
 
 `read` gives a cache, a tree of tensors (`caches`). `go_on` reads more tokens after it and may change the cache, so that
-every question needs a copy. `from_scratch` is the plain twin: all tokens at once, no cache.
+every query needs a copy. `from_scratch` is the plain twin: all tokens at once, no cache.
 """
 
 import inspect
@@ -19,7 +19,7 @@ CACHES = ("past_key_values", "cache_params", "state")  # what models of transfor
 
 
 class Reader(ABC):
-    """A model that reads and is asked."""
+    """A model that reads and is queried."""
 
     has_cache = True
 
@@ -53,8 +53,11 @@ class Reader(ABC):
 class CacheReader(Reader):
     """A causal language model with the interface of transformers.
 
-    It goes on one token at a time: several at once give wrong states in some recurrent families.
+    It goes on one token at a time: several at once give wrong states in some recurrent families. Where all memory is
+    key-value memory, `together` may be set, and they are read in one forward pass.
     """
+
+    together = False
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__(model)
@@ -93,9 +96,9 @@ class CacheReader(Reader):
         return cache
 
     def go_on(self, cache: Any, tokens: Int[Tensor, "batch T"]) -> Float[Tensor, "batch V"]:
-        """One token at a time."""
-        for token in tokens.split(1, dim=1):
-            output = self.model(input_ids=token, use_cache=True, **{self.name: cache})
+        """One token at a time, or all together."""
+        for part in [tokens] if self.together else tokens.split(1, dim=1):
+            output = self.model(input_ids=part, use_cache=True, **{self.name: cache}, **self.last)
             cache = getattr(output, self.name)
         return output.logits[:, -1].float()
 
@@ -128,7 +131,7 @@ class OwnReader(Reader):
 
 
 class ScratchReader(Reader):
-    """Any reader, or a model of ours without a cache, that reads the context again for every question."""
+    """Any reader, or a model of ours without a cache, that reads the context again for every query."""
 
     has_cache = False
 
@@ -151,7 +154,7 @@ class ScratchReader(Reader):
         return tokens
 
     def go_on(self, cache: Any, tokens: Int[Tensor, "batch T"]) -> Float[Tensor, "batch V"]:
-        """Context and question."""
+        """Context and query."""
         return self.from_scratch(torch.cat((cache, tokens), dim=1))
 
     def from_scratch(self, tokens: Int[Tensor, "batch L"]) -> Float[Tensor, "batch V"]:

@@ -28,17 +28,18 @@ class _Part(Frozen):
 
 
 class Point(_Part):
-    """All questions at one number of facts."""
+    """All queries at one number of facts."""
 
     num_facts: int
     contexts: int
-    asked: int
-    right_per_context: list[int]
-    recall: Fraction = Field(description="the value has the largest logit among all values")
-    interval: tuple[Fraction, Fraction] = Field(description="95 %, bootstrap over contexts and questions")
-    recall_of_all: Fraction = Field(description="the value has the largest logit of the whole vocabulary")
-    prior: Fraction = Field(description="right without having read a fact")
-    shuffled: Fraction = Field(description="right if the values are dealt to other keys: facts without their pairing")
+    queries: int = Field(description="of all contexts, which have equally many")
+    correct_per_context: list[int]
+    greedy_per_context: list[int] | None = Field(description="None in records of schema 1, which have the mean alone")
+    recall: Fraction = Field(description="accuracy of forced choice: the value has the largest logit of the candidates")
+    interval: tuple[Fraction, Fraction] = Field(description="95%, of recall, bootstrap")
+    greedy_recall: Fraction = Field(description="the value has the largest logit of the whole vocabulary")
+    no_facts: Fraction = Field(description="correct without having read a fact")
+    shuffled: Fraction = Field(description="correct if the values were dealt to other keys: facts without pairing")
     wrong_other_fact: Fraction | None = Field(description="of the wrong answers, those with another fact's value")
     wrong_else: Fraction | None = Field(description="of the wrong answers, all others")
     by_place: list[float] = Field(description="recall by place in the context, oldest first, in groups of neighbours")
@@ -56,14 +57,22 @@ class Point(_Part):
 
 
 class Crossing(_Part):
-    """The number of facts at which recall falls to a target."""
+    """The number of facts at which accuracy falls to a target."""
 
     target: Fraction
-    num_facts: float | None = Field(description="by the probit curve; None where it is not between measured numbers")
-    interval: Interval = Field(description="95 %; an end that the bootstrap does not bound is None")
-    logistic: float | None
-    interpolated: float | None
+    num_facts: float | None = Field(description="by antitonic regression; None where outside of what was measured")
+    interval: Interval = Field(description="95%; an end is None where it is outside of what was measured")
+    interpolated: float | None = Field(description="on a straight line between the measured accuracies around it")
     reason: str
+
+
+class LawShape(_Part):
+    """The curve Phi(intercept + slope / sqrt(n)) through the counts."""
+
+    intercept: float
+    slope: float
+    probability: Fraction = Field(description="under the curve, of counts that fit it as badly")
+    admitted: bool = Field(description="probability above 0.05; otherwise recall has another shape")
 
 
 class LayerFacts(_Part):
@@ -103,31 +112,42 @@ class LawSays(_Part):
 class ProbeRecord(_Part):
     """One checkpoint, probed once."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     probe: str = Field(description="24 hex digits: a hash of weights, words and settings")
     name: str
     identity: dict[str, Any]
     model: dict[str, Any] = Field(description="class, parameters, layers, sizes")
     settings: dict[str, Any]
+    words: str = Field(description="where keys and values are from")
     keys: dict[str, int] = Field(description="words and their tokens")
-    values: dict[str, int]
+    values: dict[str, int] = Field(description="the candidates of a forced choice")
+    example: str = Field(description="a context of two facts with its query")
     tokens_per_fact: int
+    chat_unused: bool = Field(description="the checkpoint has a chat template, and was probed without it")
     recalls: bool
     verdict: str
     points: list[Point]
-    n_50: Crossing
-    n_90: Crossing
-    curves: dict[str, tuple[float, float]] = Field(
-        description="intercept and slope, by form (`measuring.checkpoints.curves`)"
-    )
-    state_parts: dict[str, int] = Field(description="numbers by name, at the largest number of facts")
+    n_50: Crossing = Field(description="of forced choice among the values")
+    n_90: Crossing = Field(description="of forced choice among the values")
+    greedy_n_50: Crossing | None = Field(description="of greedy decoding; None in records of schema 1")
+    law_shape: LawShape | None
+    state_parts: dict[str, int] = Field(description="entries by name, at the largest number of facts")
+    key_value_per_token: float | None = Field(description="entries by which key-value memory grows with every token")
     most_bits: float
-    bits_per_entry: float | None = Field(description="most_bits over the state it was held in, both kinds together")
+    bits_per_entry: float | None = Field(description="most_bits over the recurrent state; None if there is none")
     law: LawSays | None
     copies_differ: float | None = Field(description="logits asked from copies and from scratch, largest distance")
     inside: Inside | None = None
     seconds: float
+    cpu_seconds: float | None = Field(description="of this process; None in records of schema 1")
     environment: dict[str, str]
+
+    @property
+    def how(self) -> str:
+        """Template, examples and chat in a few words, as compared probes are told apart by them."""
+        shots = self.settings.get("shots", 0)
+        parts = [str(self.settings["template"]), f"{shots} shots" if shots else "", "chat" * self.settings["chat"]]
+        return ", ".join(part for part in parts if part)
 
     def _repr_html_(self) -> str:
         """For notebooks: the page without its frame."""
@@ -170,10 +190,18 @@ def read_probe(path: Path) -> ProbeRecord:
         raise RecordError(f"{path} is not the record of a probe ({type(error).__name__}).") from error
     if json.loads(record_text(facts))["digest"] != digest:
         raise RecordError(f"{path} was edited since it was written: its digest does not fit the rest of it.")
-    if version != 1:
-        raise RecordError(f"{path} has schema_version={version}, and this recallscope reads 1. Upgrade recallscope.")
+    if version not in (1, 2):
+        raise RecordError(
+            f"{path} has schema_version={version}, and this recallscope reads 1 and 2. Upgrade recallscope."
+        )
     try:
+        if version == 1:
+            from recallscope.measuring.checkpoints.earlier import from_schema_1
+
+            facts = from_schema_1(facts)
         return ProbeRecord.model_validate(facts)
+    except (KeyError, TypeError) as error:
+        raise RecordError(f"{path} is not the record of a probe ({type(error).__name__}: {error}).") from error
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise RecordError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}.") from error

@@ -2,14 +2,18 @@
 
 A template is a line with {key} and {value}. Each word is tried in such lines: it is used if it is one token there, and
 the tokens around it are the same as for other words. So it needs not be known how a tokenizer treats spaces.
+
+Words are common English ones (`english.txt`) where the tokenizer has enough of them as single tokens; otherwise, as
+with a tokenizer of another language or a made-up one, any lower-case tokens of its vocabulary.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise
+from importlib.resources import files
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,22 +22,34 @@ from recallscope.registry import suggestion
 
 TEMPLATES = {"bare": "{key}: {value}\n", "natural": "The code for {key} is {value}.\n"}
 BY_NUMBER = "token numbers"  # the template where there is no tokenizer: a key, its value, nothing else
+TOLD, ASKED = "Remember these lines.\n", "\nComplete this line:\n"  # by the user of a chat, before lines and query
+ENGLISH, VOCABULARY, NUMBERS = "common English words", "the tokenizer's vocabulary", "token numbers"
 SHORTEST_WORD = 3  # letters
-LEAST_WORDS = 8  # of each sort; with fewer there is nothing to measure
+LEAST_WORDS = 8  # keys, and values; with fewer there is nothing to measure
+ENOUGH_WORDS = 64  # keys, and values, for which only common English words are used
 PAIRS_TRIED = 200  # of words, before a template is given up
 
 
 @dataclass(frozen=True)
 class Wording:
-    """Tokens of the lines: head, then key, between, value, end for every fact. A question ends before its value."""
+    """The tokens of a context: head; key, between, value, end of every fact but the last, which has no end; tail.
+
+    A query follows it: `query` with its key in the place of None. The value is the next token.
+    """
 
     template: str
     head: tuple[int, ...]
     between: tuple[int, ...]
     end: tuple[int, ...]
+    tail: tuple[int, ...]
+    query: tuple[int | None, ...]
+    no_facts: tuple[int, ...]
+    """what precedes a query when no fact was read"""
     keys: tuple[int, ...]
     values: tuple[int, ...]
     words: Mapping[int, str]
+    source: str
+    """where the words are from"""
 
     @property
     def fact_tokens(self) -> int:
@@ -41,88 +57,127 @@ class Wording:
         return 2 + len(self.between) + len(self.end)
 
     def facts(self, keys: Sequence[int], values: Sequence[int]) -> list[int]:
-        """The lines of some facts, in order, without the head."""
+        """The lines of some facts, in order, without the head; the last has no end."""
         lines = ((key, *self.between, value, *self.end) for key, value in zip(keys, values, strict=True))
-        return [token for line in lines for token in line]
+        told = [token for line in lines for token in line]
+        return told[: len(told) - len(self.end)]
 
-    def question(self, key: int) -> list[int]:
-        """What is asked after a line: the value is the next token."""
-        return [key, *self.between]
+    def context(self, keys: Sequence[int], values: Sequence[int]) -> list[int]:
+        """Everything that is read before a query."""
+        return [*self.head, *self.facts(keys, values), *self.tail]
+
+    def ask(self, key: int) -> list[int]:
+        """The query of a key."""
+        return [key if token is None else token for token in self.query]
 
     def length(self, num_facts: int) -> int:
-        """Tokens of a context with its question."""
-        return len(self.head) + num_facts * self.fact_tokens + 1 + len(self.between)
+        """Tokens of a context with its query."""
+        return len(self.head) + num_facts * self.fact_tokens - len(self.end) + len(self.tail) + len(self.query)
 
     @property
-    def most_facts(self) -> int:
+    def max_facts(self) -> int:
         """As many as there are keys and values for."""
         return min(len(self.keys), len(self.values))
 
     def facts_within(self, tokens: int | None) -> int:
-        """The most facts whose context, with its question, has at most so many tokens; None is no limit."""
+        """The most facts whose context, with its query, has at most so many tokens; None is no limit."""
         if tokens is None:
-            return self.most_facts
-        return min(self.most_facts, max(tokens - self.length(0), 0) // self.fact_tokens)
+            return self.max_facts
+        return min(self.max_facts, max(tokens - self.length(0), 0) // self.fact_tokens)
 
     def with_examples(self, shots: int, rng: np.random.Generator) -> Wording:
         """With example facts in the head, each written and then repeated; their words are used for nothing else."""
-        most = self.most_facts - LEAST_WORDS
+        most = self.max_facts - LEAST_WORDS
         if not 0 <= shots <= most:
             raise ValueError(f"shots={shots}: there are words for 0 to {most} example facts.")
         if not shots:
             return self
         keys, values = self.keys[-shots:], self.values[-shots:]
-        order = rng.permutation(shots)
-        again = self.facts([keys[i] for i in order], [values[i] for i in order])
-        head = (*self.head, *self.facts(keys, values), *again)
-        return replace(self, head=head, keys=self.keys[:-shots], values=self.values[:-shots])
+        order = [*range(shots), *rng.permutation(shots)]
+        told = [*self.head, *self.facts([keys[i] for i in order], [values[i] for i in order])]
+        return replace(
+            self,
+            head=(*told, *self.end),
+            no_facts=(*told, *self.tail),
+            keys=self.keys[:-shots],
+            values=self.values[:-shots],
+        )
 
 
-def by_number(vocab_size: int, most: int, rng: np.random.Generator) -> Wording:
+def by_number(vocab_size: int, count: int, rng: np.random.Generator) -> Wording:
     """Tokens by their numbers, as in the paper's task: keys from the lower half, values from the upper one."""
     from recallscope.architectures.capabilities import key_tokens, value_tokens
 
     numbers = np.arange(vocab_size)
     keys, values = (
-        tuple(int(token) for token in rng.permutation(numbers[part])[:most])
+        tuple(int(token) for token in rng.permutation(numbers[part])[:count])
         for part in (key_tokens(vocab_size), value_tokens(vocab_size))
     )
     _require_words(len(keys), len(values), f"a vocabulary of {vocab_size}")
-    return Wording(BY_NUMBER, (), (), (), keys, values, {token: str(token) for token in (*keys, *values)})
+    names = {token: str(token) for token in (*keys, *values)}
+    return Wording(BY_NUMBER, (), (), (), (), (None,), (), keys, values, names, NUMBERS)
 
 
-def wording(tokenizer: Any, template: str, most: int, rng: np.random.Generator) -> Wording:
-    """The lines of a template in a tokenizer's tokens, with at most `most` keys and as many values.
+def wording(tokenizer: Any, template: str, count: int, rng: np.random.Generator, *, chat: bool = False) -> Wording:
+    """The lines of a template in a tokenizer's tokens, with `count` keys and as many values, or all there are.
 
     `tokenizer` is one of transformers or of the tokenizers library, or anything with `encode`, `decode` and
-    `get_vocab`. Words are drawn from its vocabulary in random order: lower-case letters only, three or more.
+    `get_vocab`. Words are drawn in random order: lower-case letters only, three or more. With `chat` the lines are a
+    user's message in the tokenizer's chat template, which transformers renders in a sandbox.
     """
-    line = _line(template)
-    found = _words(tokenizer, rng)
-    sample = list(islice(found, PAIRS_TRIED))
-    placed = {pair: seen for pair in pairwise(sample) if (seen := _placed(tokenizer, line, *pair))}
-    if not placed:
+    lines = _Lines(tokenizer, _line(template), chat)
+    listed = rng.permutation(english_words()).tolist()
+    found = _fitting(lines, listed, count, template)
+    if found is None or min(len(found.keys), len(found.values)) < min(count, ENOUGH_WORDS):
+        found = _fitting(lines, _vocabulary_words(tokenizer, rng), count, template)
+    else:
+        found = replace(found, source=ENGLISH)
+    if found is None:
         raise ValueError(
-            f"no two words of this tokenizer are one token each in lines such as {line.strip()!r} ({len(sample)} words "
-            f"of {SHORTEST_WORD} letters or more were tried). A tokenizer of letters or bytes has none; for others, "
-            f"try another --template, such as '{{key}} {{value}}\\n'."
+            f"no two words of this tokenizer are one token each in lines such as {lines.line.strip()!r}. A tokenizer "
+            f"of letters or bytes has none; for others, try another --template, such as '{{key}} {{value}}\\n'."
         )
+    _require_words(len(found.keys), len(found.values), f"this tokenizer, in lines such as {lines.line.strip()!r},")
+    return found
+
+
+def english_words() -> list[str]:
+    """The list that ships with the package."""
+    text = (files("recallscope.measuring.checkpoints") / "english.txt").read_text(encoding="utf-8")
+    return [line for line in text.splitlines() if not line.startswith("#")]
+
+
+def has_chat_template(tokenizer: Any) -> bool:
+    """Whether the model was taught a form of conversation."""
+    return bool(getattr(tokenizer, "chat_template", None))
+
+
+def _fitting(lines: _Lines, words: Iterable[str], count: int, template: str) -> Wording | None:
+    """The words that fit into the lines, alternating keys and values; None if there are no two."""
+    words = iter(words)
+    sample = [word for word, _ in zip(words, range(PAIRS_TRIED), strict=False)]
+    placed = {pair: seen for pair in pairwise(sample) if (seen := lines.place(*pair))}
+    if not placed:
+        return None
     usual = Counter(seen.frame for seen in placed.values()).most_common(1)[0][0]
     (key, value), first = next((pair, seen) for pair, seen in placed.items() if seen.frame == usual)
     keys, values = {first.key: key}, {first.value: value}
-    for word in (*sample, *found):
-        if len(keys) >= most and len(values) >= most:
+    for word in (*sample, *words):
+        if len(keys) >= count and len(values) >= count:
             break
         if word in (key, value):
             continue
-        if len(keys) <= len(values) and len(keys) < most:
-            if (seen := _placed(tokenizer, line, word, value)) and seen.frame == usual:
+        if len(keys) <= len(values) and len(keys) < count:
+            if (seen := lines.place(word, value)) and seen.frame == usual:
                 keys[seen.key] = word
-        elif (seen := _placed(tokenizer, line, key, word)) and seen.frame == usual:
+        elif (seen := lines.place(key, word)) and seen.frame == usual:
             values[seen.value] = word
-    _require_words(len(keys), len(values), f"this tokenizer, in lines such as {line.strip()!r}")
-    head, between, end = usual
-    return Wording(template, (*_first_tokens(tokenizer), *head), between, end, (*keys,), (*values,), keys | values)
+    head, between, end, tail, query = usual
+    no_facts = lines.without_facts(key, first.key, query) if lines.chat else (*lines.first, *head)
+    return Wording(
+        template, (*lines.first, *head), between, end, tail, query, no_facts, (*keys,), (*values,), keys | values,
+        VOCABULARY,
+    )  # fmt: skip
 
 
 def _line(template: str) -> str:
@@ -146,7 +201,7 @@ def _require_words(keys: int, values: int, of: str) -> None:
         )
 
 
-def _words(tokenizer: Any, rng: np.random.Generator) -> Iterator[str]:
+def _vocabulary_words(tokenizer: Any, rng: np.random.Generator) -> Iterator[str]:
     """The readable words of a vocabulary, each once, in random order."""
     ids = np.array(sorted(set(tokenizer.get_vocab().values())))
     special = set(getattr(tokenizer, "all_special_ids", ()))
@@ -159,27 +214,64 @@ def _words(tokenizer: Any, rng: np.random.Generator) -> Iterator[str]:
             yield word
 
 
+Frame = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int | None, ...]]
+
+
 @dataclass(frozen=True)
 class _Placed:
-    """Key and value in a line, and the tokens around them: before the first line, between the two, after the value."""
+    """Key and value in a line, and the tokens around them: head, between, end, tail and query of a wording."""
 
     key: int
     value: int
-    frame: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+    frame: Frame
 
 
-def _placed(tokenizer: Any, line: str, key: str, value: str) -> _Placed | None:
-    """The line within two others like it; None if either word is not one token there."""
-    ids = _encode(tokenizer, 3 * line.replace("{key}", key).replace("{value}", value))
-    texts = [_text(tokenizer, token) for token in ids]
-    keys, values = ([place for place, text in enumerate(texts) if text == word] for word in (key, value))
-    if len(keys) != 3 or len(values) != 3 or sorted(keys + values)[::2] != keys:
-        return None
-    (first, second, third), (_, answer, _) = keys, values
-    if third - second != second - first:
-        return None
-    frame = tuple(ids[:first]), tuple(ids[second + 1 : answer]), tuple(ids[answer + 1 : third])
-    return _Placed(ids[second], ids[answer], frame)
+class _Lines:
+    """Texts of a few lines, plain or in a chat, and their tokens."""
+
+    def __init__(self, tokenizer: Any, line: str, chat: bool) -> None:
+        self.tokenizer, self.line, self.chat = tokenizer, line, chat
+        self.first = () if chat else (*_first_tokens(tokenizer),)  # a chat template writes its own beginning
+
+    def text(self, facts: str, query: str) -> str:
+        """A context and a query, which in a chat is asked by the user and begun by the assistant."""
+        if not self.chat:
+            return facts + query
+        message = {"role": "user", "content": f"{TOLD}{facts}{ASKED}{query}"}
+        try:
+            said = self.tokenizer.apply_chat_template([message], tokenize=False, add_generation_prompt=True)
+        except Exception as error:  # a template may fail in any way
+            first = " ".join(str(error).split())[:200]
+            raise ValueError(
+                f"the chat template of this checkpoint cannot be used ({type(error).__name__}: {first}). Probe "
+                f"without --chat."
+            ) from error
+        return str(said) + query
+
+    def place(self, key: str, value: str) -> _Placed | None:
+        """The line three times, then the query; None if either word is not one token throughout."""
+        line = self.line.replace("{key}", key).replace("{value}", value)
+        query = self.line.partition("{value}")[0].rstrip().replace("{key}", key)
+        ids = _encode(self.tokenizer, self.text(3 * line, query))
+        texts = [_text(self.tokenizer, token) for token in ids]
+        keys, values = ([at for at, text in enumerate(texts) if text == word] for word in (key, value))
+        asked = keys[3:]
+        if len(values) != 3 or len(asked) != 1 + self.chat or sorted(keys[:3] + values)[::2] != keys[:3]:
+            return None
+        (first, second, third), (_, answer, last) = keys[:3], values
+        if third - second != second - first or last > asked[0] or len({ids[at] for at in keys}) > 1:
+            return None
+        between, end = tuple(ids[second + 1 : answer]), tuple(ids[answer + 1 : third])
+        if tuple(ids[asked[-1] + 1 :]) != between[: len(ids) - 1 - asked[-1]]:
+            return None
+        query_ids = (*(None if at in asked else ids[at] for at in range(asked[0], asked[-1] + 1)), *between)
+        frame = tuple(ids[:first]), between, end, tuple(ids[last + 1 : asked[0]]), query_ids
+        return _Placed(ids[second], ids[answer], frame)
+
+    def without_facts(self, key: str, token: int, query: tuple[int | None, ...]) -> tuple[int, ...]:
+        """What precedes the query of a chat in which nothing was told."""
+        ids = _encode(self.tokenizer, self.text("", self.line.partition("{value}")[0].rstrip().replace("{key}", key)))
+        return tuple(ids[: ids.index(token)])
 
 
 def _encode(tokenizer: Any, text: str, *, special: bool = False) -> list[int]:
