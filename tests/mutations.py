@@ -187,6 +187,13 @@ MUTATIONS = [
         ("normaliser.sub_(right, alpha=keep)", "normaliser.sub_(right)"),
         ("p.new_full((1, 1), -keep)", "p.new_full((1, 1), -1.0)"),
     ),
+    *in_file(
+        "ops/csrc/round.h",
+        "ops/test_state_rounding.py",
+        ("near > code ? near - 1 : near", "near"),
+        ("size > largest ? size : largest", "x[i] > largest ? x[i] : largest"),
+        ("chance[i] < code - below", "chance[i] < near - below"),
+    ),
     *in_file("ops/csrc/softmax.h", "ops/test_query_loss.py", ("x[answer] -= keep;", "x[answer] -= 1;")),
     *in_file(
         "architectures/mamba_step.py",

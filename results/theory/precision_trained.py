@@ -18,7 +18,7 @@ import torch
 
 from recallscope.architectures.capabilities import StepsState
 from recallscope.architectures.stored_state import StoredState
-from recallscope.interp.stored_states import predicted_recall
+from recallscope.measuring.stored_states import predicted_recall
 from recallscope.studies.own.state_precision import FORMATS, SEED, SEQUENCES
 from recallscope.train.evaluate import evaluate
 from recallscope.train.weights import read_weights

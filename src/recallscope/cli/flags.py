@@ -185,7 +185,7 @@ class StateFlags:
         """The precision; None where the state stays exact."""
         given = {"state_scale": self.state_scale, "state_step": self.state_step, "rounding": self.rounding,
                  "residual_bits": self.residual_bits, "round_every": self.round_every}  # fmt: skip
-        found = {name: value for name, value in given.items() if value is not None}
+        found: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         if self.state_format is None:
             if found:
                 flags = ", ".join("--" + name.replace("_", "-") for name in found)

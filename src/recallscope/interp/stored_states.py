@@ -1,7 +1,7 @@
 """What storing a model's state in few bits will cost: the law of rounded states, fed with the model's own numbers.
 
 `measure_heads` gives what the closed form of `theory/laws/precision.py` asks for, head by head: A, rho, and how many
-roundings' noise is still in the state. `predicted_recall` puts the law's noise on what the unrounded model reads: entry
+roundings' noise is still in the state. `PredictedState` puts the law's noise on what the unrounded model reads: entry
 by entry and token by token it adds the error that a step of this size makes, and lets it fade as the state does.
 """
 
@@ -18,11 +18,9 @@ from recallscope.architectures.capabilities import Step, StepsState, Stored
 from recallscope.architectures.model import RecallModel
 from recallscope.architectures.stored_state import StoredState
 from recallscope.ops.state_rounding import group_absmax, spacing, step_of
-from recallscope.specs import TaskSpec
 from recallscope.state_precision import StatePrecision
 from recallscope.tasks.batch import Batch
 from recallscope.theory.laws.precision import NEAREST, bits_needed, residual_share
-from recallscope.train.evaluate import evaluate
 
 
 @dataclass(frozen=True)
@@ -98,7 +96,7 @@ class NoiseOfLaw:
         grown = 1 + noise.mean(dim=(-2, -1), keepdim=True) / state.square().mean(dim=(-2, -1), keepdim=True).clamp(
             min=1e-30
         )
-        read = 0.0
+        read = torch.zeros_like(unit)
         if precision.every == "once":
             now = (self.first - 1 == step.t)[:, None, None, None]
             noise = noise + torch.where(now, unit.square() * NEAREST, 0.0)
@@ -135,10 +133,3 @@ class PredictedState(StoredState):
     def _answer(self, tokens: Tensor, positions: Tensor, first: Tensor) -> Tensor:
         noise = NoiseOfLaw(self.precision, self.generator, first, set(positions.flatten().tolist()))
         return self.model.require(StepsState).answer_stored(tokens, positions, noise)
-
-
-def predicted_recall(
-    model: RecallModel, task: TaskSpec, precision: StatePrecision, num_sequences: int, seed: int = 0
-) -> float:
-    """Recall that the law expects, on the sequences that `evaluate` draws from this seed; the model is not rounded."""
-    return evaluate(PredictedState(model, precision, seed=seed), task, num_sequences, seed).accuracy

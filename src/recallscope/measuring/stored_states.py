@@ -48,6 +48,16 @@ class StoredRecall:
         return [*lines, *(f"            {one.sentence()}" for one in self.heads)]
 
 
+def predicted_recall(
+    model: RecallModel, task: TaskSpec, precision: StatePrecision, num_sequences: int, seed: int = 0
+) -> float:
+    """Recall that the law expects, on the sequences that `evaluate` draws from this seed; the model is not rounded."""
+    from recallscope.interp.stored_states import PredictedState
+    from recallscope.train.evaluate import evaluate
+
+    return evaluate(PredictedState(model, precision, seed=seed), task, num_sequences, seed).accuracy
+
+
 def measure_stored(
     model: RecallModel, task: TaskSpec, precision: StatePrecision, num_sequences: int, seed: int = 0
 ) -> StoredRecall:
@@ -55,7 +65,7 @@ def measure_stored(
     import torch
 
     from recallscope.architectures.stored_state import StoredState
-    from recallscope.interp.stored_states import measure_heads, predicted_recall
+    from recallscope.interp.stored_states import measure_heads
     from recallscope.tasks.drawing import sample_batch
     from recallscope.train.evaluate import evaluate
 

@@ -104,7 +104,8 @@ def measured_formats(weights: Path) -> dict[str, Any]:
     import torch
 
     from recallscope.architectures.stored_state import StoredState
-    from recallscope.interp.stored_states import measure_heads, predicted_recall
+    from recallscope.interp.stored_states import measure_heads
+    from recallscope.measuring.stored_states import predicted_recall
     from recallscope.tasks.drawing import sample_batch
     from recallscope.train.evaluate import evaluate
     from recallscope.train.weights import read_weights
@@ -195,11 +196,11 @@ def state_precision_figure(runs: PaperRuns) -> Figure:
     with sheet(PAGE, 3.2, f"{text}; {SEQUENCES} sequences per point") as figure:
         left, right = figure.subplots(1, 2)
         writes = np.geomspace(1, 65536, 200)
-        for (name, group), colour in zip(
+        for (name, numbers), colour in zip(
             {"a head of 128 x 128": 128 * 128, "a row of 128": 128, "16 neighbours": 16}.items(),
             (VERMILION, BLUE, GREEN), strict=True,
         ):  # fmt: skip
-            bits = [bits_needed(T, absmax_square(group) ** 0.5) for T in writes]
+            bits = [bits_needed(T, absmax_square(numbers) ** 0.5) for T in writes]
             left.step(writes, bits, where="post", color=colour, label=f"scale per {name}")
         kept = stored(runs)
         counted = [(one["heads"][0]["roundings"], fewest) for one in kept.values() if (fewest := fewest_bits(one))]

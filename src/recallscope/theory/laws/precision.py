@@ -159,7 +159,7 @@ def noisy_state(memory: Memory, precision: StatePrecision | None) -> Stored:
         noise += _noise(precision, A2, power + noise, last, once=True)
     m = memory.tokens - 1 - np.arange(memory.num_facts)
     gains = beta * (memory.decay * (1 - memory.rate / memory.key_dim)) ** m
-    return Stored(power + noise, gains)
+    return Stored(power + noise, np.asarray(gains, float))
 
 
 def _noise(precision: StatePrecision, A2: float, power: float, write: float, *, once: bool = False) -> float:
@@ -187,7 +187,8 @@ def entries(memory: Memory, precision: StatePrecision) -> Stored:
     matrices = max(WHOLE_MATRICES, ceil(PLAYED / (rows * columns)))
     shape = (matrices, rows, columns)
     size = 1 / sqrt(memory.key_dim)
-    state, kept_writes = np.zeros(shape, np.float32), []
+    state = np.zeros(shape, np.float32)
+    kept_writes: list[NDArray[np.float32]] = []
     every = 1 if precision.every == "once" else precision.every
     for t, strength in enumerate(memory.strengths):
         write = (rng.standard_normal(shape, np.float32) * rng.standard_normal(shape, np.float32)) * np.float32(
@@ -255,7 +256,9 @@ def stored_state(memory: Memory, precision: StatePrecision) -> Stored:
     one = precision.rounding == "error-feedback" or precision.every == "once"
     if one or memory.rate:
         return noisy_state(memory, precision)
-    written = float(memory.strengths.min()) * sqrt(precision.every) / sqrt(memory.key_dim)  # between two roundings
+    written = (
+        float(memory.strengths.min()) * sqrt(float(precision.every)) / sqrt(memory.key_dim)
+    )  # between two roundings
     scaled_float = precision.number.is_float and precision.scale != "none"
     fades_to_nearest = memory.decay < 1 and precision.rounding == "nearest"
     if scaled_float or fades_to_nearest or written < SMALL_STEP * _last_step(memory, precision):
