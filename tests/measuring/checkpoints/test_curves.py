@@ -158,7 +158,7 @@ def test_the_verdict_is_over_all_numbers_of_facts():
 
 def test_the_verdict_counts_how_often_it_looked():
     """A difference that one look would accept is refused as the largest of many."""
-    one = point(2, [1] * 6 + [0] * 20).model_copy(update={"no_facts": 0.0, "shuffled": 0.0})
+    one = point(2, [1] * 12 + [0] * 14).model_copy(update={"no_facts": 0.0, "shuffled": 0.0})
     nothing = point(2, [0] * 26)
     assert verdict([one])[0] is True
     assert verdict([one, *[nothing] * 199])[0] is False
