@@ -56,7 +56,7 @@ def counts(curve, n=(2, 4, 8, 16, 24, 32, 48, 64, 128), contexts=400):
 
 
 def test_a_start_that_rises_is_no_crossing():
-    """Recall 0.25 with two facts, 0.75 with eight: n_50 is where it falls through one half again, not where it rises."""
+    """Recall 0.25 with two facts, 0.75 with eight: n_50 is where it falls through one half."""
     found, low, high = crossing(counts(lambda n: {2: 0.25, 4: 0.5}.get(n, 0.75 if n < 30 else 0.25)), 0.5, rng())
     assert found == pytest.approx(np.sqrt(24 * 32))
     assert 24 < low < found < high < 32
@@ -74,7 +74,7 @@ def test_contexts_that_differ_make_the_interval_wider_than_queries_alone_do():
 
 
 def test_the_design_effect_is_that_of_the_contexts():
-    """Beta-binomial counts with correlation 0.2; the pooled estimate of 4,000 contexts is within four standard errors."""
+    """Beta-binomial counts with correlation 0.2; 4,000 contexts, four standard errors."""
     draw, shape = rng(3), 0.5 * (1 / 0.2 - 1)
     drawn = [draw.binomial(16, draw.beta(shape, shape, size=1000)).tolist() for _ in range(4)]
     assert Counts([2, 4, 8, 16], drawn, [16] * 4).between_contexts()[0] == pytest.approx(0.2, abs=0.025)
