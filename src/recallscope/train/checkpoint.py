@@ -79,9 +79,7 @@ def read_checkpoint(path: Path, spec: RunSpec) -> Progress | None:
             history = [Evaluation(**entry) for entry in facts.pop("history")]
             levels = LevelState(**facts.pop("levels", {}))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-        return Progress(
-            run=run, identity=spec.identity(), history=history, levels=levels, tensors=tensors, **facts
-        )
+        return Progress(run=run, identity=spec.identity(), history=history, levels=levels, tensors=tensors, **facts)
     except FileNotFoundError:
         return None
     except CheckpointError:

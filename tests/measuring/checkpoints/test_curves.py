@@ -56,7 +56,7 @@ def counts(curve, n=(2, 4, 8, 16, 24, 32, 48, 64, 128), contexts=400):
 
 
 def test_a_start_that_rises_is_no_crossing():
-    """Recall 0.25 with two facts, 0.75 with eight: n_50 is where it falls through one half, not where it rises."""
+    """Recall 0.25 with two facts, 0.75 with eight: n_50 is where it falls through one half."""
     found, low, high = crossing(counts(lambda n: {2: 0.25, 4: 0.5}.get(n, 0.75 if n < 30 else 0.25)), 0.5, rng())
     assert found == pytest.approx(np.sqrt(24 * 32))
     assert 24 < low < found < high < 32
@@ -74,7 +74,7 @@ def test_contexts_that_differ_make_the_interval_wider_than_queries_alone_do():
 
 
 def test_the_design_effect_is_that_of_the_contexts():
-    """Beta-binomial counts with correlation 0.2; the pooled estimate of 4,000 contexts is within 4 standard errors."""
+    """Beta-binomial counts with correlation 0.2; 4,000 contexts, four standard errors."""
     draw, shape = rng(3), 0.5 * (1 / 0.2 - 1)
     drawn = [draw.binomial(16, draw.beta(shape, shape, size=1000)).tolist() for _ in range(4)]
     assert Counts([2, 4, 8, 16], drawn, [16] * 4).between_contexts()[0] == pytest.approx(0.2, abs=0.025)
@@ -158,7 +158,7 @@ def test_the_verdict_is_over_all_numbers_of_facts():
 
 def test_the_verdict_counts_how_often_it_looked():
     """A difference that one look would accept is refused as the largest of many."""
-    one = point(2, [1] * 6 + [0] * 20).model_copy(update={"no_facts": 0.0, "shuffled": 0.0})
+    one = point(2, [1] * 12 + [0] * 14).model_copy(update={"no_facts": 0.0, "shuffled": 0.0})
     nothing = point(2, [0] * 26)
     assert verdict([one])[0] is True
     assert verdict([one, *[nothing] * 199])[0] is False

@@ -259,7 +259,7 @@ class _Lines:
         if len(values) != 3 or len(asked) != 1 + self.chat or sorted(keys[:3] + values)[::2] != keys[:3]:
             return None
         (first, second, third), (_, answer, last) = keys[:3], values
-        if third - second != second - first or last > asked[0] or len({ids[at] for at in keys}) > 1:
+        if third - second != second - first or last > asked[0] or len({ids[at] for at in keys[1:]}) > 1:
             return None
         between, end = tuple(ids[second + 1 : answer]), tuple(ids[answer + 1 : third])
         if tuple(ids[asked[-1] + 1 :]) != between[: len(ids) - 1 - asked[-1]]:
