@@ -107,7 +107,7 @@ def test_weights_of_ours_bring_model_and_task(run, tmp_path, monkeypatch):
     assert run("design", *TASK, *sizes, "--output", "circuit.safetensors")[0] == 0
     code, out, err = run("measure", "--weights", "circuit.safetensors", "--num-facts", "4", "--num-sequences", "20")
     assert code == 0, err
-    assert "stores 512 entries" in " ".join(out.split())
+    assert "stores 256 entries" in " ".join(out.split())
     words = ["--num-facts", "4", "--num-sequences", "20", "--seed", "3", "--json"]
     first = json.loads(run("measure", "circuit.safetensors", *words)[1])
     assert first == json.loads(run("measure", "--weights", "circuit.safetensors", *words)[1])

@@ -122,7 +122,7 @@ def test_findings_say_who_overwrites_who_guesses_and_who_failed(some: PaperRuns)
 
 def test_the_page_holds_the_numbers_of_the_runs_that_are_there(some: PaperRuns) -> None:
     page = chapter_page(architectures(some), "here")
-    assert "**Per state entry** MesaNet recalls most" in page
+    assert "**Per effective state entry** MesaNet recalls most" in page
     assert "DeltaNet 0.995 can (at least 0.9)" in page.replace("GLA 0.950, ", "")
     assert "| MesaNet | **0.900**" in page
     assert "| KDA | - | - | - | - | - | - |" in page

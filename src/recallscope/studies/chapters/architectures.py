@@ -65,7 +65,7 @@ def _what_follows(runs: PaperRuns) -> Iterator[str]:
     if by_state:
         (first, gain), held = by_state[0], _bits(runs)
         yield (
-            f"**Per state entry** {first} recalls most: {gain:+.3f} above the best linear Mamba with as many state "
+            f"**Per effective state entry** {first} recalls most: {gain:+.3f} above the best linear Mamba with as many "
             f"entries, on average over the cells that all measured forms have. In order: {named(by_state, sign='+')}. "
             f"In bits about the values that a state entry provably holds: {named(held)}."
         )
