@@ -100,9 +100,10 @@ def test_train_measure_and_inspect(subject):
     first = recallscope(subject, "train", *run, "--out", "one", "--json")
     again = recallscope(subject, "train", *run, "--json")
     assert (first["run"], first["test_accuracy"]) == (again["run"], again["test_accuracy"])
-    measured = recallscope(subject, "measure", "one", "--num-sequences", 50, "--num-facts", 2, "--json")
+    trust = ["--trust-code"] if ":" in subject["model"] else []  # no code runs because a file names it
+    measured = recallscope(subject, "measure", "one", *trust, "--num-sequences", 50, "--num-facts", 2, "--json")
     assert measured["accuracy"]["queries"] == 100
-    scores = recallscope(subject, "inspect", "one", "--num-sequences", 40, "--out", "look", "--json")
+    scores = recallscope(subject, "inspect", "one", *trust, "--num-sequences", 40, "--out", "look", "--json")
     assert len(scores["behaviour"]["recall_by_place"]) == 3
     assert {"section", "why"} == set(scores["left_out"][0])
     assert (subject["folder"] / "look" / "behaviour.png").stat().st_size > 1000
@@ -190,11 +191,18 @@ BAD = {
         "        super().__init__(vocab_size, vocab_size)\n    def forward(self, t): return super().forward(t), None",
         "returned a tuple: return the logits alone",
     ),
-    "fails later": (
+    "fails in evaluation": (
         "my_bad.py:Model",
         "import torch\nclass Model(torch.nn.Embedding):\n    def __init__(self, vocab_size):\n"
         "        super().__init__(vocab_size, vocab_size)\n    def forward(self, t):\n"
         "        return super().forward(t) if self.training else exit(3)",
+        "in evaluation, tokens of shape (2, 12), failed: SystemExit: 3",
+    ),
+    "fails later": (
+        "my_bad.py:Model",
+        "import torch\nclass Model(torch.nn.Embedding):\n    def __init__(self, vocab_size):\n"
+        "        super().__init__(vocab_size, vocab_size)\n    def forward(self, t):\n"
+        "        return super().forward(t) if len(t) < 40 else exit(3)",
         "in evaluation, tokens of shape (40, 12), failed: SystemExit: 3",
     ),
 }
@@ -227,9 +235,10 @@ def test_a_source_file_that_changed_under_a_checkpoint_is_refused_and_nothing_lo
     weights = (tmp_path / "one" / "weights.safetensors").read_bytes()
     with open(tmp_path / "my_gru.py", "a") as file:
         file.write("# another model now\n")
-    code, _, error = run("measure", "one")
-    assert code == 2
-    assert "has changed since" in error
+    for trusted in (["measure", "one", "--trust-code"], ["measure", "my_gru.py:Model", "--weights", "one"]):
+        code, _, error = run(*trusted)
+        assert code == 2
+        assert "has changed since" in error
     assert (tmp_path / "one" / "weights.safetensors").read_bytes() == weights
 
 

@@ -10,7 +10,7 @@ from torch import nn
 from recallscope.tasks import dataset
 
 PAGE = (Path(__file__).parents[2] / "docs" / "YOUR_MODEL.md").read_text(encoding="utf-8")
-(EXAMPLE,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.S)
+(EXAMPLE,) = re.findall(r"```python\n(import recallscope as rs\nfrom torch.*?)```", PAGE, flags=re.S)
 
 
 def test_the_example_trains():

@@ -32,7 +32,7 @@ from recallscope.specs import (
     find_architecture,
     unknown_field,
 )
-from recallscope.state_precision import Rounding, Scale, StatePrecision
+from recallscope.state_precision import Rounding, Scale, StatePrecision, format_names
 
 # flags that may be left out; help shows what they take, not the None they start from
 OptionalInt = Annotated[int | None, arg(metavar="INT", help_behavior_hint="")]
@@ -166,9 +166,7 @@ def json_table(text: str | None, flag: str) -> dict[str, Any]:
 class StateFlags:
     """How a model's state is stored between tokens."""
 
-    state_format: Annotated[
-        str | None, names_from(lambda: ("int2 .. int16", *(n for n in FORMATS if n[:3] != "int")))
-    ] = None
+    state_format: Annotated[str | None, names_from(format_names)] = None
     """Store the state in this number format after every token: it is exact unless this is given."""
     state_scale: Annotated[str | None, names_from(lambda: get_args(Scale))] = None
     """What shares an absmax scale (default: a row for integers, 16 neighbours for fp4, none for other floats)."""

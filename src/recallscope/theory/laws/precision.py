@@ -32,7 +32,6 @@ from math import ceil, exp, log2, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import log_ndtr, stdtr
 
 from recallscope.state_precision import Format, StatePrecision
@@ -327,6 +326,7 @@ def allowed_loss(vocab_size: float, *, recall: float = 0.9, loss: float = 0.01) 
     """delta: share of SNR² whose loss takes `loss` from this recall, for normal logits."""
     if not 0 < loss < recall < 1:
         raise ValueError(f"recall={recall}, loss={loss}: 0 < loss < recall < 1 is needed. Try recall=0.9, loss=0.01.")
+    from scipy.optimize import brentq  # here, as it is slow to import
 
     def level(p: float) -> float:
         return float(brentq(lambda x: float(success_integral(x, vocab_size - 1)) - p, 0, 40))
