@@ -162,17 +162,21 @@ def json_table(text: str | None, flag: str) -> dict[str, Any]:
     return table
 
 
+# annotations are text here, and a lambda in such a text does not find this module's names
+_SCALES, _ROUNDINGS = names_from(lambda: get_args(Scale)), names_from(lambda: get_args(Rounding))
+
+
 @dataclass(kw_only=True)
 class StateFlags:
     """How a model's state is stored between tokens."""
 
     state_format: Annotated[str | None, names_from(format_names)] = None
     """Store the state in this number format after every token: it is exact unless this is given."""
-    state_scale: Annotated[str | None, names_from(lambda: get_args(Scale))] = None
+    state_scale: Annotated[str | None, _SCALES] = None
     """What shares an absmax scale (default: a row for integers, 16 neighbours for fp4, none for other floats)."""
     state_step: Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="")] = None
     """Distance between integer codes, with --state-scale fixed."""
-    rounding: Annotated[str | None, names_from(lambda: get_args(Rounding))] = None
+    rounding: Annotated[str | None, _ROUNDINGS] = None
     """How the state is rounded (default: nearest)."""
     residual_bits: OptionalInt = None
     """Bits that error-feedback keeps of what rounding took off (default: all of it)."""
