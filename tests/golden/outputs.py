@@ -134,7 +134,7 @@ def training() -> Trained:
 def inspection() -> dict[str, float]:
     """Every score that `inspect` prints about one committed model, by its place."""
     printed = command_json("inspect", INSPECTED, "--num-sequences", 400)
-    return dict(numbers({name: part for name, part in printed.items() if name not in ("model", "task")}))
+    return dict(numbers({name: part for name, part in printed.items() if name not in ("model", "task", "state_bits")}))
 
 
 def numbers(value: Any, place: str = "") -> list[tuple[str, float]]:

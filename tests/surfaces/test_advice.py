@@ -45,6 +45,7 @@ STORE = {
     for part in get_args(get_args(get_type_hints(Store, include_extras=True)["action"])[0])
 }
 KINDS = [["--task", name] for name in TASKS.names()] + [["--model", name] for name in ARCHITECTURES.names()]
+KINDS += [["--mixer", "torch.nn:Identity"]]
 FLAGS = {verb: set().union(*(flags(command_class(verb, kind)) for kind in KINDS)) for verb in COMMANDS} | {
     f"store {action}": flags(kind) for action, kind in STORE.items()
 }

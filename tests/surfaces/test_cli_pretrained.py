@@ -38,11 +38,14 @@ def test_measure_says_what_is_measured(folder, run):
     assert (answer["task"]["kind"], answer["task"]["vocab_size"], answer["accuracy"]["queries"]) == ("ar", 16, 20)
 
 
-def test_the_example_in_the_help_runs(folder, run):
+def test_the_examples_in_the_help_run(folder, run):
     lines = [line.strip() for line in run("measure", "--help")[1].splitlines()]
-    (example,) = [line for line in lines if line.startswith("recallscope measure WEIGHTS")]
-    words = [str(folder) if word == "WEIGHTS" else word for word in example.split()[1:]]
-    assert run(*words)[0] == 0
+    plain, stored = [line for line in lines if line.startswith("recallscope measure WEIGHTS")]
+    sizes = " --num-facts 4 --vocab-size 32"  # what the header of other weights says
+    for example in (plain, stored + sizes):
+        words = [str(folder) if word == "WEIGHTS" else word for word in example.split()[1:]]
+        code, _, err = run(*words)
+        assert code == 0, err
 
 
 def test_inspect_takes_the_fields_of_the_task_and_no_others(folder, run):

@@ -10,7 +10,7 @@ from torch import nn
 from recallscope.tasks import dataset
 
 PAGE = (Path(__file__).parents[2] / "docs" / "YOUR_MODEL.md").read_text(encoding="utf-8")
-(EXAMPLE,) = re.findall(r"```python\n(import recallscope as rs\nfrom torch.*?)```", PAGE, flags=re.S)
+MEASURED, EXAMPLE = re.findall(r"```python\n(.*?)```", PAGE, flags=re.S)
 
 
 def test_the_example_trains():
@@ -24,6 +24,16 @@ def test_the_example_trains():
     assert len(steps) == 3
     assert min(steps) > 0
     assert len(names["test"]) == 1000
+
+
+def test_the_model_is_measured_from_python(monkeypatch, tmp_path, capsys):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "examples")
+    monkeypatch.chdir(tmp_path)
+    exec(MEASURED, {})
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) >= 3
+    assert 0 <= float(printed[-2]) < 0.5
+    assert not list(tmp_path.iterdir())  # such runs are not kept
 
 
 def test_the_model_of_the_page_is_the_example():
