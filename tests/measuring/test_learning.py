@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -194,6 +195,52 @@ def test_a_module_is_checked_before_it_is_trained(made, says):
     else:
         with pytest.raises(UserModuleError, match=says):
             model.check_batch(sample_batch(TASK, 2, 0))
+
+
+OWN = torch.Generator().manual_seed(0)
+
+
+@pytest.mark.parametrize(
+    ("change", "is_judged"),
+    [
+        (lambda self, x: x, True),
+        (lambda self, x: nn.functional.dropout(x, 0.2), True),  # in evaluation as well, from torch's global stream
+        (lambda self, x: x + torch.from_numpy(np.random.randn(*x.shape)).float(), True),  # noqa: NPY002 (numpy's)
+        (lambda self, x: self.norm(x.mT).mT, True),  # BatchNorm, which in evaluation has its running statistics
+        (lambda self, x: nn.functional.batch_norm(x.mT, None, None, training=True).mT, False),  # always the batch's
+        (lambda self, x: x + torch.randn(x.shape, generator=OWN), False),  # a stream of its own
+        (lambda self, x: x + 1.0 * (torch.rand(x.shape, generator=OWN) < 1e-3), False),  # half the calls have some
+        (lambda self, x: (x + self.calls, self.calls.add_(1))[0], False),  # a state kept between calls
+    ],
+    ids=["plain", "dropout", "numpy", "BatchNorm", "batch statistics", "own noise", "rare noise", "kept state"],
+)
+def test_noise_batch_statistics_and_a_kept_state_are_not_taken_for_looking_ahead(change, is_judged):
+    """A causal module passes; one that adds the mean over all tokens is refused wherever that can be told."""
+
+    class Causal(Memory):
+        def __init__(self, vocab_size=32):
+            super().__init__(vocab_size)
+            self.norm = nn.BatchNorm1d(vocab_size)
+            self.register_buffer("calls", torch.zeros(()))
+
+        def logits(self, tokens):
+            return super().forward(tokens)
+
+        def forward(self, tokens):
+            return change(self, self.logits(tokens))
+
+    class Ahead(Causal):
+        def logits(self, tokens):
+            x = super().logits(tokens)
+            return x + x.mean(1, keepdim=True)
+
+    batch = sample_batch(TASK, 2, 0)
+    made = {net: rs.build_model(module_in_memory(net), 32, torch.Generator().manual_seed(0)) for net in (Causal, Ahead)}
+    for _ in range(20):
+        made[Causal].check_batch(batch)
+    if is_judged:
+        with pytest.raises(UserModuleError, match="looks ahead"):
+            made[Ahead].check_batch(batch)
 
 
 def test_outputs_are_checked_at_every_call():
