@@ -177,8 +177,8 @@ def test_a_newer_record_stops_the_sweep_with_a_clear_word(run, home):
     assert "1 that need another version: clean" in out
     assert path.exists()
     rows = json.loads(run("store", "list", "runs/newer", "--json")[1])["runs"]
-    assert [row["needs"] for row in rows if row["needs"]] == ["a recallscope that reads schema 3"]
-    assert "reads schema 3" in run("store", "list", "runs/newer")[1]
+    assert [row["needs"] for row in rows if row["needs"]] == ["a recallscope that reads schema 4"]
+    assert "reads schema 4" in run("store", "list", "runs/newer")[1]
 
 
 def test_mistakes_are_answered_in_one_paragraph(run, tmp_path):

@@ -124,6 +124,14 @@ def test_the_explorer_imports_code_only_if_it_was_started_so(folder, trusted):
         assert "--trust-code" in answer.json()["error"]
 
 
+def test_an_explorer_trusts_nothing_that_another_of_the_process_trusts(folder):
+    for trusted in (True, False):
+        store_set = StoreSet([], [folder / "weights.safetensors"], trust_code=trusted)
+        with TestClient(make_app(store_set, frozenset(["here"])), base_url="http://here") as client:
+            answer = client.get("/api/pictures", params={"model": "weights:0"})
+        assert answer.status_code == (200 if trusted else 400)
+
+
 def test_a_record_that_names_code_is_read_without_it(folder, run):
     """No module is imported for a record, nor its parent package; no file of code is opened; sys.path stays."""
     spec = RunSpec(task=TASK, model=user_module("package.nets:Model"))

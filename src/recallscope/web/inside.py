@@ -62,20 +62,21 @@ class Subject:
         return HashMemory(self.model)
 
 
-_SUBJECTS: OrderedDict[str, Subject] = OrderedDict()
+_SUBJECTS: OrderedDict[tuple[StoreSet, str], Subject] = OrderedDict()
 _LOCK = Lock()
 
 
 def subject(store_set: StoreSet, name: str) -> Subject:
     """The model of a name: `weights:0`, `run:STORE:RUN`, or `circuit:compressive:V:D:N:SEED`."""
+    key = store_set, name  # another explorer of this process has other models of that name, and may trust no code
     with _LOCK:
-        if name not in _SUBJECTS:
+        if key not in _SUBJECTS:
             torch.set_num_threads(1)
-            _SUBJECTS[name] = Subject(*_load(store_set, name))
+            _SUBJECTS[key] = Subject(*_load(store_set, name))
             while len(_SUBJECTS) > MOST_MODELS:
                 _SUBJECTS.popitem(last=False)
-        _SUBJECTS.move_to_end(name)
-        return _SUBJECTS[name]
+        _SUBJECTS.move_to_end(key)
+        return _SUBJECTS[key]
 
 
 def _load(store_set: StoreSet, name: str) -> tuple[RecallModel, TaskSpec]:

@@ -35,7 +35,7 @@ class Query(BaseModel):
         return cls.model_validate(given)  # type: ignore[attr-defined]
 
 
-@dataclass
+@dataclass(eq=False)
 class StoreSet:
     """The stores, the weights beside them, and answers that took long, kept until their store changes."""
 

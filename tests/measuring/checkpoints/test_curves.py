@@ -139,6 +139,10 @@ def test_the_committed_table_of_coverage():
     assert {(row["curve"], row["uneven"]) for row in rows} == {(name, u) for name in study.CURVES for u in study.UNEVEN}
     assert all(row["runs"] >= 500 for row in rows)
     assert min(row["covered"] for row in rows) > 0.9
+    page = " ".join((RESULTS.parents[1] / "docs" / "PROBE.md").read_text(encoding="utf-8").split())
+    for uneven in study.UNEVEN:
+        covered = [row["covered"] for row in rows if row["uneven"] == uneven]
+        assert f"in {min(covered):.0%} to {max(covered):.0%}" in page
 
 
 def guesses(n, shuffled=0.0, contexts=64):

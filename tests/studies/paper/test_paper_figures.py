@@ -50,6 +50,7 @@ def test_every_figure_of_the_paper_has_a_function_and_an_experiment():
         "components",
         "large-sizes",
         "facts-per-entry",
+        "state-precision",
         *ZOO,
     }
     for name, figure in FIGURES.items():
