@@ -177,8 +177,12 @@ class ProbeCheckpoint:
         return 0
 
 
+WRAPPED = ("checkpoint", "asked")
+
+
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    return table(columns, rows, left=columns[:1], whole=columns)
+    """Numbers are never cut off: in a narrow terminal names wrap."""
+    return table(columns, rows, left=columns[:1], whole=[name for name in columns if name not in WRAPPED])
 
 
 @contextlib.contextmanager

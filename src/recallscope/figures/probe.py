@@ -39,7 +39,7 @@ def draw_recall(records: Sequence[ProbeRecord], ax: Axes) -> Axes:
     ax.axhline(0.5, color=GUESS, lw=0.6, zorder=0)
     _log_facts(ax, [point.num_facts for record in records for point in record.points])
     ax.set(xlabel="facts n", ylabel="accuracy of forced choice", ylim=(-0.02, 1.03), title="recall (×: best control)")
-    ax.legend(loc="lower left", bbox_to_anchor=(0.0, 0.08))
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2)
     return ax
 
 
@@ -65,7 +65,7 @@ def draw_recency(records: Sequence[ProbeRecord], ax: Axes) -> Axes:
             alpha = 1 - 0.75 * number / max(len(chosen), 1)
             ax.plot(later, point.by_place, "o-", ms=2.5, lw=1, color=colour, alpha=alpha, label=label)
     ax.set(xlabel="later facts", ylim=(-0.02, 1.03), title="recall by recency")
-    ax.legend(loc="best")
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2)
     return ax
 
 
@@ -95,7 +95,7 @@ def probe_figure(records: Sequence[ProbeRecord]) -> Figure:
     """One record with its layers, or several side by side."""
     inside = records[0].inside if len(records) == 1 else None
     panels = 3 if inside and inside.layers else 2
-    figure = new_figure(PAGE, 2.6)
+    figure = new_figure(PAGE, 3.0)
     axes = figure.subplots(1, panels)
     draw_recall(records, axes[0])
     draw_recency(records, axes[1])

@@ -130,7 +130,11 @@ def test_the_committed_records_of_smollm2_are_of_one_model_with_other_words_for_
     ways = [(record.how, record.settings["seed"]) for record in records]
     assert len(set(ways)) == len(ways) == len({record.identity["words"] for record in records})
     assert {how for how, _ in ways} <= {"bare", "bare, 4 shots", "natural", "bare, chat"}
+    page = (COMMITTED.parents[1] / "docs" / "PROBE.md").read_text(encoding="utf-8")
     for record in records:
         assert record.recalls
         assert record.copies_differ < 1e-4
+        low, high = record.n_50.interval
+        assert f"{record.n_50.num_facts:.1f} ({low:.1f} to {high:.1f})" in page
+        assert low <= record.n_50.interpolated <= high
         assert record.n_50.interval[0] <= record.n_50.num_facts <= record.n_50.interval[1]
