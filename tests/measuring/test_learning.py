@@ -54,7 +54,7 @@ def test_a_model_that_stays_at_chance_did_not_learn_after_four_times_the_steps()
 
 def test_a_rate_that_only_learns_in_longer_trials_is_found():
     found = learn(RUN, trainer(lambda rate, steps, seed: 0.99 if rate == 0.001 and steps >= 2000 else 0.25))
-    assert found.run.train.learning_rate == 0.001
+    assert found.best.rate == 0.001
     assert found.verdict(extended=True).word == "converged"
 
 
@@ -62,12 +62,27 @@ def test_doubling_tells_converged_from_rising():
     flat = learn(RUN, trainer(lambda rate, steps, seed: 0.64 + 0.001 * math.log2(steps)))
     assert [stage.steps for stage in flat.stages] == [2000, 4000]
     assert flat.verdict(extended=True).word == "converged"
-    assert "doubling the steps to 4,000 gained +0.0010" in flat.verdict(extended=True).sentence
+    assert "doubling the steps to 4,000 changed the accuracy by +0.0010" in flat.verdict(extended=True).sentence
     rising = learn(RUN, trainer(lambda rate, steps, seed: 0.3 + 0.1 * math.log2(steps / 1000)))
     assert [stage.steps for stage in rising.stages] == [2000, 4000, 8000]
     assert rising.verdict(extended=True).word == "still rising"
     near = learn(RUN, trainer(lambda rate, steps, seed: 0.985))
     assert len(near.stages) == 1, "it cannot gain 0.02"
+
+
+def test_a_run_that_loses_by_more_steps_is_repeated_at_a_lower_rate_and_never_called_converged():
+    def curve(rate, steps, seed):
+        return {0.01: 0.63 - 0.1 * (steps >= 4000), 0.003: 0.1 + 0.3 * math.log10(steps / 100)}.get(rate, 0.25)
+
+    found = learn(RUN, trainer(curve))
+    assert [(one.steps, one.rate) for one in found.stages] == [(2000, 0.01), (4000, 0.01), (4000, 0.003), (8000, 0.003)]
+    assert found.verdict(extended=True).word == "still rising"
+    assert found.best is found.last
+    falling = learn(RUN, trainer(lambda rate, steps, seed: 0.7 - 0.1 * (steps > 2000)))
+    assert [(one.steps, one.rate) for one in falling.stages] == [(2000, 0.01), (4000, 0.01), (4000, 0.003)]
+    verdict = falling.verdict(extended=True)
+    assert (verdict.word, falling.best.steps) == ("unstable", 2000)
+    assert "0.7000 (2,000 steps at 0.01), 0.6000 (4,000 steps at 0.01), 0.6000 (4,000 steps at 0.003)" in verdict.sentence
 
 
 def test_seeds_of_which_some_learn_are_not_averaged():
@@ -105,7 +120,7 @@ def test_likely_causes_are_looked_at():
     assert "positions: none" in found
     assert "dropout: two passes in training mode differ" in found
     gru = rs.build_model(rs.user_module("examples/gru.py:Model"), 32, torch.Generator().manual_seed(0))
-    other = "\n".join(likely_causes(gru, TASK, Learning(RUN, learn(RUN, trainer(lambda *_: 0.25)).stages)))
+    other = "\n".join(likely_causes(gru, TASK, Learning(learn(RUN, trainer(lambda *_: 0.25)).stages)))
     assert "not small" in other
     assert "only 0.01 was tried" in other
     assert "order of earlier tokens changes the logits" in other

@@ -176,12 +176,12 @@ class _Search:
         if self.rate is not None:
             run = with_train(run, learning_rate=self.rate.chosen)
         learning = learn(run, self.train, search=False, extend=self.extend, enough=self.question.target)
-        done, records = learning.last.trainings[0], [stage.records[0] for stage in learning.stages]
+        done, records = learning.best.trainings[0], [stage.records[0] for stage in learning.stages]
         record = done.record
-        self.specs[m] = learning.run
+        self.specs[m] = learning.best.run
         self.tried[m] = Tried(
             abs(m), record.test_accuracy, max(record.test_queries, 1), sum(one.seconds for one in records), record.run,
-            done.new, all(learning.last.begun),
+            done.new, all(learning.best.begun),
         )  # fmt: skip
 
     @property

@@ -38,7 +38,7 @@ def _initial_scale(model: RecallModel) -> list[str]:
 def _rates(learning: Learning) -> str:
     """Those that were tried, and how far each got."""
     if not learning.searches:
-        return f"learning rate: only {learning.run.train.learning_rate:g} was tried, as it was given"
+        return f"learning rate: only {learning.last.run.train.learning_rate:g} was tried, as it was given"
     rates = ", ".join(f"{rate:g}" for rate in learning.searches[-1].trials)
     steps = " and ".join(f"{search.steps:,}" for search in learning.searches)
     left = [rate for rate, trial in learning.searches[-1].trials.items() if trial.begun]

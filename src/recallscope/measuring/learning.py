@@ -4,7 +4,8 @@ A run that is still at chance says nothing about what the model can hold: it nam
 bound them to keys, as every model does at first. So it is extended, to twice and to four times the steps, with the
 learning rates searched anew; if it never begins, the answer is "did not learn under this recipe", and no number is
 derived from its accuracy. A cosine schedule makes every run look flat at its end, so a run that has begun counts as
-converged only if doubling its steps gains less than `SETTLED`, or cannot gain more.
+converged only if doubling its steps gains less than `SETTLED`, or cannot gain more. If doubling them *loses* that much,
+the learning rate is too high for a longer run: the next lower one is tried, and the best stage is reported.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from recallscope.health import BEGUN, left_chance
-from recallscope.measuring.training_runs import RateSearch, Trainer, Training, lengthened, search_rate, with_train
+from recallscope.measuring.training_runs import RATES, RateSearch, Trainer, Training, lengthened, search_rate, with_train
 from recallscope.records import RunRecord
 from recallscope.specs import RunSpec
 
 FACTORS = (1, 2, 4)  # times the recipe's steps
 SEARCHED = (1, 2)  # of these, where rates are searched (anew) while nothing has begun
-SETTLED = 0.02  # doubling the steps gains less than this: converged
-Word = Literal["converged", "still rising", "did not learn", "seeds differ", "not extended", "as it is"]
+SETTLED = 0.02  # doubling the steps gains less than this: converged; it loses as much: unstable
+Word = Literal["converged", "still rising", "unstable", "did not learn", "seeds differ", "not extended", "as it is"]
 
 
 @dataclass(frozen=True)
@@ -41,10 +42,20 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Stage:
-    """All seeds at one number of steps."""
+    """All seeds at one number of steps and one learning rate."""
 
-    steps: int
+    run: RunSpec
     trainings: list[Training]
+
+    @property
+    def steps(self) -> int:
+        """At most."""
+        return self.run.train.total_steps
+
+    @property
+    def rate(self) -> float:
+        """The learning rate."""
+        return self.run.train.learning_rate
 
     @property
     def records(self) -> list[RunRecord]:
@@ -66,31 +77,45 @@ class Stage:
 class Learning:
     """The stages so far, and the searches before them."""
 
-    run: RunSpec  # as it was trained last
     stages: list[Stage] = field(default_factory=list)
     searches: list[RateSearch] = field(default_factory=list)
 
     @property
     def last(self) -> Stage:
-        """The longest."""
+        """The latest."""
         return self.stages[-1]
 
     @property
+    def best(self) -> Stage:
+        """The most accurate of those in which every seed has left chance; the latest if there is none."""
+        return max((stage for stage in self.stages if all(stage.begun)), key=lambda one: one.accuracy, default=self.last)
+
+    @property
+    def gain(self) -> float | None:
+        """Of the latest stage over the best before it; None if it is the first to leave chance."""
+        before = [stage.accuracy for stage in self.stages[:-1] if all(stage.begun)]
+        return self.last.accuracy - max(before) if before else None
+
+    @property
     def settled(self) -> bool:
-        """Whether more steps would gain little: all seeds have left chance, and doubling gained less than `SETTLED`."""
+        """Whether more steps would gain little: all seeds have left chance, and doubling changed less than `SETTLED`."""
         if not all(self.last.begun):
             return False
-        if self.last.accuracy > 1 - SETTLED:
-            return True
-        return len(self.stages) > 1 and self.last.accuracy - self.stages[-2].accuracy < SETTLED
+        return self.last.accuracy > 1 - SETTLED or (self.gain is not None and abs(self.gain) < SETTLED)
+
+    @property
+    def fell(self) -> bool:
+        """Whether the latest stage lost what an earlier one had reached."""
+        return self.gain is not None and self.gain <= -SETTLED
 
     def verdict(self, *, extended: bool) -> Verdict:
-        """What may be said of the last stage."""
-        seeds, steps, accuracy = len(self.last.begun), self.last.steps, self.last.accuracy
-        how_many = sum(self.last.begun)
-        bound = max((record.binding or 0.0 for record in self.last.records), default=0.0)
+        """What may be said of the best stage."""
+        best, gain = self.best, self.gain
+        seeds, steps, accuracy = len(best.begun), best.steps, best.accuracy
+        how_many = sum(best.begun)
+        bound = max((record.binding or 0.0 for record in best.records), default=0.0)
         if how_many == 0:
-            tried = ", ".join(f"{stage.steps:,}" for stage in self.stages)
+            tried = ", ".join(dict.fromkeys(f"{stage.steps:,}" for stage in self.stages))
             line = f"binding {bound:.3f}; {BEGUN} or more counts as begun"
             why = f"it names values of the context, but not the key's own ({line})"
             why = why if bound < BEGUN else f"accuracy {accuracy:.4f} is not above guessing (binding {bound:.3f})"
@@ -107,19 +132,25 @@ class Learning:
             )
         if self.settled and accuracy > 1 - SETTLED:
             return Verdict("converged", f"converged: accuracy {accuracy:.4f} after at most {steps:,} steps")
-        if not extended or len(self.stages) == 1:
+        if not extended or gain is None:
             return Verdict(
                 "not extended",
                 f"trained for the {steps:,} steps that were asked for, and not longer: whether it has converged is "
                 f"not known",
             )
-        gain = accuracy - self.stages[-2].accuracy
+        if self.fell:
+            reached = ", ".join(f"{one.accuracy:.4f} ({one.steps:,} steps at {one.rate:g})" for one in self.stages)
+            return Verdict(
+                "unstable",
+                f"unstable: longer runs, or runs at a lower learning rate, lose what a shorter one reached: {reached}. "
+                f"The accuracy is the best of these and a lower limit",
+            )
+        how = f"doubling the steps to {self.last.steps:,}"
+        if self.last.rate != self.stages[-2].rate:
+            how = f"a learning rate of {self.last.rate:g} for {self.last.steps:,} steps"
         if self.settled:
-            return Verdict("converged", f"converged: doubling the steps to {steps:,} gained {gain:+.4f}")
-        return Verdict(
-            "still rising",
-            f"still rising: doubling the steps to {steps:,} gained {gain:+.4f}. The accuracy is a lower limit",
-        )
+            return Verdict("converged", f"converged: {how} changed the accuracy by {gain:+.4f}")
+        return Verdict("still rising", f"still rising: {how} gained {gain:+.4f}. The accuracy is a lower limit")
 
 
 def learn(
@@ -133,19 +164,26 @@ def learn(
 ) -> Learning:
     """Train all seeds, for twice and four times the steps while they are at chance or still gain from it.
 
+    A stage that loses what an earlier one reached is repeated at the next lower learning rate of the search.
     Accuracies from `enough` on need no more steps.
     """
-    found = Learning(run)
-    for factor in FACTORS if extend else FACTORS[:1]:
+    found = Learning()
+    factors, rate = list(FACTORS if extend else FACTORS[:1]), run.train.learning_rate
+    while factors:
+        factor = factors.pop(0)
         longer = lengthened(run, factor)
-        rate = found.run.train.learning_rate
-        if search and factor in SEARCHED and not any(search.begun for search in found.searches):
+        if found.stages and found.fell:
+            rate = max((lower for lower in RATES if lower < rate), default=rate)
+        elif search and factor in SEARCHED and not any(search.begun for search in found.searches):
             found.searches.append(search_rate(longer, train))
             rate = found.searches[-1].chosen
-        found.run = with_train(longer, learning_rate=rate)
-        found.stages.append(Stage(found.run.train.total_steps, train(_seeds(found.run, seeds))))
+        stage = with_train(longer, learning_rate=rate)
+        found.stages.append(Stage(stage, train(_seeds(stage, seeds))))
         if found.settled or (all(found.last.begun) and found.last.accuracy >= enough):
             break
+        if found.fell:
+            at_these_steps = [one.rate for one in found.stages if one.steps == found.last.steps]
+            factors = [factor, *factors] if search and len(at_these_steps) == 1 and rate > min(RATES) else []
     return found
 
 

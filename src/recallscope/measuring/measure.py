@@ -86,15 +86,15 @@ def measure(
         verdict = replace(
             verdict,
             checked=likely_causes(subject, task, learning),
-            next_command=again or next_command(learning.run),
+            next_command=again or next_command(learning.last.run),
         )
     scores = []
-    for training in learning.last.trainings:
+    for training in learning.best.trainings:
         trained = training.weights()
         scores.append(evaluate(trained, task, run.train.eval_size, stream(training.record.spec, "test")))
     return _measurement(
         subject, task, scores, verdict, others, sequences=run.train.eval_size, recipe=_recipe(learning),
-        records=learning.last.records, everything=[record for stage in learning.stages for record in stage.records],
+        records=learning.best.records, everything=[record for stage in learning.stages for record in stage.records],
     )  # fmt: skip
 
 
@@ -207,7 +207,7 @@ def _warnings(subject: RecallModel, records: Sequence[RunRecord]) -> tuple[str, 
 
 def _recipe(learning: Learning) -> str:
     """How it was trained, in one line."""
-    train = learning.run.train
+    train = learning.best.run.train
     facts = {"curriculum": ", 1, 2, 4, ... facts first", "mixture": ", mixed numbers of facts"}
     rate = learning.searches[-1].sentence() if learning.searches else f"learning rate {train.learning_rate:g}"
     how = f"at most {train.total_steps:,} steps of AdamW, {train.batch_size * train.accumulate} sequences each"
