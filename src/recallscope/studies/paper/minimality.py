@@ -16,7 +16,7 @@ from pandas import DataFrame
 
 from recallscope.analysis.table import rows_of
 from recallscope.presets import Fields, Preset
-from recallscope.studies.claims import Check, Finding, verdict_of
+from recallscope.studies.claims import Check, Finding, by_distance
 from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.paper_runs import PaperRuns, sheet, source_line
 
@@ -110,23 +110,34 @@ def ladder(table: DataFrame) -> list[RungResult]:
 
 
 @minimality.findings
-def rung_by_rung(runs: PaperRuns) -> Iterator[Finding]:
-    """One finding per rung."""
+def step_by_step(runs: PaperRuns) -> Iterator[Finding]:
+    """The whole table."""
+    paper = ", ".join(f"{rung.name} {rung.published:.2f}" for rung in LADDER)
+    check = Check("tab-8", "What can be taken away from Mamba?", paper, "fig-17")
     rows = runs.rows(RUNGS)
-    results = {result.rung.name: result for result in ladder(rows)}
-    for rung in LADDER:
-        check = Check("tab-8", f"Rung {rung.name}: {rung.title}", f"{rung.published:.2f} +- .00", "fig-17")
-        if rung.name not in results:
-            yield check.untested("no runs")
-            continue
-        result = results[rung.name]
-        also = f"; 1/N_f = {1 / rows['num_facts'].iloc[0]:.4f}" if rung is LADDER[-1] else ""
-        yield check.answer(
-            f"{result.mean:.4f} +- {result.spread:.4f}{also}",
-            verdict_of(abs(result.mean - rung.published), 0.01, 0.03),
-            f"mean and standard deviation of {len(result.accuracies)} seeds",
-            runs.missing(RUNGS),
-        )
+    results = ladder(rows)
+    if not results:
+        yield check.untested("no runs")
+        return
+    worst = max(abs(result.mean - result.rung.published) for result in results)
+    yield check.answer(
+        ", ".join(f"{result.rung.name} {result.mean:.4f} (SD {result.spread:.4f})" for result in results)
+        + f"; 1/N_f = {1 / rows['num_facts'].iloc[0]:.4f}",
+        by_distance("largest difference from the printed table", worst, 0.01, 0.03),
+        f"mean and standard deviation of {min(len(result.accuracies) for result in results)} seeds each; "
+        + "; ".join(f"{result.rung.name}: {result.rung.title}" for result in results),
+        runs.missing(RUNGS),
+        (("ablation", "what it is", "paper", "measured, all seeds"),)
+        + tuple(
+            (
+                result.rung.name,
+                result.rung.title,
+                f"{result.rung.published:.2f}",
+                ", ".join(f"{p:.4f}" for p in result.accuracies),
+            )
+            for result in results
+        ),
+    )
 
 
 @minimality.figure("fig-17", "the ablation ladder")
