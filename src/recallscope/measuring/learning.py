@@ -15,7 +15,15 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from recallscope.health import BEGUN, left_chance
-from recallscope.measuring.training_runs import RATES, RateSearch, Trainer, Training, lengthened, search_rate, with_train
+from recallscope.measuring.training_runs import (
+    RATES,
+    RateSearch,
+    Trainer,
+    Training,
+    lengthened,
+    search_rate,
+    with_train,
+)
 from recallscope.records import RunRecord
 from recallscope.specs import RunSpec
 
@@ -88,7 +96,8 @@ class Learning:
     @property
     def best(self) -> Stage:
         """The most accurate of those in which every seed has left chance; the latest if there is none."""
-        return max((stage for stage in self.stages if all(stage.begun)), key=lambda one: one.accuracy, default=self.last)
+        begun = (stage for stage in self.stages if all(stage.begun))
+        return max(begun, key=lambda stage: stage.accuracy, default=self.last)
 
     @property
     def gain(self) -> float | None:
@@ -98,7 +107,7 @@ class Learning:
 
     @property
     def settled(self) -> bool:
-        """Whether more steps would gain little: all seeds have left chance, and doubling changed less than `SETTLED`."""
+        """Whether more steps would gain little: all seeds left chance, and doubling changed less than `SETTLED`."""
         if not all(self.last.begun):
             return False
         return self.last.accuracy > 1 - SETTLED or (self.gain is not None and abs(self.gain) < SETTLED)
