@@ -42,7 +42,7 @@ from recallscope.studies.architecture_forms import (
     ranking,
     size_curves,
 )
-from recallscope.studies.claims import Finding, own_check, verdict_of
+from recallscope.studies.claims import Finding, Ruling, by_conditions, by_distance, own_check
 from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.law_table import entry_of
 from recallscope.studies.paper_runs import PaperRuns, no_runs, sheet, source_line
@@ -148,7 +148,7 @@ def rates(runs: PaperRuns) -> Iterator[Finding]:
     )
     yield check.answer(
         text or f"yes, all {len(best)}",
-        "does not hold" if wrong else "holds",
+        by_conditions(not wrong, False, "holds: every rate is the one of least loss in its search"),
         f"{len(best)} of {len(FORMS)} searches complete, each of {len(RATES)} rates on a seed of its own: 500 steps, "
         "for published layers the whole training",
         missing,
@@ -169,8 +169,11 @@ def per_size(runs: PaperRuns) -> Iterator[Finding]:
             continue
         yield check.answer(
             f"recall above that of the best linear Mamba with as many: {named(order, sign='+')}",
-            "holds approximately" if runs.missing(*labels) else "holds",
-            f"{len(order)} forms, mean over the cells that all have, mean of seeds; the linear Mamba by its law",
+            Ruling(
+                "holds approximately" if runs.missing(*labels) else "holds", "a ranking, complete if no run is missing"
+            ),
+            f"{len(order)} forms, mean over the cells that all have, mean of seeds; the linear Mamba by its law. Do "
+            "not read an order into differences smaller than the intervals",
             runs.missing(*labels),
         )
 
@@ -190,9 +193,8 @@ def own_laws(runs: PaperRuns) -> Iterator[Finding]:
         yield own_check(f"Do bare forms recall as the law {law} says?").answer(
             f"off by {together.mean_error:.4f} on average, {together.max_error:.3f} at most ({together.bias:+.3f}); "
             + ", ".join(f"{label} {one.mean_error:.4f} ({one.max_error:.3f})" for label, one in by_form.items()),
-            verdict_of(together.mean_error, wanted, 3 * wanted),
-            f"{together.cells} cells, L = 4 N_f and V >= 256, mean of seeds, measured minus predicted; holds: at most "
-            f"{wanted} on average",
+            by_distance("mean absolute error", together.mean_error, wanted, 3 * wanted),
+            f"{together.cells} cells, L = 4 N_f and V >= 256, mean of seeds, measured minus predicted",
             runs.missing(*labels),
         )
 
@@ -213,12 +215,23 @@ def overwriting(runs: PaperRuns) -> Iterator[Finding]:
             yield check.untested("no such run yet", runs.missing(*labels))
             continue
         means = {label: one.mean for label, one in mine.items()}
-        verdicts = {verdict_of(abs(p - expected), *limits) for p in means.values()}
-        verdict = verdicts.pop() if len(verdicts) == 1 else "holds approximately"
+        rulings = {
+            by_distance(f"distance of each from {expected:g}", abs(p - expected), *limits) for p in means.values()
+        }
+        ruling = rulings.pop() if len(rulings) == 1 else Ruling("holds approximately", rulings.pop().rule + "; mixed")
         spread = "; ".join(f"{label} {', '.join(f'{p:.4f}' for p in one.seeds)}" for label, one in mine.items())
         yield check.answer(
-            named(means), verdict, f"every key written twice; mean of seeds: {spread}", runs.missing(*labels)
+            named(means),
+            ruling,
+            f"every key written twice; mean of seeds: {spread}" + (f". {NO_ORDER}" if "keeps all" in rules else ""),
+            runs.missing(*labels),
         )
+
+
+NO_ORDER = (
+    "Attention has no positional encoding here, and MesaNet no forget gate, which is not its published setting: "
+    "neither can know which value is the newer"
+)
 
 
 @architectures.findings
@@ -239,8 +252,10 @@ def by_age(runs: PaperRuns) -> Iterator[Finding]:
         others = {label: age_gap(places) for label, places in found.items() if rule[label] not in ("adds", "replaces")}
         yield check.answer(
             f"newest quarter of the facts less oldest: {named(mine, sign='+')}; others: {named(others, sign='+')}",
-            "holds" if all(right) else "holds approximately" if any(right) else "does not hold",
-            f"one model each, {AGE_SEQUENCES} sequences; flat: within {FLAT}",
+            by_conditions(
+                all(right), any(right), f"holds: all {'within' if flat else 'above'} {FLAT}; approximately: some"
+            ),
+            f"one model each, {AGE_SEQUENCES} sequences",
         )
 
 
@@ -258,8 +273,12 @@ def published(runs: PaperRuns) -> Iterator[Finding]:
     text = ", ".join(f"{form.label} {one.mean:.3f} at rate {form.rate:g}" for form, one in found.items())
     yield check.answer(
         f"{text}; did not train: {', '.join(failed) or 'none'}",
-        "holds" if not failed else "holds approximately" if len(failed) < len(found) else "does not hold",
-        f"V = 512, N_f = 16, D = 32, N = 8, 3000 steps, mean of seeds; not trained: at most 2/N_f = {2 * guess}",
+        by_conditions(
+            not failed,
+            len(failed) < len(found),
+            f"holds: all above 2/N_f = {2 * guess}, mean of seeds; approximately: some",
+        ),
+        "V = 512, N_f = 16, D = 32, N = 8, 3000 steps",
         runs.missing(*labels),
     )
 
@@ -276,7 +295,7 @@ def faults(runs: PaperRuns) -> Iterator[Finding]:
     found = flagged(runs)
     yield check.answer(
         "; ".join(found.values()) or "none has a flag",
-        "holds approximately" if found else "holds",
+        Ruling("holds approximately" if found else "holds", "holds: no run has a warning"),
         f"{len(done)} runs; diverged, at chance or still improving, as `recallscope store list` marks them",
     )
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from recallscope.analysis.seed_noise import MeanGap
 from recallscope.presets import Preset
-from recallscope.studies.claims import Finding, Verdict, own_check, verdict_of
+from recallscope.studies.claims import NOT, Finding, Ruling, Verdict, by_conditions, by_distance, own_check
 from recallscope.studies.component_forms import (
     FIRST,
     FORMS,
@@ -142,18 +142,19 @@ def bound(runs: PaperRuns) -> Iterator[Finding]:
         return
     best, leader = (max(keys, key=lambda key: above[key]) for keys in (ungated, gated))
     over = {key: found[key].mean - references(key[0])[ND] for key in ungated}
-    verdict = _close(max(above[best], 0.0)) if above[leader] > MARGIN else "not tested"
+    rule = f"{_close(0).rule}; a gated run must be above by more than {MARGIN}, or the question is open"
+    verdict = _close(max(above[best], 0.0)).verdict if above[leader] > MARGIN else "not tested"
     yield check.answer(
         f"best run without a gate {above[best]:+.3f} from the law ({_named(found[best])}), best mean "
         f"{max(over.values()):+.3f}; best run with a gate {above[leader]:+.3f} ({_named(found[leader])})",
-        verdict,
-        f"{_runs(found)}; to pass is to be above by more than {MARGIN}, and a gated run must, or the question is open",
+        Ruling(verdict, rule),
+        _runs(found),
         missing,
     )
 
 
-def _close(distance: float) -> Verdict:
-    return verdict_of(distance, MARGIN, 2.5 * MARGIN)
+def _close(distance: float) -> Ruling:
+    return by_distance("distance from the law", distance, MARGIN, 2.5 * MARGIN)
 
 
 @components.findings
@@ -171,7 +172,7 @@ def partners(runs: PaperRuns) -> Iterator[Finding]:
             yield check.untested("no such run that learned, or no law full-nd", missing)
             continue
         yield check.answer(
-            "measured less the law: " + ", ".join(f"{value:+.3f} {_at(cell)}" for cell, value in off.items()),
+            "measured minus the law: " + ", ".join(f"{value:+.3f} {_at(cell)}" for cell, value in off.items()),
             _close(max(map(abs, off.values()))),
             f"mean of the seeds that learned; {_runs(found)}",
             missing,
@@ -189,51 +190,80 @@ def luck(runs: PaperRuns) -> Iterator[Finding]:
         return
     yield check.answer(
         ", ".join(f"{sum(seeds)} of {len(seeds)} {_at(cell)}" for cell, seeds in passed.items()),
-        "holds" if all(map(all, passed.values())) else "does not hold",
-        f"above it by more than {MARGIN}; {_seeds(found, FIRST[0].label)}",
+        by_conditions(all(map(all, passed.values())), False, f"holds: every seed is above it by more than {MARGIN}"),
+        _seeds(found, FIRST[0].label),
         runs.missing(*measuring(runs)),
     )
 
 
 @components.findings
 def differences(runs: PaperRuns) -> Iterator[Finding]:
-    """Pairs of forms that differ in one part: whether it adds something, against what is expected."""
+    """Pairs of forms that differ in one component: whether it helps, may hurt, or does nothing that can be told."""
     found, missing = found_in(runs), runs.missing(*measuring(runs))
     ungated = "linear + SiLU + selective"
-    for question, more, less, adds in (
-        ("Does the gate alone add nothing?", "linear + gate", "linear", False),
-        ("Does the gate add with SiLU and Delta?", "full", "linear + SiLU + selective", True),
-        ("Does expand 4 add nothing without the gate?", f"{ungated}, expand 4", ungated, False),
-        ("Does expand 4 add with the gate?", "full, expand 4", "full", True),
-        ("Does decay add nothing to the full model?", "full", "full - decay", False),
+    for question, more, less in (
+        ("Does the gate alone help the linear model?", "linear + gate", "linear"),
+        ("Does the gate help beside SiLU and Delta?", "linear + gate + SiLU + selective", ungated),
+        ("Does expand 4 help without the gate?", f"{ungated}, expand 4", ungated),
+        ("Does expand 4 help with the gate?", "full, expand 4", "full"),
+        ("Does decay help the full model?", "full", "full - decay"),
     ):
         check = own_check(question, "components")
         one = gap(found, more, less)
         if one is None or isnan(one.interval[0]):
             yield check.untested(f"no cell with {more} and {less} yet, or one seed only", missing)
             continue
-        verdict = adds_something(one) if adds else adds_nothing(one)
-        text = f"{more} less {less}: {one.mean:+.3f} [{one.interval[0]:+.3f}, {one.interval[1]:+.3f}]"
+        ruling = helps(one)
         by_cell = ", ".join(f"{value:+.3f}" for value in one.gaps)
+        beside = [
+            [
+                fmean(found[cell, label].learned["test_accuracy"]) - references(cell)[ND]
+                for cell, _ in _both(found, more, less)
+            ]
+            for label in (less, more)
+        ]
         yield check.answer(
-            text if verdict != "not tested" else f"open: {text}",
-            verdict,
-            f"cell by cell {by_cell}; {_seeds(found, more, less)}; 95 % interval with the noise of seeds; nothing: up "
-            f"to {MARGIN}; runs that only guess left out",
+            f"{answer_of(one)}: {more} minus {less} {one.mean:+.3f} [{one.interval[0]:+.3f}, {one.interval[1]:+.3f}]"
+            + (f"; every seed of {more} is above every seed of {less}" if _apart(found, more, less) else "")
+            + (f". {_optimisation(*beside)}" if "expand 4 help without" in question else ""),
+            ruling,
+            f"setting by setting {by_cell}; {_seeds(found, more, less)}; 95 % interval with the noise of seeds; "
+            "runs that only guess left out",
             missing,
         )
 
 
-def adds_nothing(one: MeanGap) -> Verdict:
-    """By the interval; "not tested" if it does not tell."""
-    low, high = one.interval
-    return "holds" if high <= MARGIN else "does not hold" if low > 0 and one.mean > MARGIN else "not tested"
+def _both(found: Found, more: str, less: str) -> list[tuple[Cell, str]]:
+    return [key for key in found if key[1] == more and (key[0], less) in found and ND in references(key[0])]
 
 
-def adds_something(one: MeanGap) -> Verdict:
-    """By the interval; "not tested" if it does not tell."""
+def _apart(found: Found, more: str, less: str) -> bool:
+    return all(min(found[cell, more].seeds) > max(found[cell, less].seeds) for cell, _ in _both(found, more, less))
+
+
+def _optimisation(without: list[float], with_more: list[float]) -> str:
+    """Where both end, against what no ungated model should pass."""
+    return (
+        "It mostly helps optimisation: minus the N D law the runs with expand 2 end at "
+        f"{', '.join(f'{value:+.3f}' for value in without)}, with expand 4 at "
+        f"{', '.join(f'{value:+.3f}' for value in with_more)}"
+    )
+
+
+def helps(one: MeanGap) -> Ruling:
+    """By the interval: the verdict is on "yes, it helps"; not tested if the interval does not tell."""
     low, high = one.interval
-    return "holds" if low > 0 and one.mean > MARGIN else "does not hold" if high <= MARGIN else "not tested"
+    verdict: Verdict = "holds" if low > 0 and one.mean > MARGIN else NOT if high <= MARGIN else "not tested"
+    rule = f"helps: mean above {MARGIN} and 95 % interval above 0; does not: interval up to {MARGIN}; open between"
+    return Ruling(verdict, rule)
+
+
+def answer_of(one: MeanGap) -> str:
+    """The same in words, and whether it may hurt."""
+    low, high = one.interval
+    hurts = "it hurts" if high < 0 else "it may hurt" if one.mean < -MARGIN and low < -MARGIN else ""
+    said = {"holds": "yes", NOT: "no", "not tested": "open"}[helps(one).verdict]
+    return f"{said}, {hurts}" if hurts and said == "no" else said
 
 
 @components.findings
@@ -258,7 +288,7 @@ def rates(runs: PaperRuns) -> Iterator[Finding]:
     )
     yield check.answer(
         text or f"yes, all {len(done)}",
-        "does not hold" if wrong else "holds",
+        by_conditions(not wrong, False, "holds: every rate is the one of least loss in its search"),
         f"{len(done)} of {len(FORMS)} searches complete, rates {', '.join(f'{rate:g}' for rate in TRIED)}, 2000 steps "
         f"at the first cell, a seed of its own",
         runs.missing(SEARCH),

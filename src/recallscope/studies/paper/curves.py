@@ -45,7 +45,6 @@ from recallscope.studies.paper_runs import (
     sheet,
     source_line,
 )
-from recallscope.theory.law import find_law
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -73,7 +72,9 @@ def one_curve(runs: PaperRuns) -> Iterator[Finding]:
     missing = runs.missing(*labels)
     fits = {label: fit for label in labels if (fit := fit_part(rows := runs.rows(label), runs.noise(rows)))}
     checks = (
-        Check("fig-9", "a of Phi(x - b), fitted to every linear grid", "a = 1 at AR, 5/4 at MQAR, in all regimes", "fig-9"),
+        Check(
+            "fig-9", "a of Phi(x - b), fitted to every linear grid", "a = 1 at AR, 5/4 at MQAR, in all regimes", "fig-9"
+        ),
         Check("rem-4.3", "b of Phi(x - b), fitted to the same grids", "b about sqrt(2 log V)", "fig-9"),
         Check("fig-8", "Do the cells fall on one curve Phi(x - b)?", "fully explained by the one variable x", "fig-8"),
     )
@@ -82,18 +83,23 @@ def one_curve(runs: PaperRuns) -> Iterator[Finding]:
         return
     printed = {label: PRINTED_A["linear", LINEAR_GRIDS.get(label, ("mqar", ""))[0]][0] for label in fits}
     holds = [within(printed[label], fit.a_interval) for label, fit in fits.items()]
-    root, typical = ([within(getattr(fit, b), fit.b_interval) for fit in fits.values()] for b in ("b_printed", "b_typical"))
-    table = (("grid", "a printed", "a fitted", "sqrt(2 log V)", "m_V", "b fitted", "spread"),) + tuple(
-        (
-            label.removeprefix("linear "),
-            f"{printed[label]:g}",
-            f"{fit.a:.2f} {interval(*fit.a_interval)}",
-            f"{fit.b_printed:.2f}",
-            f"{fit.b_typical:.2f}",
-            f"{fit.b:.2f} {interval(*fit.b_interval)}",
-            f"{fit.mean_error:.3f}, at most {fit.max_error:.3f}",
-        )
-        for label, fit in fits.items()
+    root, typical = (
+        [within(getattr(fit, b), fit.b_interval) for fit in fits.values()] for b in ("b_printed", "b_typical")
+    )
+    table = (
+        ("grid", "a printed", "a fitted", "sqrt(2 log V)", "m_V", "b fitted", "spread"),
+        *tuple(
+            (
+                label.removeprefix("linear "),
+                f"{printed[label]:g}",
+                f"{fit.a:.2f} {interval(*fit.a_interval)}",
+                f"{fit.b_printed:.2f}",
+                f"{fit.b_typical:.2f}",
+                f"{fit.b:.2f} {interval(*fit.b_interval)}",
+                f"{fit.mean_error:.3f}, at most {fit.max_error:.3f}",
+            )
+            for label, fit in fits.items()
+        ),
     )
     count, spread = len(fits), np.array([fit.mean_error for fit in fits.values()])
     ranges = {
@@ -101,8 +107,8 @@ def one_curve(runs: PaperRuns) -> Iterator[Finding]:
         for task in ("ar", "mqar")
     }
     evidence = (
-        f"{sum(fit.runs for fit in fits.values())} runs, {sum(fit.cells for fit in fits.values())} cells, mean of seeds, a "
-        f"and b fitted to each grid together; 95 % intervals from {BOOTSTRAP} resamplings of cells, seed noise included"
+        f"{sum(fit.runs for fit in fits.values())} runs, {sum(fit.cells for fit in fits.values())} cells, mean of "
+        f"seeds, a and b fitted to each grid; 95 % intervals from {BOOTSTRAP} resamplings of cells, seed noise included"
     )
     yield checks[0].answer(
         "; ".join(f"{task.upper()} {min(a):.2f} to {max(a):.2f}" for task, a in ranges.items() if a)
@@ -122,8 +128,8 @@ def one_curve(runs: PaperRuns) -> Iterator[Finding]:
         table,
     )
     yield checks[2].answer(
-        f"mean distance from the best curve {spread.mean():.3f} over all grids ({spread.min():.3f} to {spread.max():.3f}), "
-        f"at most {max(fit.max_error for fit in fits.values()):.3f}",
+        f"mean distance from the best curve {spread.mean():.3f} ({spread.min():.3f} to {spread.max():.3f} by grid),"
+        f" at most {max(fit.max_error for fit in fits.values()):.3f}",
         by_distance("mean distance", float(spread.mean()), 0.015, 0.05),
         evidence,
         missing,
@@ -135,7 +141,9 @@ IN_INTERVALS = "holds: all 95 % intervals contain the printed value; approximate
 
 
 def _fitted(fit: Fit | None) -> tuple[str, str]:
-    return (f"{fit.a:.2f} {interval(*fit.a_interval)}", f"{fit.b:.2f} {interval(*fit.b_interval)}") if fit else ("-", "-")
+    return (
+        (f"{fit.a:.2f} {interval(*fit.a_interval)}", f"{fit.b:.2f} {interval(*fit.b_interval)}") if fit else ("-", "-")
+    )
 
 
 @curves.findings
@@ -156,7 +164,10 @@ def half_of_a(runs: PaperRuns) -> Iterator[Finding]:
             continue
         for found, ends in ((apart, ratio.interval), (together, ratio.shared_b_interval)):
             found.append(within(0.5, ends) and ends[1] < 1)
-        texts = f"{ratio.value:.2f} {interval(*ratio.interval)}", f"{ratio.shared_b:.2f} {interval(*ratio.shared_b_interval)}"
+        texts = (
+            f"{ratio.value:.2f} {interval(*ratio.interval)}",
+            f"{ratio.shared_b:.2f} {interval(*ratio.shared_b_interval)}",
+        )
         said.append(f"({both.regime}) {texts[1]}, or {texts[0]} with a b each")
         table.append((both.regime, *(text for fit in fits for text in _fitted(fit)), *texts, both.description))
     if not said:
@@ -170,8 +181,8 @@ def half_of_a(runs: PaperRuns) -> Iterator[Finding]:
             "holds: in every regime both 95 % intervals of the ratio contain 1/2 and exclude 1; approximately: the one "
             "with one b for both does",
         ),
-        "mean of seeds, on the cells that both models have; 95 % intervals by resampling cells, the same for both, seed "
-        "noise included",
+        "mean of seeds, on the cells that both models have; 95 % intervals by resampling cells, the same for both, "
+        "seed noise included",
         missing,
         (("regime", "a_full", "b_full", "a_linear", "b_linear", "ratio", "ratio, one b", "runs"), *table),
     )

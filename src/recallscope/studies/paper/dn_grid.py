@@ -34,6 +34,7 @@ from recallscope.studies.dn_parts import (
     full_parts,
     linear_grids,
     linear_parts,
+    part_label,
     regime_name,
     regime_part,
     regimes_here,
@@ -134,26 +135,38 @@ def theory_against_trained(runs: PaperRuns) -> Iterator[Finding]:
         by_distance("mean absolute error", np.abs(off[theorem]).mean(), 0.02, 0.06),
         f"{len(rows)} runs, {len(cells)} cells, mean of seeds; 95 % interval over cells",
         missing,
-        (("law", "mean absolute error", "measured minus predicted, mean"),)
-        + tuple((name, mae(errors), f"{errors.mean():+.3f}") for name, errors in off.items()),
+        (
+            ("law", "mean absolute error", "measured minus predicted, mean"),
+            *tuple((name, mae(errors), f"{errors.mean():+.3f}") for name, errors in off.items()),
+        ),
     )
 
 
 @dn_grid.findings
 def theory_against_designed(runs: PaperRuns) -> Iterator[Finding]:
     """Thm F.2 is about column (a); the paper does not say that (a) and (b) agree."""
-    grids = {regime: AccuracyGrid.from_circuits(rows) for regime, label in DESIGNED.items() if len(rows := runs.designed(label))}
+    grids = {
+        regime: AccuracyGrid.from_circuits(rows)
+        for regime, label in DESIGNED.items()
+        if len(rows := runs.designed(label))
+    }
     check = Check("thm-f.2", "Thm F.2 against hand-constructed weights, MQAR", "the law of the designed model", "fig-7")
     if not grids:
         yield check.untested("no circuits measured yet")
         return
     names = ("designed", "designed-printed", "designed-unified", "designed-unified-mv", "designed-improved")
-    said = dict(zip(names, ("Thm F.2", "its sum as printed", "Rem 4.3 as printed", "Rem 4.3 with m_V", "ours"), strict=True))
+    said = dict(
+        zip(names, ("Thm F.2", "its sum as printed", "Rem 4.3 as printed", "Rem 4.3 with m_V", "ours"), strict=True)
+    )
     off = {
-        name: np.concatenate([[cell.error for cell in compare_law(grid, find_law(name)).cells] for grid in grids.values()])
+        name: np.concatenate(
+            [[cell.error for cell in compare_law(grid, find_law(name)).cells] for grid in grids.values()]
+        )
         for name in names
     }
-    by_regime = (f"({regime}) {compare_law(grid, find_law('designed')).mean_error:.3f}" for regime, grid in grids.items())
+    by_regime = (
+        f"({regime}) {compare_law(grid, find_law('designed')).mean_error:.3f}" for regime, grid in grids.items()
+    )
     draws = min(runs.designed(DESIGNED[regime])["seed"].nunique() for regime in grids)
     yield check.answer(
         f"mean absolute error {mae(off['designed'])} ({', '.join(by_regime)}). On the same cells: "
@@ -265,25 +278,42 @@ def law_of_the_full_model(runs: PaperRuns) -> Iterator[Finding]:
             return
     ours = recommended()["mamba"]
     nearest = {how: sorted(choices, key=lambda one: one.error) for how, choices in by.items()}
-    names = {"full-unified": "a/2 with sqrt(2 log V), as printed", "full-unified-mv": "the paper's a/2 with m_V", ours: "ours"}
+    names = {
+        "full-unified": "a/2 with sqrt(2 log V), as printed",
+        "full-unified-mv": "the paper's a/2 with m_V",
+        ours: "ours",
+    }
     text = {
-        how: ", ".join(f"{one.law}{f' ({said})' if (said := names.get(one.law)) else ''} {one.error:.4f}" for one in choices)
+        how: ", ".join(
+            f"{one.law}{f' ({said})' if (said := names.get(one.law)) else ''} {one.error:.4f}" for one in choices
+        )
         for how, choices in nearest.items()
     }
     wins = [nearest[how][0].law == ours for how in nearest]
     yield check.answer(
         f"mean absolute errors by the best of seeds: {text['best']}. By their mean: {text[COMPARED]}",
-        by_conditions(all(wins), any(wins), f"holds: {ours} is nearest by the best and by the mean of seeds; approximately: by one"),
+        by_conditions(
+            all(wins),
+            any(wins),
+            f"holds: {ours} is nearest by the best and by the mean of seeds; approximately: by one",
+        ),
         f"{sum(entry.cells for entry in by['best'][0].regimes.values())} cells ({runs.noise(grids['iii'])}); runs that "
         f"stayed at chance are left out. {ours} was chosen by the best of seeds on half of the cells of regime (iii)",
         missing,
-        (("law", "seeds", "chosen on: half of (iii)", "other half of (iii)", *sorted(grids), "all"),)
-        + tuple(
-            (one.law, how, f"{one.error_chosen:.4f}", f"{one.error_checked:.4f}")
-            + tuple(f"{entry.mean_error:.3f}" for _, entry in sorted(one.regimes.items()))
-            + (f"{one.error:.4f}",)
-            for how, choices in nearest.items()
-            for one in choices
+        (
+            ("law", "seeds", "chosen on: half of (iii)", "other half of (iii)", *sorted(grids), "all"),
+            *tuple(
+                (
+                    one.law,
+                    how,
+                    f"{one.error_chosen:.4f}",
+                    f"{one.error_checked:.4f}",
+                    *tuple(f"{entry.mean_error:.3f}" for _, entry in sorted(one.regimes.items())),
+                    f"{one.error:.4f}",
+                )
+                for how, choices in nearest.items()
+                for one in choices
+            ),
         ),
     )
 
@@ -330,6 +360,7 @@ def dims_figure(runs: PaperRuns, wanted: Sequence[str]) -> Figure:
     from recallscope.figures.style import PAGE
 
     regimes = regimes_here(runs, wanted)
+    regimes = [one for one in regimes if len(runs.rows(part_label("linear", "mqar", one)))] or regimes
     linear, full = ([regime_part(runs, model, "mqar", regime) for regime in regimes] for model in ("linear", "full"))
     designed = [DESIGNED[regime] for regime in regimes]
     labels = [part.label for part in (*linear, *full) if part]

@@ -138,7 +138,7 @@ def order_of_patterns(runs: PaperRuns) -> Iterator[Finding]:
         by_conditions(
             not broken,
             kept > len(broken),
-            f"holds: in every cell, where <= allows {SAME} for chance and = allows {3 * SAME:g}; approximately: in most",
+            f"holds: in every cell, where <= allows {SAME} for chance = allows {3 * SAME:g}; approximately: in most",
         ),
         "mean of seeds, all four patterns and one head in each cell",
         runs.missing(*PATTERNS),
@@ -163,9 +163,11 @@ def single_heads(runs: PaperRuns) -> Iterator[Finding]:
         evidence = f"{len(cells)} cells with M > 1, mean of seeds; p_single by trained-sharing, no constant fitted"
         if claim == "lem-h.5":
             yield check.answer(
-                f"within the interval in {len(cells) - below - above} of {len(cells)} cells ({below} below, {above} above)",
+                f"within it in {len(cells) - below - above} of {len(cells)} cells, {below} below, {above} above",
                 by_conditions(
-                    below + above == 0, 2 * (below + above) < len(cells), f"holds: in all cells, up to {SAME}; approximately: in most"
+                    below + above == 0,
+                    2 * (below + above) < len(cells),
+                    f"holds: in all cells, up to {SAME}; approximately: in most",
                 ),
                 evidence,
             )
@@ -174,7 +176,7 @@ def single_heads(runs: PaperRuns) -> Iterator[Finding]:
             f"mean absolute error {mae(measured - lower)}; as a lower bound it holds in {len(cells) - below} of "
             f"{len(cells)} cells",
             by_distance("mean absolute error", float(np.abs(measured - lower).mean()), SAME, 3 * SAME),
-            f"{evidence}. The lemmas count D channels; the models as published have 2 D, and with two heads lose nothing",
+            f"{evidence}. The lemmas count D channels; the published models have 2 D, and with two heads lose nothing",
         )
 
 
@@ -183,7 +185,11 @@ def channels_counted(runs: PaperRuns) -> Iterator[Finding]:
     """Our law, which counts the channels that the models have."""
     check = own_check("Does trained-sharing-heads predict heads, with 2 D channels counted?", "fig-6")
     cells = {patterns: _many_headed(runs, patterns) for patterns in (("MQA", "MKA"), ("MVA",), ("MHA",))}
-    off = {patterns: accuracies(one) - ours for patterns, one in cells.items() if len(one) and (ours := counted(one)) is not None}
+    off = {
+        patterns: accuracies(one) - ours
+        for patterns, one in cells.items()
+        if len(one) and (ours := counted(one)) is not None
+    }
     if not off:
         yield check.untested("no runs with several heads yet")
         return
@@ -192,8 +198,8 @@ def channels_counted(runs: PaperRuns) -> Iterator[Finding]:
         f"mean absolute error {mae(every)}; "
         + "; ".join(f"{' and '.join(patterns)} {np.abs(errors).mean():.3f}" for patterns, errors in off.items()),
         by_distance("mean absolute error", float(np.abs(every).mean()), SAME, 3 * SAME),
-        f"{len(every)} cells with M > 1, mean of seeds, no constant fitted; values of rank min(D, 2 D/M) for MQA and MKA, "
-        "single[D, min(M, 2) N] for MHA, wrong facts matched slice by slice"
+        f"{len(every)} cells with M > 1, mean of seeds, no constant fitted; values of rank min(D, 2 D/M) for MQA and "
+        "MKA, single[D, min(M, 2) N] for MHA, wrong facts matched slice by slice"
         + (f". {_when_chosen(cells['MHA',], np.abs(off['MHA',]))}" if ("MHA",) in off else ""),
     )
 
@@ -216,8 +222,8 @@ def _when_chosen(cells: DataFrame, errors: NDArray[np.float64]) -> str:
     by_heads = {M: errors[cells["num_heads"] == M] for M in np.unique(cells["num_heads"])}
     said = ", ".join(f"{found.mean():.3f} for M = {M}" for M, found in by_heads.items())
     return (
-        "MQA, MKA and MVA: written down after seven MQA cells had been seen, the others were trained later. MHA: min(M, 2) "
-        f"N was foreseen, matching by slices added after all its cells were seen ({said})"
+        "MQA, MKA and MVA: written down after seven MQA cells had been seen, the others trained later. MHA: min(M, "
+        f"2) N was foreseen, matching by slices added after all its cells were seen ({said})"
     )
 
 

@@ -20,6 +20,7 @@ from recallscope.analysis.seed_noise import Ends, interval
 from recallscope.analysis.table import accuracies, cells_of
 from recallscope.presets import Preset
 from recallscope.studies.claims import Check, Finding, by_conditions, by_distance, own_check, within
+from recallscope.studies.dn_parts import VOCABULARIES
 from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.law_table import mae
 from recallscope.studies.paper_runs import PaperRuns, sheet, source_line
@@ -39,7 +40,6 @@ LARGE_VOCAB = Preset(
         "decay_steps": 8000, "clip_norm": 2.5, "stop_accuracy": 0.999, "eval_every": 1000,
     },
 )  # fmt: skip
-VOCABULARIES = "large vocabularies"
 FEWEST = 2  # points of a line
 PUBLISHED = 1.18, 1.56  # slopes in the caption of Fig. 12
 
@@ -135,24 +135,28 @@ def vocabulary_findings(runs: PaperRuns) -> Iterator[Finding]:
     """Slopes per length, measured and by our law; then the accuracies themselves."""
     text = f"{PUBLISHED[0]} to {PUBLISHED[1]}, where the approximate law says 1"
     slope_check = Check("fig-12", "Slope of Phi^-1(accuracy) against m_V, per length", text, "fig-12")
-    grid_check = Check("fig-11", "Accuracy over V and L against Rem 4.3", "aligned with the scaling law in m_V", "fig-11")
+    grid_check = Check(
+        "fig-11", "Accuracy over V and L against Rem 4.3", "aligned with the scaling law in m_V", "fig-11"
+    )
     own = own_check("Does trained-sharing explain the slopes against m_V?", "fig-12")
     rows, missing = runs.rows(VOCABULARIES), runs.missing(VOCABULARIES)
     slopes = [line for line in vocabulary_slopes(rows) if line.slope == line.slope]
     if not slopes:
         yield from (check.untested("no length has two vocabularies done") for check in (slope_check, grid_check, own))
         return
-    evidence = f"{len(rows)} runs, one seed; {runs.parts[VOCABULARIES].cut or 'as published'}; 95 % intervals of the lines"
+    evidence = (
+        f"{len(rows)} runs, one seed; {runs.parts[VOCABULARIES].cut or 'as published'}; 95 % intervals of the lines"
+    )
     by_law = {line.length: line.slope for line in vocabulary_slopes(as_predicted(rows, "trained-sharing"))}
     meets = [line.interval[0] <= PUBLISHED[1] and line.interval[1] >= PUBLISHED[0] for line in slopes]
-    steep = [line.interval[0] > 1 for line in slopes]
+    steep = [line.interval[0] > 1.05 for line in slopes]
     yield slope_check.answer(
         ", ".join(f"{one.slope:.2f} {interval(*one.interval)} at L = {one.length}" for one in slopes),
         by_conditions(
             all(meets),
             any(meets) or all(steep),
-            f"holds: every interval meets the published range {PUBLISHED[0]} to {PUBLISHED[1]}; approximately: some do, or "
-            "all lie above 1",
+            f"holds: every interval meets the published range {PUBLISHED[0]} to {PUBLISHED[1]}; approximately: some, "
+            "or all lie above 1.05",
         ),
         evidence,
         missing,

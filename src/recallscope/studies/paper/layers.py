@@ -146,8 +146,8 @@ def product_alone(runs: PaperRuns) -> Iterator[Finding]:
         here = np.abs(gap.gaps)
         sizes.append(here.mean())
         said.append(
-            f"{label}: cells of equal Lambda N differ by {here.mean():.3f} on average, {here.max():.3f} at most; deeper "
-            f"minus shallower {gap.mean:+.3f} {interval(*gap.interval, 3)}{fitted}"
+            f"{label}: cells of equal Lambda N differ by {here.mean():.3f} on average, {here.max():.3f} at most; "
+            f"deeper minus shallower {gap.mean:+.3f} {interval(*gap.interval, 3)}{fitted}"
         )
         cut = runs.parts[label].cut or "as published"
         evidence.append(f"{label}: {len(rows)} runs, {len(pairs)} pairs, {cut}; 95 % intervals: {noise}")

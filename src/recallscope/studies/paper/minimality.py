@@ -127,15 +127,17 @@ def step_by_step(runs: PaperRuns) -> Iterator[Finding]:
         f"mean and standard deviation of {min(len(result.accuracies) for result in results)} seeds each; "
         + "; ".join(f"{result.rung.name}: {result.rung.title}" for result in results),
         runs.missing(RUNGS),
-        (("ablation", "what it is", "paper", "measured, all seeds"),)
-        + tuple(
-            (
-                result.rung.name,
-                result.rung.title,
-                f"{result.rung.published:.2f}",
-                ", ".join(f"{p:.4f}" for p in result.accuracies),
-            )
-            for result in results
+        (
+            ("ablation", "what it is", "paper", "measured, all seeds"),
+            *tuple(
+                (
+                    result.rung.name,
+                    result.rung.title,
+                    f"{result.rung.published:.2f}",
+                    ", ".join(f"{p:.4f}" for p in result.accuracies),
+                )
+                for result in results
+            ),
         ),
     )
 
