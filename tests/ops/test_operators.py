@@ -13,8 +13,9 @@ from recallscope.ops import delta_scan, selective_scan, table_scan  # noqa: F401
 from recallscope.ops.compiled import available
 
 g = torch.Generator().manual_seed(0)
-L, WIDE = 20, 32  # rows of kept states are a multiple of 32 long: with fewer, what is in the padding would be compared
-POSITIONS = torch.tensor([[3, 1], [0, 8]])
+# opcheck compares kept states, too: so that all of them are written, rows need no padding to 32, and the last token is asked
+L, WIDE = 20, 32
+POSITIONS = torch.tensor([[3, 19], [19, 0]])
 
 
 def leaves(*shapes: tuple[int, ...]) -> list[torch.Tensor]:
@@ -37,8 +38,8 @@ def selective_inputs():
 
 
 def table_inputs():
-    table = draw(g, 12, 2, 13).requires_grad_()
-    ids = torch.randint(0, 12, (2, 9), generator=g)
+    table = draw(g, 40, 2, 13).requires_grad_()
+    ids = torch.randint(0, 40, (2, L), generator=g)
     yield table, ids, None, 2, 4, 1, 1, 1
     yield table, ids, POSITIONS, 2, 4, 1, 1, 1
     yield table, None, None, 2, 3, 2, 1, 1

@@ -70,7 +70,7 @@ def delta_scan_compiled(
     if positions is None and q.shape[1] != k.shape[1]:
         raise ValueError(f"{q.shape[1]} queries for {k.shape[1]} tokens: say at which positions they are asked.")
     o, _states = torch.ops.recallscope.delta_scan(q, k, v, w, a, b, positions, keeps_states(q, k, v, w, a, b))
-    return o  # type: ignore[no-any-return]
+    return o
 
 
 def _arguments(scan: DeltaInputs) -> tuple[DeltaArguments, list[Tensor]]:

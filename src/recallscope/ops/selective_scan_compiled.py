@@ -96,7 +96,7 @@ def selective_scan_compiled(
     at = None if positions is None else positions.reshape(batch, positions.shape[-1])
     softplus, keep = delta_bias is not None, keeps_states(x, dt, A, B_t, C_t, skip, delta_bias)
     y, _states = torch.ops.recallscope.selective_scan(x, dt, A, B_t, C_t, skip, delta_bias, at, softplus, keep)
-    return y.reshape(*x_hat.shape[:-2], *y.shape[-2:])  # type: ignore[no-any-return]
+    return y.reshape(*x_hat.shape[:-2], *y.shape[-2:])
 
 
 def scan_forward(scan: ScanInputs, *, keep: bool) -> tuple[Float[Tensor, "batch Q D_in"], Float[Tensor, "..."]]:
