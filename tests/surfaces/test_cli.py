@@ -62,7 +62,7 @@ def test_predict_lists_give_every_pair_and_null_where_no_design_exists(run):
 def test_predict_puts_the_recommended_law_first(run):
     for model, law in [
         ("linear_mamba", "trained-sharing"),
-        ("mamba", "full-capped"),
+        ("mamba", "full-mamba"),
         ("delta_net", "delta"),
         ("mlstm", "gated"),
         ("retnet", "retention"),

@@ -83,7 +83,7 @@ def test_a_law_that_is_named_keeps_to_its_domain_in_predict_as_in_size():
 
 
 # Largest steps the wrong way, by the error of a law's quadrature or (delta, full-bank) of its approximation; else none.
-STEPS = {"trained-sharing": 1e-3, "designed-improved": 1e-3, "delta": 1e-2, "full-bank": 0.02, "full-capped": 0.02}
+STEPS = {"trained-sharing": 1e-3, "designed-improved": 1e-3, "delta": 1e-2, "full-bank": 0.02, "full-mamba": 0.02}
 
 
 def inside(law: Law, problem: Problem):
