@@ -39,7 +39,7 @@ REFERENCE = [
     (8, 8, 2, 64, "ar", 5, 0.9372),
 ]
 # V, N_f, D, N (MQAR): p to three digits, and the accuracy of one trained model (None: not trained)
-CORNER = [
+SMALL_VOCAB = [
     (128, 8, 68, 2, 0.565, 0.599), (128, 8, 68, 4, 0.955, 0.946), (64, 8, 48, 4, 0.965, 0.950),
     (64, 8, 48, 2, 0.807, 0.768), (64, 8, 64, 2, 0.807, 0.785), (64, 8, 34, 2, 0.558, 0.604),
     (128, 16, 16, 16, 0.591, 0.561), (128, 16, 16, 8, 0.465, 0.453), (128, 16, 32, 8, 0.846, 0.885),
@@ -68,7 +68,7 @@ def test_reference_values(N, D, N_f, V, task, L, p):
     assert float(sharing_law(**words(N, D, N_f, V, task, L))) == pytest.approx(p, abs=5e-4)
 
 
-@pytest.mark.parametrize(("V", "N_f", "D", "N", "p", "trained"), CORNER)
+@pytest.mark.parametrize(("V", "N_f", "D", "N", "p", "trained"), SMALL_VOCAB)
 def test_small_vocabularies_have_no_cliff(V, N_f, D, N, p, trained):
     """Worked out by an independent program; trained models are within .05, where orthogonal codes promised 1."""
     for exact in (True, False):

@@ -23,7 +23,7 @@ MORE: dict[str, Any] = {"weight_nodes": 64, "signal_nodes": 90, "norm_nodes": 10
 ORDINARY = {"vocab_size": 512, "num_facts": 16}
 
 # N, D, N_f, V, task, L: keys that repel each other, repeats, few key dimensions, many facts for the vocabulary
-CORNER = [
+SMALL_VOCAB = [
     (3, 248, 8, 120, "mqar", 104),
     (2, 83, 29, 94, "mqar", None),
     (5, 149, 59, 366, "ar", None),
@@ -65,8 +65,8 @@ def slow_form(word: dict[str, Any], **nodes: int) -> float:
     return float(recall_given_variances(**word, **measured, exact=True, **nodes))
 
 
-def drawn(count: int, seed: int, *, corner: bool) -> list[dict[str, Any]]:
-    """Problems from all over V 64..4096, N_f >= 4, D 4..256, N 1..64, log-uniform; V >= 4.8 D unless in the corner."""
+def drawn(count: int, seed: int, *, small_vocab: bool) -> list[dict[str, Any]]:
+    """Problems from all over V 64..4096, N_f >= 4, D 4..256, N 1..64, log-uniform; V >= 4.8 D unless V is small."""
     rng = np.random.default_rng(seed)
 
     def log_uniform(low: float, high: float) -> int:
@@ -78,7 +78,7 @@ def drawn(count: int, seed: int, *, corner: bool) -> list[dict[str, Any]]:
         N_f, D, N = log_uniform(4, min(V // 2 - 1, 128)), log_uniform(4, 256), log_uniform(1, 64)
         task = str(rng.choice(["ar", "mqar", "mqar"]))
         L = N_f * int(rng.integers(4, 17)) if task == "mqar" and rng.random() < 0.25 else None
-        if (V < 4.8 * D) == corner:
+        if (V < 4.8 * D) == small_vocab:
             problems.append(words(N, D, N_f, V, task, L))
     return problems
 
@@ -91,7 +91,7 @@ def assert_close(found: float, exact: float, bound: float, word: dict[str, Any])
 def test_quick_and_exact_agree_all_over_the_domain(count: int, seed: int) -> None:
     """Within 1e-3, and 5e-4 where the law was compared with models; 2e-4 in root mean square."""
     differences = []
-    for word in drawn(count, seed, corner=False):
+    for word in drawn(count, seed, small_vocab=False):
         found, exact = float(sharing_law(**word)), twin(word)
         compared = word["embed_dim"] >= 8 and word["num_facts"] >= 8
         assert_close(found, exact, QUICK / 2 if compared else QUICK, word)
@@ -105,7 +105,7 @@ def test_quick_and_exact_agree_at_the_ends_of_the_domain(case: tuple[Any, ...]) 
     assert_close(float(sharing_law(**word)), twin(word), QUICK, word)
 
 
-@pytest.mark.parametrize("case", CORNER)
+@pytest.mark.parametrize("case", SMALL_VOCAB)
 def test_quick_is_right_where_values_nearly_fit_and_keys_repel(case: tuple[Any, ...]) -> None:
     word = words(*case)
     assert_close(float(sharing_law(**word)), twin(word, **MORE), QUICK, word)
@@ -113,8 +113,8 @@ def test_quick_is_right_where_values_nearly_fit_and_keys_repel(case: tuple[Any, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
-def test_quick_is_right_all_over_the_corner(seed: int) -> None:
-    for word in drawn(60, seed=100 + seed, corner=True):
+def test_quick_is_right_all_over_small_vocabularies(seed: int) -> None:
+    for word in drawn(60, seed=100 + seed, small_vocab=True):
         assert_close(float(sharing_law(**word)), twin(word, **MORE), QUICK, word)
 
 
@@ -154,8 +154,8 @@ def test_the_split_rule_integrates_across_a_bend_and_a_jump(shape: float, cut: f
 
 
 def kept_cases() -> list[tuple[dict[str, Any], dict[str, int]]]:
-    cases = [(word, {}) for word in drawn(100, 1, corner=False)] + [(words(*case), {}) for case in EXTREME]
-    return cases + [(words(*case), MORE) for case in CORNER]
+    cases = [(word, {}) for word in drawn(100, 1, small_vocab=False)] + [(words(*case), {}) for case in EXTREME]
+    return cases + [(words(*case), MORE) for case in SMALL_VOCAB]
 
 
 @pytest.mark.slow
