@@ -44,7 +44,7 @@ def models(task: str) -> dict[str, ModelSpec]:
     return {
         "linear Mamba, minimal": parse_model({"kind": "linear_mamba", **SMALL[task]}),
         "DeltaNet, minimal": parse_model({"kind": "delta_net", **SMALL[task]}),
-        "attention without positions, two layers": _published("attention"),
+        "attention without positions, two layers": _published("attention", rotary=False),
         "GLA, two layers as published": _published("gla"),
         "RWKV-7, two layers as published": _published("rwkv7"),
         "Mamba-2, two layers as published": _published("mamba2", num_heads=1, conv_width=4),
