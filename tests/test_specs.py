@@ -132,7 +132,7 @@ REQUIRED = {  # by kind: every field without a default
     "mamba": ("embed_dim", "state_dim"),
     "mamba2": ("embed_dim", "state_dim", "num_heads"),
 }
-ZOO = [
+MEMORIES = [
     "attention",
     "delta_net",
     "gated_delta_net",
@@ -144,7 +144,7 @@ ZOO = [
     "retnet",
     "rwkv7",
 ]
-REQUIRED |= dict.fromkeys(ZOO, ("embed_dim", "state_dim", "residual"))
+REQUIRED |= dict.fromkeys(MEMORIES, ("embed_dim", "state_dim", "residual"))
 RECALL = {"power_a": 1.0, "filler": "random", "key_repeats": 1}
 BLOCK = {
     "expand": 2, "conv_width": 2, "num_layers": 1, "residual": True, "norm": "rms", "skip": True, "conv_bias": True,
@@ -185,7 +185,7 @@ DEFAULTS = {
 def test_defaults_never_change_their_meaning():
     """A run's name leaves defaults out, so a changed default would give old names to new runs. New fields may come."""
     specs = {name: TASKS.find(name) for name in ("ar", "mqar", "repeated")}
-    specs |= {name: ARCHITECTURES.find(name) for name in ("linear_mamba", "multihead", "mamba", "mamba2", *ZOO)}
+    specs |= {name: ARCHITECTURES.find(name) for name in ("linear_mamba", "multihead", "mamba", "mamba2", *MEMORIES)}
     for name, spec in (specs | {"train": TrainSpec}).items():
         fields = {field: info for field, info in spec.model_fields.items() if field != "kind"}
         assert tuple(field for field in REQUIRED.get(name, ()) if not fields[field].is_required()) == ()
