@@ -151,8 +151,9 @@ BLOCK = {
 }  # fmt: skip
 BARE = {
     "num_heads": 1, "expand": 1, "conv_width": 2, "num_layers": 1, "norm": "none", "conv": "full",
-    "activation": "none", "qk_norm": "none", "output_norm": "none", "output_gate": "none",
+    "activation": "none", "qk_norm": "none", "output_norm": "none", "output_gate": "none", "mlp_width": 0,
 }  # fmt: skip
+ROTARY = {"rotary": False, "rotary_base": 10_000.0}
 UNIT, WRITES, FORGETS = {"qk_norm": "l2"}, {"write_start": 0.12}, {"forget_start": 0.9975}
 DEFAULTS = {
     "ar": RECALL,
@@ -162,7 +163,7 @@ DEFAULTS = {
     "multihead": {"expand": 2, "conv_width": 2},
     "mamba": BLOCK | {"gate": True, "activation": "silu", "transition": "selective", "delta_rank": "low"},
     "mamba2": BLOCK | {"head_pattern": "MVA"},
-    "attention": BARE,
+    "attention": BARE | ROTARY,
     "delta_net": BARE | UNIT | WRITES,
     "gated_delta_net": BARE | UNIT | WRITES | FORGETS,
     "gla": BARE | FORGETS | {"gate_temper": 16.0},
@@ -170,7 +171,7 @@ DEFAULTS = {
     "linear_attention": BARE | {"feature_map": "identity", "normaliser": False},
     "mesa_net": BARE | UNIT | WRITES | FORGETS | {"forget": False, "least_ridge": 0.0},
     "mlstm": BARE | FORGETS | {"normaliser": True},
-    "retnet": BARE | {"slowest": 5},
+    "retnet": BARE | ROTARY | {"slowest": 5},
     "rwkv7": BARE | WRITES | FORGETS | {"bonus": False},
     "train": {
         "batch_size": 128, "accumulate": 1, "learning_rate": 0.01, "warmup_steps": 100, "flat_steps": 400,

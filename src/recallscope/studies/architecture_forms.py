@@ -83,7 +83,7 @@ PUBLISHED = tuple(
         ("GLA", "GLA", {"kind": "gla"}, 0.01),
         ("RWKV-7", "RWKV-7", {"kind": "rwkv7"}, 0.01),
         ("Mamba-2", "Mamba-2 without norm", {"kind": "mamba2", "num_heads": 1, "conv_width": 4}, 0.01),
-        ("attention", "attention", {"kind": "attention"}, 0.01),
+        ("attention", "attention", {"kind": "attention", "rotary": False}, 0.01),
     )
 )  # fmt: skip
 FORMS = (*BARE, *PUBLISHED)
