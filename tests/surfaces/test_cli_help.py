@@ -18,11 +18,11 @@ QUICK = ["--vocab-size", "32", "--num-facts", "3", "--embed-dim", "8", "--state-
 SHORT = ["--batch-size", "8", "--warmup-steps", "5", "--flat-steps", "5", "--decay-steps", "5", "--eval-size", "20"]
 
 
-@pytest.mark.parametrize("verb", COMMANDS)
-def test_no_help_shows_none_or_an_empty_default(verb, run):
-    _, out, _ = run(verb, "--help")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_help_shows_none_or_an_empty_default(command, run):
+    _, out, _ = run(command, "--help")
     assert "None" not in out
-    assert "(default: )" not in out or verb == "predict"
+    assert "(default: )" not in out or command == "predict"
 
 
 def test_help_verb_is_verb_help_and_version_has_two_names(run):

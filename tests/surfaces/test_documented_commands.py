@@ -137,7 +137,7 @@ def output_of(command: str, run) -> str:
 
 
 def served(words: list[str]) -> str:
-    """A verb that serves until it is stopped: started, its page asked for once, and stopped. What it prints first."""
+    """What a command prints that serves until it is stopped: started, its page asked for once, and stopped."""
     server = subprocess.Popen(
         [sys.executable, "-m", "recallscope.cli.main", *words, "--no-browser"],
         env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
@@ -180,11 +180,11 @@ SLOW = [
 
 
 @pytest.mark.parametrize("command", dict.fromkeys(SLOW))
-def test_slow_commands_name_a_verb_and_its_flags(command, run):
+def test_slow_commands_name_a_command_and_its_flags(command, run):
     """The others are run."""
-    verb, *words = shlex.split(command, comments=True)[1:]
-    assert verb in COMMANDS
-    text = run(verb, *(words if verb == "measure" else words[:1] if verb == "store" else []), "--help")[1]
+    command, *words = shlex.split(command, comments=True)[1:]
+    assert command in COMMANDS
+    text = run(command, *(words if command == "measure" else words[:1] if command == "store" else []), "--help")[1]
     assert [word for word in words if word.startswith("--") and word not in text] == []
 
 
