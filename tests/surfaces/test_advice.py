@@ -56,8 +56,8 @@ def test_commands_and_flags_in_texts_exist():
     for text in (text for path in sorted(PACKAGE.rglob("*.py")) for text in texts(path)):
         for command, rest in COMMAND.findall(" ".join(text.split())):
             if command in COMMANDS:
-                words = rest.split()
-                action = f"store {words[0]}" if command == "store" and words else ""
+                arguments = rest.split()
+                action = f"store {arguments[0]}" if command == "store" and arguments else ""
                 known = FLAGS.get(action, FLAGS[command])
                 wrong = [flag for flag in FLAG.findall(rest) if flag not in known]
                 assert not wrong, (text, wrong)

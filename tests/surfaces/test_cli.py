@@ -283,12 +283,12 @@ NUMBERS = st.one_of(
 )
 @settings(max_examples=300, deadline=None)
 def test_no_command_line_whatever_ends_in_a_traceback(command, flags):
-    words = [word for pair in flags for word in pair]
+    arguments = [word for pair in flags for word in pair]
     try:
-        code = main([command, *words, "--json"])
+        code = main([command, *arguments, "--json"])
     except SystemExit as stop:
         code = stop.code
-    assert code in (0, 2), words
+    assert code in (0, 2), arguments
 
 
 def python(*arguments):
@@ -301,7 +301,7 @@ HEAVY = {"torch", "pandas", "matplotlib", "jinja2", "ray", "starlette", "transfo
 def test_answers_from_tables_and_laws_load_only_what_they_need():
     """What makes a command start slowly is what it imports; that can be tested on a busy machine, a time cannot."""
     code = "import json, sys; from recallscope.cli.main import main\n"
-    code += "for words in json.loads(sys.argv[1]):\n    try: main(words)\n    except SystemExit: pass\n"
+    code += "for arguments in json.loads(sys.argv[1]):\n    try: main(arguments)\n    except SystemExit: pass\n"
     light = [["predict", *CELL, "--embed-dim", "64", "--state-dim", "16"], ["claims"], ["laws"], ["sweep", "--help"]]
     done = python("-c", code + "print(*sys.modules)", json.dumps(light))
     assert done.returncode == 0, done.stderr

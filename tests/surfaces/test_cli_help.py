@@ -79,10 +79,10 @@ def test_a_run_from_a_file_and_flags_on_top(run, tmp_path):
     assert (from_file["model"]["embed_dim"], from_file["train"]["batch_size"], from_file["seed"]) == (16, 8, 0)
     own = tmp_path / "own.toml"
     own.write_text('seed = 3\npreset = "dn-linear"\n[task]\nvocab_size = 32\nnum_facts = 3\n[model]\nkind = "mamba"\n')
-    words = ["--embed-dim", 8, "--state-dim", 4, "--gate", "no", *SHORT]
-    changed = json.loads(run("train", "--config", own, *words, "--json")[1])["spec"]
+    arguments = ["--embed-dim", 8, "--state-dim", 4, "--gate", "no", *SHORT]
+    changed = json.loads(run("train", "--config", own, *arguments, "--json")[1])["spec"]
     assert (changed["model"]["kind"], changed["model"]["gate"], changed["seed"]) == ("mamba", False, 3)
-    assert json.loads(run("train", "--config", own, *words, "--seed", 0, "--json")[1])["spec"]["seed"] == 0
+    assert json.loads(run("train", "--config", own, *arguments, "--seed", 0, "--json")[1])["spec"]["seed"] == 0
 
 
 def test_mistakes_in_a_file_name_the_file_and_the_line(run, tmp_path):

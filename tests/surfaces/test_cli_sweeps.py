@@ -61,8 +61,8 @@ def test_every_example_in_the_help_runs(command, run, home):
     assert examples
     name = next((home / "runs" / "tiny" / "runs").iterdir()).name
     for example in examples:
-        words = [{"STORE": "runs/tiny", "RUN": name[:8]}.get(word, word) for word in shlex.split(example)]
-        code, out, err = run(*words[1:])
+        arguments = [{"STORE": "runs/tiny", "RUN": name[:8]}.get(word, word) for word in shlex.split(example)]
+        code, out, err = run(*arguments[1:])
         assert code == 0, (example, err)
         assert out
 

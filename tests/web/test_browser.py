@@ -122,8 +122,8 @@ def until_drawn(page):
     until(page, "() => [...document.querySelectorAll('.chart.waiting')].every((node) => !node.offsetParent)")
 
 
-def expected(**words):
-    asked = PredictQuery.of(words)
+def expected(**fields):
+    asked = PredictQuery.of(fields)
     sizes = {"embed_dim": (asked.embed_dim,), "state_dim": (asked.state_dim,)}
     return prediction(asked.fields | sizes, others=False)["headline"]["probability"]
 
