@@ -26,7 +26,7 @@ class MambaBlock(Sizes):
 
 @architecture("mamba")
 class MambaSpec(MambaBlock):
-    """Full Mamba (Eq. 1-3), with the switches of the ablation ladder (Tab. 8, `fig:mqar_ablation`)."""
+    """Full Mamba (Eq. 1-3), with the switches of the ablations (Tab. 8, `fig:mqar_ablation`)."""
 
     model = "recallscope.architectures.mamba_model:Mamba"
     law = "full-mamba"

@@ -234,7 +234,7 @@ def ablate_blocks(model: RecallModel, batch: Batch) -> AblationScores:
     W = ops.conv_width
     if W < 2:
         raise ValueError(
-            "conv_width=1: no window holds a key and its value, so G_kq has no predicted block (Tab. 8, rung E). "
+            "conv_width=1: no window holds a key and its value, so G_kq has no predicted block (Tab. 8, ablation E). "
             "Use conv_width >= 2."
         )
     value = torch.zeros(W, dtype=torch.bool, device=batch.tokens.device)
