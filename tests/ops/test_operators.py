@@ -13,7 +13,7 @@ from recallscope.ops import delta_scan, selective_scan, table_scan  # noqa: F401
 from recallscope.ops.compiled import available
 
 g = torch.Generator().manual_seed(0)
-# opcheck compares kept states, too: so that all of them are written, rows need no padding to 32, and the last token is asked
+# opcheck compares kept states too, so all of them must be written: no padding of rows to 32, the last token asked
 L, WIDE = 20, 32
 POSITIONS = torch.tensor([[3, 19], [19, 0]])
 
