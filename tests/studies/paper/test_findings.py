@@ -30,7 +30,7 @@ from recallscope.studies.full_as_linear import coefficient_ratio
 from recallscope.studies.law_table import SHOWN_LAWS, law_table
 from recallscope.studies.paper import curves, heads
 from recallscope.studies.paper.dn_grid import equal_products
-from recallscope.studies.paper.minimality import rung_of
+from recallscope.studies.paper.minimality import ablation_of
 from recallscope.studies.paper_runs import PaperRuns
 from recallscope.theory.extremes import sqrt_two_log, typical_max
 from recallscope.theory.law import find_law
@@ -221,9 +221,9 @@ def test_slopes_as_published_are_reproduced(tmp_path: Path) -> None:
     assert verdicts(found, "Does trained-sharing explain") == {"does not hold"}
 
 
-def test_the_ladder_names_its_rungs_and_misses_none(tmp_path: Path) -> None:
+def test_the_ablations_are_named_and_none_is_missing(tmp_path: Path) -> None:
     def printed(rows: Rows) -> list[float]:
-        return [0.0625 if rung_of(row).name == "E" else 1.0 for row in rows]
+        return [0.0625 if ablation_of(row).name == "E" else 1.0 for row in rows]
 
     (found,) = found_by("minimality", AsIf(tmp_path / "yes", printed))
     assert [row[0] for row in found.table] == ["ablation", "Base", "A", "B", "C", "D", "E"]
