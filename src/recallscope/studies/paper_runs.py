@@ -141,7 +141,9 @@ def source_line(runs: PaperRuns, experiment: str, labels: Sequence[str], designe
     counts = f"{trained}{some} runs" + (f", {circuits} circuits" if circuits else "")
     cuts = dict.fromkeys(runs.parts[label].cut for label in labels if label in runs.parts and runs.records(label))
     store = "/".join(runs.store.root.parts[-2:])
-    return "; ".join([f"{counts}, scale {runs.scale}, from {store}", *(f"cut: {cut}" for cut in cuts if cut)])
+    return "; ".join(
+        [f"{counts}, scale {runs.scale}, from {store}", *(f"differs from the paper: {cut}" for cut in cuts if cut)]
+    )
 
 
 @dataclass(frozen=True)
@@ -166,7 +168,7 @@ def sheet(width: float, height: float, caption: Caption | str) -> Iterator[Figur
         figure = new_figure(width, height)
         yield figure
         caption = caption if isinstance(caption, Caption) else Caption("", "", "", caption)
-        lines = fill(str(caption), int(width * 15.5)), fill(caption.source, int(width * 21))  # of 8 and 6 points
+        lines = fill(str(caption), int(width * 16.5)), fill(caption.source, int(width * 21))  # of 8 and 6 points
         heights = [0.155 * (lines[0].count("\n") + 1) + 0.05, 0.12 * (lines[1].count("\n") + 1) + 0.04]
         below = sum(heights)
         figure.set_size_inches(width, height + below)

@@ -8,8 +8,8 @@ model's. Three cells, chosen before any of them was trained here, ask whether th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from math import inf, isnan
+from collections.abc import Callable, Iterator
+from math import inf, isnan, nan
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +36,7 @@ from recallscope.studies.component_forms import (
     side_by_side,
 )
 from recallscope.studies.experiment import Part, Scale, experiment, part
-from recallscope.studies.paper_runs import PaperRuns, sheet, source_line
+from recallscope.studies.paper_runs import Caption, PaperRuns, sheet, source_line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -353,24 +353,49 @@ def in_order(found: Found) -> list[Form]:
     return sorted((form for form in FORMS if form.label in there), key=lambda form: (form.full, form.changes))
 
 
-@components.figure("components", "ours: full Mamba, part by part")
+GROUPS: dict[str, Callable[[Form], bool]] = {
+    "one component added to the linear model": lambda form: not form.full and form.changes < 2,
+    "several added": lambda form: not form.full and form.changes > 1,
+    "the full model, and what is taken away": lambda form: form.full,
+}
+
+
+@components.figure("components", "ours: full Mamba, component by component")
 def components_figure(runs: PaperRuns) -> Figure:
-    """A panel per cell, a row per form: every seed, and what laws say of the linear model, of N D and of two banks."""
+    """A panel per setting, a row per form: every seed, and what three laws say."""
     from recallscope.figures.forms import Look, draw_seeds
     from recallscope.figures.style import BLUE, PAGE, VERMILION
 
     text = source_line(runs, components.name, measuring(runs))
     found = found_in(runs)
     forms, cells = in_order(found), shown_cells(found)
-    looks = {form.label: Look(VERMILION if form.gated else BLUE, "s" if form.full else "o") for form in forms}
-    note = "red: with a gate, blue: without; squares: counted from full; laws at expand 2; all seeds, | their mean"
-    with sheet(PAGE, 0.19 * len(forms) + 1.7, f"{note}; {text}") as figure:
+    looks = {form.label: Look(VERMILION if form.gated else BLUE, "s" if form.gated else "o") for form in forms}
+    rows: dict[str, str] = {}
+    for heading, belongs in GROUPS.items():
+        rows |= {heading: ""} | {form.label: form.label for form in forms if belongs(form)}
+    above = {  # of means of seeds, over the N D law
+        gated: max(
+            (one.mean - references(one.cell).get(ND, inf) for one in found.values() if one.form.gated is gated),
+            default=nan,
+        )
+        for gated in (False, True)
+    }
+    caption = Caption(
+        f"Only models with a gate pass the N D law: their means of seeds by up to {above[True]:+.2f}, those without a "
+        f"gate by {above[False]:+.2f} at most; and not every gated seed does",
+        "every symbol is a seed, | their mean: squares with a gate, circles without; vertical lines: laws at expand 2",
+        f"{sum(len(one.rows) for one in found.values())} runs, three seeds each, nine of full in two settings",
+        text,
+    )
+    with sheet(PAGE, 0.145 * len(rows) + 1.0, caption) as figure:
         axes = figure.subplots(1, len(cells), squeeze=False, sharey=True)[0]
         for ax, cell in zip(axes, cells, strict=True):
             V, N_f, D, N = cell
-            seeds = {form.label: found[cell, form.label].seeds if (cell, form.label) in found else () for form in forms}
+            seeds = {row: found[cell, row].seeds if (cell, row) in found else () for row in rows}
             draw_seeds(seeds, ax, looks=looks, guess=1 / N_f, name="$1/N_f$", laws=references(cell))
             ax.set_title(f"$V={V}$, $N_f={N_f}$\n$D={D}$, $N={N}$", fontsize=8, pad=14)
+        for label in axes[0].get_yticklabels():
+            label.set(fontweight="bold" if label.get_text() in GROUPS else "normal", fontsize=6.5)
         handles, names = axes[0].get_legend_handles_labels()
         figure.legend(handles, names, loc="outside upper center", ncols=len(names))
     return figure

@@ -122,17 +122,12 @@ def large_figure(runs: PaperRuns) -> Figure:
     caption = Caption(
         f"At {count} settings beyond the sizes that the laws were made with, our laws are off by {mae(ours)}",
         "each symbol is one trained model; on the line at 0 a law is right",
-        f"n = {len(ours)} runs of {len(KINDS)} memories, {asked} settings chosen by the laws before training, one seed "
-        "each: no interval",
+        f"{len(ours)} runs, one seed each; the {asked} settings were chosen by the laws before any was trained; the "
+        "interval is over settings",
         source_line(runs, large_sizes.name, [label_of(kind) for kind in KINDS]),
     )
     with sheet(0.75 * PAGE, 3.4, caption) as figure:
-        looks = dict(
-            zip(
-                (*KINDS.values(), *list(laws)[len(KINDS) :]),
-                zip((BLUE, ORANGE, GREEN, GUESS, GUESS), "os^Dv", strict=True),
-                strict=True,
-            )
-        )
+        names = (*KINDS.values(), *(f"linear Mamba, {text}" for text in PAPERS.values()))
+        looks = dict(zip(names, zip((BLUE, ORANGE, GREEN, GUESS, GUESS), "os^Dv", strict=True), strict=True))
         draw_residuals(predicted, off, figure.subplots(), looks=looks).legend(ncols=2)
     return figure
