@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from recallscope.architectures.model import RecallModel
     from recallscope.tasks.batch import Batch
 
+TRIALS_FROM = 2**30  # seeds from here on are those of learning-rate trials
 LARGEST = 10**9  # no dimension of a spec may exceed this: larger numbers are typing slips, not models
 IDENTITY = 2  # version of the rule that names runs; 1 hashed the defaults, too
 
@@ -416,7 +417,9 @@ class RunSpec(Spec):
     task: AnyTask
     model: AnyModel
     train: TrainSpec = Field(default_factory=TrainSpec)
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = Field(0, description="random seed of the run")
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = Field(
+        0, description="random seed of the run; seeds from 2^30 on mark learning-rate trials"
+    )
 
 
 PARTS = ("task", "model", "train")
@@ -438,6 +441,7 @@ RESULTS = (
     "seconds",
     "parameters",
     "state_entries",
+    "effective_entries",
     "warning",
 )
 COLUMNS = frozenset(("run", "status", "schema_version", "needs", "task", "model", "seed", *RESULTS))  # no field's word
