@@ -82,11 +82,9 @@ class List:
                 else ""
             )
         )
-        hidden = (
-            0 if self.trials else len(find_runs(store, [Condition("seed", ">=", str(TRIALS_FROM))], columns=["run"]))
-        )
+        hidden = [] if self.trials else find_runs(store, [Condition("seed", ">=", str(TRIALS_FROM))], columns=["run"])
         if hidden:
-            print(f"{hidden} learning-rate trials of measurements are left out: --trials shows them")
+            print(f"{len(hidden)} learning-rate trials of measurements are left out: --trials shows them")
         damaged = sum(row.get("status") == "damaged" for row in rows)
         if damaged:
             print(f"{damaged} damaged: recallscope store verify {self.store} --dry-run says what is wrong with them")
