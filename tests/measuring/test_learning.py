@@ -199,6 +199,8 @@ def test_weights_that_do_not_recall_get_no_size_no_bits_and_no_rank():
     assert found.verdict.word == "did not learn"
     assert (found.information, found.linear, found.place, found.place_per_entry) == (None,) * 4
     assert "did not learn" in found.headline
+    assert "stayed at chance" in found.verdict.sentence
+    assert "stayed at chance" in rs.evaluate(module, task, 200, 0).warning
 
 
 def test_capacity_of_a_function_that_makes_a_module():

@@ -12,7 +12,7 @@ from torch import nn
 from recallscope.architectures.model import RecallModel, build_model
 from recallscope.architectures.user_module import ModuleSpec
 from recallscope.architectures.user_module_model import as_recall_model, module_in_memory
-from recallscope.health import RARE, begun_from, examine, noise
+from recallscope.health import RARE, examine, noise
 from recallscope.measuring.beside import (
     TRAINED_NOW,
     Neighbour,
@@ -164,16 +164,10 @@ def _as_it_is(
     if not 1 <= num_sequences <= 10**8:
         raise ValueError(f"num_sequences={num_sequences} is outside 1..10^8.")
     score = evaluate(subject.to(device), task, num_sequences, torch.Generator(device).manual_seed(seed))
-    N_f = getattr(task, "num_facts", None)
-    bound = binding(score.accuracy, score.in_context, N_f)
     verdict = Verdict("as it is", "measured as it is: nothing was trained")
-    answers = max((score.in_context or 0) * score.queries, 1)
-    if bound is not None and bound < begun_from(N_f or 2, answers):
+    if score.warning:
         verdict = Verdict(
-            "did not learn",
-            f"these weights do not recall on this task: of the values of the context that they name, no more are right "
-            f"than guessing gives (binding {bound:.3f}; {begun_from(N_f or 2, answers):.3f} or more would count). "
-            f"Nothing is derived from the accuracy",
+            "did not learn", f"these weights do not recall on this task, and no size is derived. {score.warning}"
         )
     state = state_size(subject.to("cpu"), torch.Generator().manual_seed(STATE_SEED))
     return _measurement(
