@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
-from typing import Any
 
 import numpy as np
 from scipy.special import stdtrit
@@ -54,8 +53,20 @@ def neighbours(task: TaskSpec, stores: Iterable[Path | str]) -> list[Neighbour]:
     Runs of one model that were trained differently, in steps or learning rate, are one model: the better training
     counts.
     """
+    rows = []
+    for place, records in trained_best(task, stores):
+        accuracies, spec = [record.test_accuracy for record in records], records[0].spec.model
+        entries = spec.effective_entries or records[0].effective_entries
+        learned = all(left_chance(record.model_dump(mode="json")) for record in records)
+        ends = over_seeds(accuracies) if len(records) > 1 else None
+        name = Path(place).name
+        rows.append(Neighbour(spec.kind, sizes_of(spec), mean(accuracies), len(records), entries, name, ends, learned))
+    return sorted(rows, key=lambda row: -row.accuracy)
+
+
+def trained_best(task: TaskSpec, stores: Iterable[Path | str]) -> list[tuple[str, list[RunRecord]]]:
+    """The store, and the records of all seeds, of every model on exactly this task in its best training."""
     found: dict[tuple[str, str], dict[str, list[RunRecord]]] = {}
-    specs: dict[tuple[str, str], Any] = {}
     for place in stores:
         store = RunStore(place)
         for run in _same_task(store, task):
@@ -66,18 +77,11 @@ def neighbours(task: TaskSpec, stores: Iterable[Path | str]) -> list[Neighbour]:
             if record is None or record.spec.task != task:
                 continue
             key = (str(place), record.spec.model.canonical_json())
-            specs[key] = record.spec.model
             found.setdefault(key, {}).setdefault(record.spec.train.canonical_json(), []).append(record)
-    rows = []
-    for key, by_training in found.items():
-        records = max(by_training.values(), key=lambda some: mean(record.test_accuracy for record in some))
-        accuracies, spec = [record.test_accuracy for record in records], specs[key]
-        entries = spec.effective_entries or records[0].effective_entries
-        learned = all(left_chance(record.model_dump(mode="json")) for record in records)
-        ends = over_seeds(accuracies) if len(records) > 1 else None
-        place = Path(key[0]).name
-        rows.append(Neighbour(spec.kind, sizes_of(spec), mean(accuracies), len(records), entries, place, ends, learned))
-    return sorted(rows, key=lambda row: -row.accuracy)
+    return [
+        (place, max(by_training.values(), key=lambda some: mean(record.test_accuracy for record in some)))
+        for (place, _), by_training in found.items()
+    ]
 
 
 def sizes_of(spec: ModelSpec) -> str:

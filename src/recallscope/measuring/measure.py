@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,6 @@ import torch
 from torch import nn
 
 from recallscope.architectures.model import RecallModel, build_model
-from recallscope.architectures.user_module import ModuleSpec
 from recallscope.architectures.user_module_model import as_recall_model, module_in_memory
 from recallscope.health import RARE, examine, noise
 from recallscope.measuring.beside import (
@@ -39,7 +39,7 @@ from recallscope.train.evaluate import evaluate
 from recallscope.train.loop import stream
 
 STATE_SEED = 0
-TIMED_STEPS = 3  # of a rehearsal that estimates how long training takes
+TIMED_STEPS = 4  # of a rehearsal that estimates how long training takes
 
 
 def measure(
@@ -90,16 +90,17 @@ def measure(
     search = search_rates if search_rates is not None else train is None
     longer = extend if extend is not None else train is None
     do = trainer or (direct_trainer(tell) if in_memory else store_trainer(store, weights=True))
-    state = state_size(subject, torch.Generator().manual_seed(STATE_SEED))
-    against = [rival(name, _width(subject), state.entries) for name in rivals]
     if tell:
-        models = [subject, *(build_model(one, task.vocab_size, torch.Generator().manual_seed(0)) for one in against)]
-        tell(estimate(models, run, seeds=seeds, search=search, extend=longer))
+        tell(estimate(subject, run, seeds=seeds, search=search, extend=longer))
     learning = learn(run, do, seeds=seeds, search=search, extend=longer)
-    for one in against:
+    state = state_size(subject, torch.Generator().manual_seed(STATE_SEED))
+    for name in rivals:
+        against = run.model_copy(update={"model": rival(name, _width(subject), state.entries)})
+        other = build_model(against.model, task.vocab_size, torch.Generator().manual_seed(STATE_SEED))
         if tell:
-            tell(f"rival: {one.kind} {sizes_of(one)}")
-        others.append(_rival(run.model_copy(update={"model": one}), do, seeds, search, longer))
+            time_needed = estimate(other, against, seeds=seeds, search=search, extend=longer)
+            tell(f"rival {name} {sizes_of(against.model)}: {time_needed}")
+        others.append(_rival(other, learn(against, do, seeds=seeds, search=search, extend=longer), longer))
     for stage in learning.stages if state.entries is not None else []:
         for training in stage.trainings:
             training.add_state(state.entries)
@@ -244,22 +245,19 @@ def _width(subject: RecallModel) -> int:
     return spec if spec > 1 or not parts else parts[0].embedding_dim
 
 
-def _rival(run: RunSpec, do: Trainer, seeds: int, search: bool, extend: bool) -> Neighbour:
-    """Another architecture, trained by the same recipe."""
-    learning = learn(run, do, seeds=seeds, search=search, extend=extend)
-    records, entries, spec = learning.best.records, run.model.effective_entries, run.model
-    if entries is None and isinstance(spec, ModuleSpec):
-        subject = build_model(spec, run.task.vocab_size, torch.Generator().manual_seed(STATE_SEED))
-        entries = state_size(subject, torch.Generator().manual_seed(STATE_SEED)).entries
+def _rival(subject: RecallModel, learning: Learning, extend: bool) -> Neighbour:
+    """What was learned by another architecture, trained by the same recipe."""
+    run, records, spec = learning.best.run, learning.best.records, subject.spec
+    entries = spec.effective_entries or state_size(subject, torch.Generator().manual_seed(STATE_SEED)).entries
     errors = [noise(record.test_accuracy, record.test_queries) / RARE for record in records]
     found = Accuracy.of([record.test_accuracy for record in records], errors, run.train.eval_size, 0)
     learned = learning.verdict(extended=extend).learned
-    return Neighbour(spec.kind, sizes_of(spec), found.mean, seeds, entries, TRAINED_NOW, found.interval, learned)
+    return Neighbour(spec.kind, sizes_of(spec), found.mean, len(records), entries, TRAINED_NOW, found.interval, learned)
 
 
-def estimate(models: Sequence[RecallModel], run: RunSpec, *, seeds: int, search: bool, extend: bool) -> str:
-    """How long the training takes on one core, by a few steps of each model: the usual case, and the longest."""
-    step, train = sum(_step_seconds(model, run) for model in models), run.train
+def estimate(subject: RecallModel, run: RunSpec, *, seeds: int, search: bool, extend: bool) -> str:
+    """How long the training takes on one core, by a few steps of the model: the usual case, and the longest."""
+    step, train = _step_seconds(subject, run), run.train
     trials = len(RATES) * search / 2
     usual = step * train.total_steps * (trials + seeds)
     longest = step * train.total_steps * (sum(trials * f for f in SEARCHED) + seeds * sum(FACTORS)) if extend else usual
@@ -268,15 +266,14 @@ def estimate(models: Sequence[RecallModel], run: RunSpec, *, seeds: int, search:
 
 
 def _step_seconds(subject: RecallModel, run: RunSpec) -> float:
-    """One step of the optimiser, by a few."""
+    """CPU time of one step: the shortest of a few."""
     train = run.train
     batch = sample_batch(run.task, train.batch_size, STATE_SEED)
     subject.train()
+    times = [time.process_time()]
     with torch.random.fork_rng(devices=[]):
-        subject.add_gradients(batch, train.label_smoothing)
-        began = time.perf_counter()
         for _ in range(TIMED_STEPS):
             subject.add_gradients(batch, train.label_smoothing)
-        seconds = train.accumulate * (time.perf_counter() - began) / TIMED_STEPS
+            times.append(time.process_time())
     subject.zero_grad(set_to_none=True)
-    return seconds
+    return train.accumulate * min(later - before for before, later in pairwise(times))
