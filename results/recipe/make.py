@@ -57,9 +57,10 @@ OTHERS = {
 PAIRS = (
     *(("a", name) for name in (*MEMORIES, "Llama (transformers)", "TransformerEncoder (torch)", "RWKV-7")),
     *(("b", name) for name in MEMORIES),
-    *(("a", name) for name in ("GPT-2 (transformers)", "LSTM (torch)", "attention without positions", "GLA")),
-    *(("a", name) for name in ("Mamba-2", "GRU (torch)", "Mamba (mambapy)")),
-    *(("b", name) for name in ("RWKV-7", "Llama (transformers)", "attention without positions", "Mamba-2", "GLA")),
+    *(("a", name) for name in ("attention without positions", "LSTM (torch)", "Mamba-2", "GPT-2 (transformers)")),
+    ("b", "RWKV-7"),
+    *(("a", name) for name in ("Mamba (mambapy)", "GRU (torch)", "GLA")),
+    *(("b", name) for name in ("Llama (transformers)", "attention without positions", "Mamba-2", "GLA")),
     *(("b", name) for name in ("TransformerEncoder (torch)", "LSTM (torch)")),
 )
 
