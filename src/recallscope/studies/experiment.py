@@ -254,7 +254,7 @@ def paper_figures() -> dict[str, PaperFigure]:
 def find_figures(name: str) -> list[PaperFigure]:
     """The figures of an experiment, the figure of that name, or all."""
     if name in STUDIES:
-        return list(STUDIES.find(name).figures.values())
+        return sorted(STUDIES.find(name).figures.values(), key=lambda figure: counting_order(figure.name))
     figures = paper_figures()
     if name == "all":
         return list(figures.values())

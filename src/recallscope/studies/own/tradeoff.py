@@ -111,7 +111,7 @@ def tradeoff(scale: Scale) -> Iterator[Part]:
                 train={"warmup_steps": 0, "decay_steps": 100, "eval_size": 100} if scale == "quick" else {},
                 axes={"learning_rate": rates[:1] if scale == "quick" else rates, "seed": [seed]},
                 zipped=dict(zip(("embed_dim", "state_dim"), zip(*sizes, strict=True), strict=True)),
-                cut="500 steps" if scale == "quick" else "",
+                cut={"quick": "500 steps", "small": "smaller tasks and models, 2000 steps", "paper": ""}[scale],
                 turn=len(RIVALS) * seed + place,
             )
 
@@ -135,7 +135,7 @@ class Trained:
     @property
     def facts(self) -> tuple[int, ...]:
         """How many facts were tested."""
-        return tuple(int(n) for n in self.records[0].by_facts or {})
+        return tuple(accuracies(self.records[0]))
 
     def at_rate(self, rate: float) -> list[RunRecord]:
         """The seeds of one rate."""
@@ -158,7 +158,7 @@ class Trained:
 
     def accuracy_on(self, facts: int) -> float:
         """Mean of seeds at that rate."""
-        return float(np.mean([(one.by_facts or {})[str(facts)] for one in self.at_rate(self.rate)]))
+        return float(np.mean([accuracies(one)[facts] for one in self.at_rate(self.rate)]))
 
     @cached_property
     def learned(self) -> dict[float, list[bool]]:
@@ -170,9 +170,14 @@ class Trained:
         }
 
 
+def accuracies(record: RunRecord) -> dict[int, float]:
+    """By number of facts, fewest first."""
+    return {int(n): p for n, p in (record.by_facts or {str(record.fields["num_facts"]): record.test_accuracy}).items()}
+
+
 def mean_accuracy(record: RunRecord) -> float:
     """Over the numbers of facts that were tested, each counting alike."""
-    return float(np.mean(list((record.by_facts or {"": record.test_accuracy}).values())))
+    return float(np.mean(list(accuracies(record).values())))
 
 
 def trained(runs: PaperRuns) -> list[Trained]:
