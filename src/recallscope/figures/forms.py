@@ -166,7 +166,7 @@ Point = tuple[int | None, float, tuple[float, float] | None]  # effective state,
 
 def _draw_points(points: Sequence[Point], ax: Axes, mark: str, label: str, look: Mapping[str, Any]) -> None:
     """The points of one architecture; the best of those without a state of fixed size is a line across."""
-    sized = [point for point in points if point[0]]
+    sized = [(size, mean, interval) for size, mean, interval in points if size]
     if sized:
         means = np.array([mean for _, mean, _ in sized])
         ends = np.array([interval or (mean, mean) for _, mean, interval in sized])

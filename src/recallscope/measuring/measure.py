@@ -101,8 +101,8 @@ def measure(
             time_needed = estimate(other, against, seeds=seeds, search=search, extend=longer)
             tell(f"rival {name} {sizes_of(against.model)}: {time_needed}")
         others.append(_rival(other, learn(against, do, seeds=seeds, search=search, extend=longer), longer))
-    for stage in learning.stages if state.entries is not None else []:
-        for training in stage.trainings:
+    if state.entries is not None:
+        for training in (one for stage in learning.stages for one in stage.trainings):
             training.add_state(state.entries)
     verdict = learning.verdict(extended=longer)
     if verdict.word == "did not learn":

@@ -198,7 +198,7 @@ def search_rate(run: RunSpec, train: Trainer) -> RateSearch:
         if not any(error.done):
             raise
         done = error.done
-    trials = {rate: _trial(one and one.record) for rate, one in zip(RATES, done, strict=True)}
+    trials = {rate: _trial(one.record if one else None) for rate, one in zip(RATES, done, strict=True)}
 
     def worth(rate: float) -> tuple[Any, ...]:
         one = trials[rate]
