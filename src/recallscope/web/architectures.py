@@ -87,7 +87,7 @@ def _users_modules(store: RunStore, cells: Sequence[str]) -> list[dict[str, Any]
     """Modules of the user's own as forms, in all cells with their task: they have no D and N of ours."""
     forms: dict[str, dict[str, Any]] = {}
     for V, N_f in dict.fromkeys(tuple(map(int, re.findall(r"\d+", cell)[:2])) for cell in cells):
-        for _, records in trained_best(MQARSpec(vocab_size=V, num_facts=N_f), [store.root]):
+        for _, records in trained_best(MQARSpec.model_validate({"vocab_size": V, "num_facts": N_f}), [store.root]):
             model, seeds = records[0].spec.model, [record.test_accuracy for record in records]
             if (given := getattr(model, "arguments", None)) is None:  # one of ours
                 continue
