@@ -7,7 +7,7 @@ their path in the installed wheel. Where the wheel or transformers is missing th
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -112,6 +112,40 @@ def kimi_linear_chunked(layer, q, k, v, gates):
     return chunk_kimi_delta_attention(q, k, v, log_alpha(layer, gates), beta(gates), chunk_size=4)[0]
 
 
+def gdn2(layer, q, k, v, gates):
+    b, w, g = torch.sigmoid(by_row(gates["erase"], k)), torch.sigmoid(by_row(gates["write"], v)), log_alpha(layer, gates)
+    return fla("gdn2/naive.py").naive_recurrent_gdn2(q, k, v, by_row(g, k), b, w)[0]
+
+
+def comba(layer, q, k, v, gates):
+    """The correction of the queries is made before their recurrence, as in their layer."""
+    p = torch.sigmoid(layer.erase) * k
+    q = q if layer.correction is None else q - layer.correction * p
+    theirs = fla("comba/naive.py").naive_recurrent_comba
+    return theirs(q, k, v, p, beta(gates), log_alpha(layer, gates)[..., 0])[0]
+
+
+def gated_delta_product(layer, q, k, v, gates):
+    """Their steps stand one after another on the axis of tokens."""
+    n = layer.spec.num_steps
+    k, v, rate = (x.unflatten(-1, (n, -1)).transpose(2, 3).flatten(1, 2) for x in (k, v, gates["beta"]))
+    g = log_alpha(layer, gates)[..., 0] if layer.spec.forget else None
+    theirs = fla("gated_delta_product/naive.py").naive_recurrent_gated_delta_product
+    rate = layer.spec.largest_rate * torch.sigmoid(rate)[..., 0]
+    return theirs(q, k, v, g, rate, q.shape[-1] ** -0.5, num_householder=n)[0]
+
+
+def preconditioned(layer, q, k, v, gates):
+    """Queries and keys are unit vectors already: that theirs makes them so once more would change the gradient."""
+    module = fla("precond_gated_delta_rule/naive.py")
+    module.F = SimpleNamespace(normalize=lambda x, **_: x)
+    curvature = -layer.curvature_A_log.exp() * softplus(gates["curvature_alpha"])
+    rates = torch.sigmoid(gates["curvature_beta"])[..., 0], beta(gates)
+    theirs = module.naive_recurrent_precond_gated_delta_rule
+    decays = curvature[..., 0], log_alpha(layer, gates)[..., 0]
+    return theirs(q, k, v, *decays, *rates, log_atk_scale=layer.log_scale)[0]
+
+
 def dplr(layer, q, k, v, gates):
     """RWKV-7 as diagonal plus low rank; the bonus is fla's sum over the current token."""
     a, log_w = torch.sigmoid(by_row(gates["a"], k)), -0.606531 * torch.sigmoid(by_row(gates["w"], k))
@@ -174,6 +208,17 @@ CASES = [
     Case("kda", FLA.format("kda/naive.py"), kda),
     Case("kda", HF.format("kimi_linear"), kimi_linear_recurrent),
     Case("kda", HF.format("kimi_linear"), kimi_linear_chunked),
+    Case("gated_delta_net2", FLA.format("gdn2/naive.py"), gdn2),
+    Case("comba", FLA.format("comba/naive.py"), comba),
+    Case("comba", FLA.format("comba/naive.py"), comba, {"output_correction": 1.0}),
+    Case("delta_product", FLA.format("gated_delta_product/naive.py"), gated_delta_product, {"num_steps": 3}),
+    Case(
+        "delta_product",
+        FLA.format("gated_delta_product/naive.py"),
+        gated_delta_product,
+        {"forget": True, "largest_rate": 2.0},
+    ),
+    Case("preconditioned_delta_net", FLA.format("precond_gated_delta_rule/naive.py"), preconditioned),
     Case("rwkv7", FLA.format("generalized_delta_rule/dplr/naive.py"), dplr, {"bonus": True}),
     Case("mesa_net", FLA.format("mesa_net/naive.py"), mesa, {"forget": True, "least_ridge": 0.25}),
     Case("attention", FLA.format("attn/naive.py"), softmax),
@@ -208,12 +253,13 @@ def test_the_memory_is_theirs_in_values_and_every_gradient(case: Case, seed: int
     g = torch.Generator().manual_seed(seed)
     layer, batch, L = draw_layer(case, seed, g), pick(g, 1, 3), 1 if seed == 0 else pick(g, 2, 14)
     M, N, P = layer.spec.num_heads, layer.spec.state_dim, layer.spec.head_dim
-    q, k = (normalize(torch.randn(batch, L, M, N, generator=g), dim=-1) for _ in range(2))
-    v = torch.randn(batch, L, M, P, generator=g)
+    n = layer.spec.writes_per_token
+    q, k = (normalize(torch.randn(batch, L, M, i, N, generator=g), dim=-1).flatten(3) for i in (1, n))
+    v = torch.randn(batch, L, M, n * P, generator=g)
     gates = {name: torch.randn(batch, L, M, gate.width, generator=g) for name, gate in layer.gate_names.items()}
-    own = {name: p for name, p in layer.named_parameters() if name in ("A_log", "k_k", "k_a", "r_k", "log_ridge")}
+    own = {name: p for name, p in layer.named_parameters() if not name.startswith(("W_", "gate_bias"))}
     leaves = {name: x.requires_grad_() for name, x in ({"q": q, "k": k, "v": v} | gates | own).items()}
-    ours = layer.recall(Drive(q * N**-0.5, k, v, gates), None)
+    ours = layer.recall(layer.prepared(Drive(q * N**-0.5, k, v, gates), None), None)
 
     def theirs() -> dict[str, Tensor]:
         return output_and_gradients(case.oracle(layer, q, k, v, gates), leaves, may_be_unused=True)

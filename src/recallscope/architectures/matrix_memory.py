@@ -45,6 +45,11 @@ class MatrixMemory(Heads):
         return cls(**(cls.PUBLISHED | fields))
 
     @property
+    def writes_per_token(self) -> int:
+        """Keys and values that a token brings."""
+        return 1
+
+    @property
     def own_law(self) -> str | None:
         """Laws speak about the bare form only, wherever its gates start."""
         return None if self.residual or self.changed - {"forget_start", "write_start"} else self.law
@@ -179,6 +184,64 @@ class KDASpec(GatedDeltaNetSpec):
 
     model = "recallscope.architectures.kda_model:KDA"
     PUBLISHED = CONVOLVED | {"output_gate": "sigmoid", "write_start": 0.5}
+
+
+@architecture("gated_delta_net2")
+class GatedDeltaNet2Spec(KDASpec):
+    """Gated DeltaNet-2: KDA that erases at a rate for every row of the state and writes at one for every channel."""
+
+    model = "recallscope.architectures.gated_delta_net2_model:GatedDeltaNet2"
+
+
+@architecture("comba")
+class CombaSpec(GatedDeltaNetSpec):
+    """Comba: Gated DeltaNet that takes away less than it reads, S <- alpha S, then S + beta k (v - s Sᵀ k)ᵀ."""
+
+    model = "recallscope.architectures.comba_model:Comba"
+    PUBLISHED = CONVOLVED | {"expand": 2, "output_gate": "sigmoid", "output_correction": 1.0, "write_start": 0.5}
+    output_correction: Annotated[float, Field(ge=0, le=1e3)] = Field(
+        0.0, description="queries less this times s k, learnt from this start; 0: queries as they are"
+    )
+
+
+@architecture("delta_product")
+class DeltaProductSpec(Forgetting, Writing, MatrixMemory):
+    """DeltaProduct: several steps of the delta rule per token, each with its own key, value and rate."""
+
+    model = "recallscope.architectures.delta_product_model:DeltaProduct"
+    law = "delta"
+    PUBLISHED = CONVOLVED | {
+        "expand": 2, "output_gate": "silu", "forget": True, "largest_rate": 2.0, "write_start": 0.5,
+    }  # fmt: skip
+    qk_norm: Literal["l2", "none"] = Field("l2", description="l2: queries and keys have length 1")
+    num_steps: Size = Field(2, description="n_h, steps of the delta rule per token")
+    forget: bool = Field(False, description="the state fades by one alpha per head before the first step")
+    largest_rate: Annotated[float, Field(ge=1, le=2)] = Field(
+        1.0, description="of beta; above 1 a step reverses what a key held, and leaves it the other sign"
+    )
+
+    @property
+    def writes_per_token(self) -> int:
+        """One per step."""
+        return self.num_steps
+
+    @property
+    def write_bias(self) -> float:
+        """Where largest_rate times the sigmoid is write_start."""
+        return logit(self.write_start / self.largest_rate)
+
+
+@architecture("preconditioned_delta_net")
+class PreconditionedDeltaNetSpec(GatedDeltaNetSpec):
+    """Preconditioned Gated DeltaNet: writes less where keys have been before, by a running sum of k² per row."""
+
+    model = "recallscope.architectures.preconditioned_delta_net_model:PreconditionedDeltaNet"
+    law = None  # expected between delta and least-squares
+
+    @property
+    def state_entries(self) -> int:
+        """Lambda D_in N, and N per head for the sum of k²."""
+        return self.depth * self.state_dim * (self.inner_dim + self.num_heads)
 
 
 @architecture("rwkv7")
