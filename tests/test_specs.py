@@ -132,7 +132,7 @@ REQUIRED = {  # by kind: every field without a default
     "mamba": ("embed_dim", "state_dim"),
     "mamba2": ("embed_dim", "state_dim", "num_heads"),
 }
-ZOO = [
+MEMORIES = [
     "attention",
     "delta_net",
     "gated_delta_net",
@@ -144,15 +144,16 @@ ZOO = [
     "retnet",
     "rwkv7",
 ]
-REQUIRED |= dict.fromkeys(ZOO, ("embed_dim", "state_dim", "residual"))
+REQUIRED |= dict.fromkeys(MEMORIES, ("embed_dim", "state_dim", "residual"))
 RECALL = {"power_a": 1.0, "filler": "random", "key_repeats": 1}
 BLOCK = {
     "expand": 2, "conv_width": 2, "num_layers": 1, "residual": True, "norm": "rms", "skip": True, "conv_bias": True,
 }  # fmt: skip
 BARE = {
     "num_heads": 1, "expand": 1, "conv_width": 2, "num_layers": 1, "norm": "none", "conv": "full",
-    "activation": "none", "qk_norm": "none", "output_norm": "none", "output_gate": "none",
+    "activation": "none", "qk_norm": "none", "output_norm": "none", "output_gate": "none", "mlp_width": 0,
 }  # fmt: skip
+ROTARY = {"rotary": False, "rotary_base": 10_000.0}
 UNIT, WRITES, FORGETS = {"qk_norm": "l2"}, {"write_start": 0.12}, {"forget_start": 0.9975}
 DEFAULTS = {
     "ar": RECALL,
@@ -162,7 +163,7 @@ DEFAULTS = {
     "multihead": {"expand": 2, "conv_width": 2},
     "mamba": BLOCK | {"gate": True, "activation": "silu", "transition": "selective", "delta_rank": "low"},
     "mamba2": BLOCK | {"head_pattern": "MVA"},
-    "attention": BARE,
+    "attention": BARE | ROTARY,
     "delta_net": BARE | UNIT | WRITES,
     "gated_delta_net": BARE | UNIT | WRITES | FORGETS,
     "gla": BARE | FORGETS | {"gate_temper": 16.0},
@@ -170,7 +171,7 @@ DEFAULTS = {
     "linear_attention": BARE | {"feature_map": "identity", "normaliser": False},
     "mesa_net": BARE | UNIT | WRITES | FORGETS | {"forget": False, "least_ridge": 0.0},
     "mlstm": BARE | FORGETS | {"normaliser": True},
-    "retnet": BARE | {"slowest": 5},
+    "retnet": BARE | ROTARY | {"slowest": 5},
     "rwkv7": BARE | WRITES | FORGETS | {"bonus": False},
     "train": {
         "batch_size": 128, "accumulate": 1, "learning_rate": 0.01, "warmup_steps": 100, "flat_steps": 400,
@@ -184,7 +185,7 @@ DEFAULTS = {
 def test_defaults_never_change_their_meaning():
     """A run's name leaves defaults out, so a changed default would give old names to new runs. New fields may come."""
     specs = {name: TASKS.find(name) for name in ("ar", "mqar", "repeated")}
-    specs |= {name: ARCHITECTURES.find(name) for name in ("linear_mamba", "multihead", "mamba", "mamba2", *ZOO)}
+    specs |= {name: ARCHITECTURES.find(name) for name in ("linear_mamba", "multihead", "mamba", "mamba2", *MEMORIES)}
     for name, spec in (specs | {"train": TrainSpec}).items():
         fields = {field: info for field, info in spec.model_fields.items() if field != "kind"}
         assert tuple(field for field in REQUIRED.get(name, ()) if not fields[field].is_required()) == ()

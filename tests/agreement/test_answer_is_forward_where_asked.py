@@ -34,7 +34,8 @@ SPECS = {
 }
 for kind in ARCHITECTURES.names():
     if hasattr(cls := ARCHITECTURES.find(kind), "published"):  # the matrix memories, bare and with all parts
-        SPECS |= {f"{kind}, {make.__name__}": make(**D_N, num_heads=2, num_layers=2) for make in (cls, cls.published)}
+        sizes = D_N | {"state_dim": 4, "num_heads": 2, "num_layers": 2}  # rotary turns pairs
+        SPECS |= {f"{kind}, {make.__name__}": make(**sizes) for make in (cls, cls.published)}
 BATCH, L, Q = 3, 9, 4
 
 

@@ -25,6 +25,8 @@ VARIANTS = {
     "rwkv7, bonus": ("rwkv7", {"bonus": True}),
     "comba, corrected": ("comba", {"output_correction": 1.0}),
     "delta_product, fading": ("delta_product", {"forget": True, "num_steps": 3, "largest_rate": 2.0}),
+    "attention, rotary": ("attention", {"rotary": True}),
+    "retnet, rotary": ("retnet", {"rotary": True}),
     **{kind: (kind, {}) for kind in KINDS},
 }
 V, L = 12, 9
@@ -32,7 +34,7 @@ V, L = 12, 9
 
 def spec_of(kind: str, *, published: bool = False, **fields: object) -> ModelSpec:
     cls = ARCHITECTURES.find(kind)
-    sizes = {"embed_dim": 6, "state_dim": 3, "num_heads": 2} | fields
+    sizes = {"embed_dim": 6, "state_dim": 4, "num_heads": 2} | fields
     return cls.published(**sizes) if published else cls(**sizes)
 
 
@@ -54,7 +56,9 @@ def crossing(layer: MemoryLayer, before: int, after: int) -> int:
     """How many numbers cross a cut: the rank of the derivative of all that is read after it by all that came before."""
     g, spec = torch.Generator().manual_seed(2), layer.spec
     n = spec.writes_per_token
-    sizes = {"k": n * spec.state_dim, "v": n * spec.head_dim} | {name: gate.width for name, gate in layer.gate_names.items()}
+    sizes = {"k": n * spec.state_dim, "v": n * spec.head_dim} | {
+        name: gate.width for name, gate in layer.gate_names.items()
+    }
 
     def drawn(length: int, width: int) -> Tensor:
         return torch.randn(1, length, spec.num_heads, width, generator=g, dtype=torch.float64)
@@ -124,7 +128,7 @@ def test_they_show_what_they_have_and_say_what_they_lack(kind: str) -> None:
     assert (model.capability(HasState) is None) == (kind == "attention")
     assert model.capability(HasOperators) is model.capability(WritesFacts) is None
     keys, queries = model.keys_and_queries(draw_tokens())
-    assert keys.shape == queries.shape == (2, L, 2, 3)
+    assert keys.shape == queries.shape == (2, L, 2, 4)
 
 
 @pytest.mark.parametrize("conv", ["full", "depthwise", "shift"])
@@ -168,6 +172,11 @@ def test_gates_start_where_the_spec_says(kind: str) -> None:
 def test_a_shift_of_three_tokens_is_refused() -> None:
     with pytest.raises(ValueError, match=r"conv_width=3 with conv='shift'.*Use conv_width=2"):
         spec_of("rwkv7", conv="shift", conv_width=3)
+
+
+def test_an_odd_number_of_dimensions_cannot_turn_in_pairs() -> None:
+    with pytest.raises(ValueError, match=r"state_dim=3 is odd: rotary.*Use state_dim=4"):
+        spec_of("attention", state_dim=3, rotary=True)
 
 
 def test_deep_models_have_residuals_unless_told_otherwise() -> None:

@@ -113,7 +113,11 @@ def kimi_linear_chunked(layer, q, k, v, gates):
 
 
 def gdn2(layer, q, k, v, gates):
-    b, w, g = torch.sigmoid(by_row(gates["erase"], k)), torch.sigmoid(by_row(gates["write"], v)), log_alpha(layer, gates)
+    b, w, g = (
+        torch.sigmoid(by_row(gates["erase"], k)),
+        torch.sigmoid(by_row(gates["write"], v)),
+        log_alpha(layer, gates),
+    )
     return fla("gdn2/naive.py").naive_recurrent_gdn2(q, k, v, by_row(g, k), b, w)[0]
 
 

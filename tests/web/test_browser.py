@@ -35,7 +35,7 @@ READY = {  # of each view: shown once its data are there
     "fit": "#probability:not(:text-is('–'))",
     "runs": "text=12 of 12 runs",
     "inside": "text=0 facts in",
-    "zoo": "text=holds no run of the architecture comparison",
+    "architectures": "text=holds no run of the architecture comparison",
     "paper": "text=All claims",
 }
 

@@ -29,12 +29,13 @@ from recallscope.architectures.capabilities import (
     why_not_by_pairs,
 )
 from recallscope.architectures.layered import LayeredModel, LayerTrace, RecallLayer
-from recallscope.architectures.matrix_memory import MatrixMemory
+from recallscope.architectures.matrix_memory import MatrixMemory, Rotary
 from recallscope.architectures.model import MissingCapabilityError, draw_uniform
 from recallscope.architectures.steps import Steps
 from recallscope.ops.conv import add_taps, causal_conv
 from recallscope.ops.delta_scan import delta_scan
 from recallscope.ops.linear_scan import at_positions
+from recallscope.ops.rotary import rotary
 
 GATE_SCALE = 0.1  # of the weights of gates at the start: a gate begins near its bias
 NO_STATE = "its memory grows with the context: there is no state of a fixed size"
@@ -123,6 +124,34 @@ class Update(NamedTuple):
         return Update(self.q, *(inserted(own, more) for own, more in zip(self[1:6], here[1:6], strict=True)))  # type: ignore[arg-type]
 
 
+def rotated(spec: Rotary, drive: Drive, positions: Int[Tensor, "batch Q"] | None) -> Drive:
+    """Queries at the positions and keys at all tokens, with their rotary embedding if the spec has one."""
+    if not spec.rotary:
+        return drive
+    return drive._replace(q=rotary(drive.q, spec.rotary_base, positions), k=rotary(drive.k, spec.rotary_base))
+
+
+class SwiGLU(nn.Module):
+    """What some models do to each token after a layer: W_down (SiLU(W_gate x) ⊙ W_up x), after a norm of its own."""
+
+    def __init__(self, spec: MatrixMemory) -> None:
+        super().__init__()
+        D, F = spec.embed_dim, spec.mlp_width
+        self.norm = nn.RMSNorm(D, eps=1e-5) if spec.norm == "rms" else nn.Identity()
+        self.W_gate, self.W_up = nn.Parameter(torch.zeros(F, D)), nn.Parameter(torch.zeros(F, D))
+        self.W_down = nn.Parameter(torch.zeros(D, F))
+
+    def forward(self, x: Float[Tensor, "batch T D"]) -> Float[Tensor, "batch T D"]:
+        """Of every token alone."""
+        u = self.norm(x)
+        return (silu(u @ self.W_gate.T) * (u @ self.W_up.T)) @ self.W_down.T
+
+    def draw_weights(self, generator: torch.Generator) -> None:
+        """torch's default for Linear."""
+        for weight in (self.W_gate, self.W_up, self.W_down):
+            draw_uniform(weight, weight.shape[1], generator)
+
+
 class MemoryLayer(RecallLayer):
     """One layer. Weights: `W_in` (taps, rows, D), rows for q, k, v of all heads, then gates; `W_out` (D, M P)."""
 
@@ -146,6 +175,7 @@ class MemoryLayer(RecallLayer):
             self.W_gate = nn.Parameter(torch.zeros(M * P, D))
         self.norm = nn.RMSNorm(D, eps=1e-5) if spec.norm == "rms" else nn.Identity()
         self.norm_out = nn.RMSNorm(P, eps=1e-5) if spec.output_norm == "rms" else nn.Identity()
+        self.mlp = SwiGLU(spec) if spec.mlp_width else None
 
     def gates(self) -> dict[str, Gate]:
         """The gates of the architecture, by name."""
@@ -186,7 +216,7 @@ class MemoryLayer(RecallLayer):
         return self.prepared(Drive(q * N**-0.5, k, v, gates), positions)
 
     def prepared(self, drive: Drive, positions: Int[Tensor, "batch Q"] | None) -> Drive:
-        """The drive as the memory takes it: gates on channels of the values, and queries that depend on keys."""
+        """The drive as the memory takes it: keys and queries turned by position, values gated by channel."""
         return drive
 
     def project_in(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch C"]:
@@ -198,9 +228,10 @@ class MemoryLayer(RecallLayer):
         return self.norm(x) @ W.flatten(0, 1).T
 
     def project_out(self, o: Float[Tensor, "batch T M P"], x: Float[Tensor, "batch T D"]) -> Float[Tensor, "batch T D"]:
-        """Norm, gate and projection of what was read, x being the layer's input there."""
-        y, gate = self.norm_out(o).flatten(2), self.gate(x)
-        return self.passed_on(x, (y if gate is None else y * gate) @ self.W_out.T)
+        """Norm, gate and projection of what was read, x being the layer's input there; then the MLP, if any."""
+        read, gate = self.norm_out(o).flatten(2), self.gate(x)
+        y = self.passed_on(x, (read if gate is None else read * gate) @ self.W_out.T)
+        return y if self.mlp is None else y + self.mlp(y)
 
     def gate(self, x: Float[Tensor, "batch T D"]) -> Float[Tensor, "batch T D_in"] | None:
         """The factor on what is read."""
@@ -260,6 +291,8 @@ class MemoryLayer(RecallLayer):
         if self.gate_bias is not None:
             new, gates = self.gate_bias.new_full, self.gate_names.values()
             self.gate_bias.copy_(torch.cat([new((spec.num_heads * gate.width,), gate.bias) for gate in gates]))
+        if self.mlp is not None:
+            self.mlp.draw_weights(generator)
 
 
 class DeltaLayer(MemoryLayer):
@@ -465,7 +498,18 @@ class MemoryModel(LayeredModel):
 
     def undecayed(self) -> frozenset[str]:
         """Biases and rates, and the weights of norms."""
-        spared = ("gate_bias", "A_log", "shift", "log_ridge", "erase", "correction", "log_scale", "norm.weight", "norm_out.weight", "norm_f.weight")
+        spared = (
+            "gate_bias",
+            "A_log",
+            "shift",
+            "log_ridge",
+            "erase",
+            "correction",
+            "log_scale",
+            "norm.weight",
+            "norm_out.weight",
+            "norm_f.weight",
+        )
         return frozenset(name for name, _ in self.named_parameters() if name.endswith(spared))
 
 

@@ -1,4 +1,4 @@
-"""The architectures of the zoo as they are trained, and what the runs of a store say of each."""
+"""The architectures that are compared, as they are trained, and what the runs of a store say of each."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ PUBLISHED = tuple(
         ("GLA", "GLA", {"kind": "gla"}, 0.01),
         ("RWKV-7", "RWKV-7", {"kind": "rwkv7"}, 0.01),
         ("Mamba-2", "Mamba-2 without norm", {"kind": "mamba2", "num_heads": 1, "conv_width": 4}, 0.01),
-        ("attention", "attention", {"kind": "attention"}, 0.01),
+        ("attention", "attention", {"kind": "attention", "rotary": False}, 0.01),
     )
 )  # fmt: skip
 FORMS = (*BARE, *PUBLISHED)
@@ -92,8 +92,8 @@ RULES: tuple[Rule, ...] = ("adds", "fades", "replaces", "solves", "keeps all")
 QUESTIONS = ("recall", "repeated", "by age")  # the measurements; "rates" is the search
 
 
-ZOO = Preset(
-    "the zoo: bare architectures at equal D and N",
+COMPARISON = Preset(
+    "the architecture comparison: bare architectures at equal D and N",
     {"kind": "mqar", "vocab_size": 512, "num_facts": 16},
     {"kind": "delta_net", "embed_dim": 32, "state_dim": 8},
     {"batch_size": 32, "eval_size": 1600, "eval_every": 500},
@@ -110,7 +110,7 @@ TINY: tuple[Cell, ...] = ((64, 4, 16, 4),)  # for a demonstration
 
 def label_of(what: str, form: Form) -> str:
     """How parts are named: what is asked, and of which form."""
-    return f"zoo {what}, {form.label}"
+    return f"{what}, {form.label}"
 
 
 # What was measured
@@ -285,7 +285,7 @@ def named(values: Mapping[str, Any] | Iterable[tuple[str, Any]], digits: int = 3
 # Laws
 
 
-def zoo_law_errors(
+def law_errors(
     runs: PaperRuns, what: str = "recall", forms: Sequence[Form] = BARE
 ) -> dict[str, dict[Form, NDArray[np.float64]]]:
     """Measured minus predicted, by law and bare form, in every cell that has runs of `what`; mean of seeds."""

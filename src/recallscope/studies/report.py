@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 CHAPTERS: Mapping[str, Callable[[PaperRuns], Chapter]] = {
-    "ZOO.md": architectures,
+    "ARCHITECTURE_COMPARISON.md": architectures,
     "COMPONENTS.md": components,
     "TABLES.md": cells,
 }

@@ -14,7 +14,7 @@ from recallscope.studies.experiment import STUDIES, find_figures, paper_figures
 from recallscope.studies.paper_runs import NoRunsError
 
 FIGURES = paper_figures()
-ZOO = {"zoo", "zoo-parameters", "zoo-age", "zoo-repeated"}
+COMPARISON = {"architectures", "architectures-parameters", "architectures-age", "architectures-repeated"}
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_every_figure_of_the_paper_has_a_function_and_an_experiment():
         "large-sizes",
         "facts-per-entry",
         "state-precision",
-        *ZOO,
+        *COMPARISON,
     }
     for name, figure in FIGURES.items():
         assert figure.experiment is None or figure.experiment in STUDIES

@@ -16,7 +16,7 @@ import numpy as np
 
 from recallscope.atomic import write_atomically
 from recallscope.state_precision import StatePrecision
-from recallscope.studies.architecture_forms import BARE, QUARTER, ZOO, Form
+from recallscope.studies.architecture_forms import BARE, COMPARISON, QUARTER, Form
 from recallscope.studies.claims import Finding, own_check, verdict_of
 from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.paper_runs import PaperRuns, sheet, source_line
@@ -76,7 +76,7 @@ def state_precision(scale: Scale) -> Iterator[Part]:
         model = form.fields | dict(zip(("embed_dim", "state_dim"), sizes, strict=True))
         rate = {} if scale == "quick" else {"learning_rate": form.rate}
         seeds = range(5 if scale == "paper" else 1)
-        yield part(label_of(form), ZOO, task=task, model=model, train=train | rate, axes={"seed": seeds},
+        yield part(label_of(form), COMPARISON, task=task, model=model, train=train | rate, axes={"seed": seeds},
                    keep_weights=True, cut=cut)  # fmt: skip
 
 

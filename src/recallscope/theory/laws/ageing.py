@@ -203,7 +203,7 @@ LAWS = [
         summary="the delta rule at its best rate b, by slot and age",
         models=("delta_net", "gated_delta_net", "kda", "gated_delta_net2", "comba", "delta_product"),
         support="bare DeltaNet and KDA are .01 off on average, at most .02; Gated DeltaNet .03 and .05 after 2000 "
-        "steps (docs/ZOO.md), .005 and .015 after 8000",
+        "steps (docs/ARCHITECTURE_COMPARISON.md), .005 and .015 after 8000",
         **_MEMORY,
     ),
     Law(
@@ -211,7 +211,7 @@ LAWS = [
         retention_law,
         summary="trained-sharing with a state that fades by a fixed gamma per token, 31/32 unless given",
         models=("retnet",),
-        support="bare RetNet is .012 off on average, at most .03 (docs/ZOO.md)",
+        support="bare RetNet is .012 off on average, at most .03 (docs/ARCHITECTURE_COMPARISON.md)",
         **_MEMORY,
     ),
 ]

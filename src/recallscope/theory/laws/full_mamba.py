@@ -127,7 +127,7 @@ LAWS = [
         summary="nothing but facts is written: SNR² = N D / n",
         holds="Mamba without a gate, with SiLU or input-dependent Delta, trained long",
         support="Mamba with SiLU alone, or with a selective Delta alone, is .01 off after 8000 steps or more "
-        "(docs/COMPONENTS.md); after 2000 it is still far below (docs/ZOO.md)",
+        "(docs/COMPONENTS.md); after 2000 it is still far below (docs/ARCHITECTURE_COMPARISON.md)",
         status="approximate",
         **_FULL,
     ),

@@ -29,7 +29,7 @@ import numpy as np
 
 from recallscope.theory.domain import Domain
 from recallscope.theory.law import Law
-from recallscope.theory.laws.compared import MEMORIES, ZOO
+from recallscope.theory.laws.compared import MEMORIES, TRAINED
 from recallscope.theory.laws.sharing import (
     mean_recall,
     num_keys,
@@ -118,7 +118,8 @@ LAWS = [
         reference="ours; Rem F.3 with a gate",
         models=("mlstm",),
         holds=BARE,
-        support="bare mLSTM is .011 off on average, at most .03, and memories of random codes as far (docs/ZOO.md)",
+        support="bare mLSTM is .011 off on average, at most .03, and memories of random codes as far "
+        "(docs/ARCHITECTURE_COMPARISON.md)",
         **_MEMORY,
     ),
     Law(
@@ -129,7 +130,7 @@ LAWS = [
         models=("mesa_net",),
         holds=BARE,
         support="bare MesaNet is .005 off on average, at most .02; .01 and .025 on cells trained after the law; "
-        "memories of random codes .01 and .05 (docs/ZOO.md)",
+        "memories of random codes .01 and .05 (docs/ARCHITECTURE_COMPARISON.md)",
         domain=Domain("L = 4 N_f"),
         **_MEMORY,
     ),
@@ -151,7 +152,7 @@ LAWS = [
         models=("attention",),
         status="exact",
         layers="one",
-        compared=ZOO,
+        compared=TRAINED,
         holds=f"N >= 5, {BARE}",
         domain=Domain("N >= 5"),
         support="bare attention is above .999 for N >= 8; for N <= 4 training stops short of it, and this is no law",
