@@ -256,7 +256,9 @@ ARCHITECTURES: Registry[type[ModelSpec]] = Registry(
         "multihead": "recallscope.architectures.multihead:MultiHeadSpec",
         "preconditioned_delta_net": "recallscope.architectures.matrix_memory:PreconditionedDeltaNetSpec",
         "retnet": "recallscope.architectures.matrix_memory:RetNetSpec",
+        "routed_memory": "recallscope.architectures.matrix_memory:RoutedMemorySpec",
         "rwkv7": "recallscope.architectures.matrix_memory:RWKV7Spec",
+        "window_attention": "recallscope.architectures.matrix_memory:WindowAttentionSpec",
     },
 )
 STORED_KINDS = {"linear": "linear_mamba", "full": "mamba", "full2": "mamba2"}  # as runs are stored and hashed: kind

@@ -180,6 +180,24 @@ def softmax(layer, q, k, v, gates):
     return fla("attn/naive.py").naive_parallel_attn(q, k, v)[0]
 
 
+def window(layer, q, k, v, gates):
+    return fla("attn/naive.py").naive_parallel_attn(q, k, v, window_size=layer.spec.window)[0]
+
+
+def routed(layer, q, k, v, gates):
+    """Linear attention to the tokens of each memory, read by the queries that it is chosen for."""
+
+    def route(router):
+        soft = router.softmax(dim=-1)
+        hard = (router == router.amax(dim=-1, keepdim=True)).to(soft)
+        return soft if layer.spec.routing == "soft" else hard.sub(soft).detach() + soft
+
+    theirs = fla("linear_attn/naive.py").naive_recurrent_linear_attn
+    write, read = (route(gates[name])[..., None].unbind(dim=-2) for name in ("write", "read"))
+    rate = torch.sigmoid(gates["beta"])
+    return sum(r * theirs(q, w * rate * k, v, normalize=False)[0] for w, r in zip(write, read, strict=True))
+
+
 class Case(NamedTuple):
     """One architecture with some fields, the oracle, and where it is from."""
 
@@ -225,6 +243,9 @@ CASES = [
     Case("preconditioned_delta_net", FLA.format("precond_gated_delta_rule/naive.py"), preconditioned),
     Case("rwkv7", FLA.format("generalized_delta_rule/dplr/naive.py"), dplr, {"bonus": True}),
     Case("mesa_net", FLA.format("mesa_net/naive.py"), mesa, {"forget": True, "least_ridge": 0.25}),
+    Case("window_attention", FLA.format("attn/naive.py"), window, {"window": 4}),
+    Case("routed_memory", FLA.format("linear_attn/naive.py"), routed),
+    Case("routed_memory", FLA.format("linear_attn/naive.py"), routed, {"routing": "soft"}),
     Case("attention", FLA.format("attn/naive.py"), softmax),
 ]
 

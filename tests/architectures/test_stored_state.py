@@ -14,7 +14,7 @@ from recallscope.state_precision import StatePrecision
 
 V, L, BATCH = 12, 9, 3
 VARIANTS = {
-    **{kind: {} for kind in ARCHITECTURES.names() if kind != "attention"},
+    **{kind: {} for kind in ARCHITECTURES.names() if "attention" not in kind or kind == "linear_attention"},
     "two layers": {"kind": "linear_mamba", "num_layers": 2},
     "MQA": {"kind": "multihead", "num_heads": 2, "head_pattern": "MQA"},
     "mesa_net, fading": {"kind": "mesa_net", "forget": True},
@@ -152,5 +152,5 @@ def test_stochastic_rounding_follows_its_seed():
 
 def test_attention_has_no_state_to_store():
     model = build_model(ARCHITECTURES.find("attention")(embed_dim=6, state_dim=3), V, torch.Generator().manual_seed(0))
-    with pytest.raises(MissingCapabilityError, match="no state of a fixed size"):
+    with pytest.raises(MissingCapabilityError, match="no matrix of a fixed size"):
         StoredState(model, StatePrecision.of("int8"))

@@ -3,18 +3,14 @@
 Without positions a window of two tokens is what recall needs: it tells a value which key stood before it.
 """
 
-from typing import final
-
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from recallscope.architectures.capabilities import HasState
 from recallscope.architectures.matrix_memory import AttentionSpec
 from recallscope.architectures.matrix_memory_model import Drive, MemoryLayer, MemoryModel, rotated
 from recallscope.ops.attention import softmax_attention
 
 
-@final
 class SoftmaxLayer(MemoryLayer):
     """o_t = Σ_τ softmax_τ(kᵀ_τ q_t) v_τ."""
 
@@ -33,14 +29,7 @@ class SoftmaxLayer(MemoryLayer):
         return
 
 
-@final
 class SoftmaxAttention(MemoryModel):
     """Softmax attention."""
 
     layer = SoftmaxLayer
-
-    def why_not(self, protocol: type) -> str | None:
-        """There is no state of a fixed size."""
-        if protocol is HasState:
-            return "softmax attention keeps every key and value: its memory grows, and is no matrix of a fixed size"
-        return super().why_not(protocol)

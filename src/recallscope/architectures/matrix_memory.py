@@ -259,6 +259,24 @@ class PreconditionedDeltaNetSpec(GatedDeltaNetSpec):
         return self.depth * self.state_dim * (self.inner_dim + self.num_heads)
 
 
+@architecture("routed_memory")
+class RoutedMemorySpec(Writing, MatrixMemory):
+    """Routed memories: B matrices S <- S + beta k vᵀ; one router sends each key to a memory, another each query."""
+
+    model = "recallscope.architectures.routed_memory_model:RoutedMemory"
+    law = "routed"
+    PUBLISHED = CONVOLVED | {"expand": 2, "output_gate": "silu", "write_start": 0.5}
+    num_memories: Size = Field(4, description="B, memories of N x P numbers per head")
+    routing: Literal["top1", "soft"] = Field(
+        "top1", description="top1: one memory per key and query, trained as if it were soft; soft: all, by a softmax"
+    )
+
+    @property
+    def state_entries(self) -> int:
+        """Lambda B D_in N."""
+        return self.depth * self.num_memories * self.inner_dim * self.state_dim
+
+
 @architecture("rwkv7")
 class RWKV7Spec(Forgetting, Writing, MatrixMemory):
     """RWKV-7: S <- diag(w) S - (a o kappa) (kappaᵀ S) + k vᵀ; a rate a for every row, and a removal key of its own."""
@@ -303,3 +321,16 @@ class AttentionSpec(Rotary, MatrixMemory):
     def state_entries_after(self, tokens: int) -> int:
         """Lambda (M N + D_in) numbers for every token."""
         return self.depth * tokens * (self.num_heads * self.state_dim + self.inner_dim)
+
+
+@architecture("window_attention")
+class WindowAttentionSpec(AttentionSpec):
+    """Sliding-window attention: softmax attention to the last w tokens."""
+
+    model = "recallscope.architectures.window_attention_model:WindowAttention"
+    law = None  # what is inside of the window is recalled, see docs/ARCHITECTURES.md
+    window: Size = Field(16, description="w, tokens that are looked at, the current one included")
+
+    def state_entries_after(self, tokens: int) -> int:
+        """Lambda (M N + D_in) numbers for each of the last w - 1 tokens."""
+        return super().state_entries_after(min(tokens, self.window - 1))

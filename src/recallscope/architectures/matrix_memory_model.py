@@ -21,6 +21,7 @@ from recallscope.architectures.capabilities import (
     FactCodes,
     HasAttention,
     HasRates,
+    HasState,
     Rates,
     RevisesFacts,
     StepsState,
@@ -38,7 +39,6 @@ from recallscope.ops.linear_scan import at_positions
 from recallscope.ops.rotary import rotary
 
 GATE_SCALE = 0.1  # of the weights of gates at the start: a gate begins near its bias
-NO_STATE = "its memory grows with the context: there is no state of a fixed size"
 LOST = 1e-5  # a share of the state this small is rounding: it cannot be brought back
 
 
@@ -155,6 +155,8 @@ class SwiGLU(nn.Module):
 class MemoryLayer(RecallLayer):
     """One layer. Weights: `W_in` (taps, rows, D), rows for q, k, v of all heads, then gates; `W_out` (D, M P)."""
 
+    no_state = "softmax attention keeps every key and value: its memory grows, and is no matrix of a fixed size"
+
     def __init__(self, spec: MatrixMemory) -> None:
         super().__init__()
         D, M, N, P = spec.embed_dim, spec.num_heads, spec.state_dim, spec.head_dim
@@ -191,11 +193,11 @@ class MemoryLayer(RecallLayer):
 
     def steps(self, x: Float[Tensor, "batch L D"]) -> Steps:
         """There is nothing to step."""
-        raise MissingCapabilityError(f"{self.spec.kind}: {NO_STATE}.")
+        raise MissingCapabilityError(f"{self.spec.kind}: {self.no_state}.")
 
     def why_not_edited(self) -> str | None:
         """Why nobody can say what a fact leaves in the memory, nor edit it; None if one can."""
-        return NO_STATE
+        return self.no_state
 
     def drive(self, x_in: Float[Tensor, "batch L C"], positions: Int[Tensor, "batch Q"] | None = None) -> Drive:
         """Queries, keys, values and gates from the projected input."""
@@ -486,8 +488,8 @@ class MemoryModel(LayeredModel):
 
     def why_not(self, protocol: type) -> str | None:
         """What a memory without a state lacks, and what a write depends on."""
-        if protocol in (HasRates, StepsState) and not isinstance(self.layers[0], DeltaLayer):
-            return NO_STATE
+        if protocol in (HasState, HasRates, StepsState) and not isinstance(self.layers[0], DeltaLayer):
+            return self.layers[0].no_state
         if protocol is HasAttention and self.spec.writes_per_token > 1:
             return "a token writes several values: no single weight says how much of it is read"
         if protocol in (WritesFacts, RevisesFacts):
