@@ -55,7 +55,7 @@ def test_derived_numbers():
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"),
+    ("fields", "phrases"),
     [
         ({"vocab_size": 511, "num_facts": 16}, ["511", "odd", "512"]),
         ({"vocab_size": 32, "num_facts": 16}, ["16 distinct keys", "15", "34"]),
@@ -69,10 +69,10 @@ def test_derived_numbers():
         ),
     ],
 )
-def test_a_task_that_cannot_be_drawn_is_refused_with_the_way_out(fields, words):
+def test_a_task_that_cannot_be_drawn_is_refused_with_the_way_out(fields, phrases):
     with pytest.raises(ValidationError) as caught:
         parse_task(fields)
-    for word in words:
+    for word in phrases:
         assert word in str(caught.value)
 
 
@@ -214,8 +214,8 @@ def test_the_identity_leaves_defaults_out():
 
 
 def test_fields_are_flat_and_need_no_class():
-    words = flat_fields(run_spec().model_dump(mode="json"))
-    assert (words["task"], words["model"], words["embed_dim"], words["batch_size"]) == ("mqar", "linear_mamba", 32, 128)
+    flat = flat_fields(run_spec().model_dump(mode="json"))
+    assert (flat["task"], flat["model"], flat["embed_dim"], flat["batch_size"]) == ("mqar", "linear_mamba", 32, 128)
     odd = {"task": {"kind": "x", "size": 3}, "model": {"kind": "y", "size": 4, "blocks": [1, 2]}, "seed": 1}
     assert flat_fields(odd) == {"task": "x", "size": 3, "model": "y", "model.size": 4, "blocks": "[1,2]", "seed": 1}
 
@@ -263,7 +263,7 @@ def test_records_survive_json():
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("", "not JSON"),
         ("{", "not JSON"),
@@ -279,8 +279,8 @@ def test_records_survive_json():
         (b"\xff\xfe", "not JSON"),
     ],
 )
-def test_what_is_no_record_is_named_as_such(text, words):
-    with pytest.raises(RecordError, match=words):
+def test_what_is_no_record_is_named_as_such(text, message):
+    with pytest.raises(RecordError, match=message):
         parse_record(text)
 
 

@@ -24,7 +24,7 @@ from recallscope.cli.pictures import draw_pictures
 from recallscope.cli.run_folder import keep
 from recallscope.figures.mechanism import banks_figure
 from recallscope.figures.style import BLUE, GUESS, ORANGE, PAGE, figure_style, new_figure, write_figure
-from recallscope.interp.banks import channel_masks, picture_masks, surgery
+from recallscope.interp.banks import channel_masks, picture_masks, recall_ablated
 from recallscope.interp.inspection import inspect_model
 from recallscope.presets import preset_run
 from recallscope.runs.store import RunStore
@@ -247,7 +247,7 @@ def bank_pictures() -> None:
     models = {"written down": circuit, "trained": read_weights(HERE / "bank" / "weights.safetensors")[0]}
     batch = sample_batch(BANK.task, 200, 1)
     with figure_style():
-        figures = {f"banks-{name.replace(' ', '-')}": banks_figure(picture_masks(model), surgery(model, batch), name)
+        figures = {f"banks-{name.replace(' ', '-')}": banks_figure(picture_masks(model), recall_ablated(model, batch), name)
                    for name, model in models.items()}  # fmt: skip
         for name, figure in {"bank-switch": switch(circuit), **figures}.items():
             write_figure(figure, HERE.parents[1] / "docs" / "figures" / f"{name}.png")

@@ -21,14 +21,14 @@ def rule(spec):
 
     Seeds move it: three of them have the rule's mean.
     """
-    words = flat_fields(spec)
+    fields = flat_fields(spec)
     if spec.task.kind == "repeated":
-        p = 1 / spec.task.key_repeats if words["num_layers"] == 1 else 0.98
-    elif words.get("conv_width") == 1:
+        p = 1 / spec.task.key_repeats if fields["num_layers"] == 1 else 0.98
+    elif fields.get("conv_width") == 1:
         p = 1 / spec.task.num_facts
     else:
-        law = find_law("full-unified-mv" if words["model"] == "mamba" else "unified-mv")
-        p = float(law_on_cells(law, as_table([words]))[0])
+        law = find_law("full-unified-mv" if fields["model"] == "mamba" else "unified-mv")
+        p = float(law_on_cells(law, as_table([fields]))[0])
     return p + 0.1 * p * (1 - p) * (0, 1, -1)[spec.seed % 3]
 
 
@@ -37,13 +37,13 @@ def fill(folder: Path, scale, labels=None, *, designed=True, inside=True) -> Pap
     runs = PaperRuns(store, scale)
     for label, part in runs.parts.items():
         for cell in part.cells if labels is None or label in labels else ():
-            words = flat_fields(cell.spec)
+            fields = flat_fields(cell.spec)
             store.put(
                 RunRecord(
                     run=cell.run, spec=cell.spec, test_accuracy=rule(cell.spec), val_accuracy=1.0,
-                    test_queries=1000, best_step=1, steps=1, seconds=1.0, parameters=600 * words["embed_dim"],
+                    test_queries=1000, best_step=1, steps=1, seconds=1.0, parameters=600 * fields["embed_dim"],
                     state_entries=cell.spec.model.state_entries_after(cell.spec.task.sequence_length),
-                    history=[Evaluation(step=1, loss=1 / words["learning_rate"], accuracy=1.0)],
+                    history=[Evaluation(step=1, loss=1 / fields["learning_rate"], accuracy=1.0)],
                 )
             )  # fmt: skip
     runs = PaperRuns(store, scale)
@@ -63,9 +63,9 @@ def fill(folder: Path, scale, labels=None, *, designed=True, inside=True) -> Pap
 
 def _circuits(part):
     task = part.task.model_dump(mode="json")
-    words = {("task" if name == "kind" else name): value for name, value in task.items()} | {"model": "linear_mamba"}
+    fields = {("task" if name == "kind" else name): value for name, value in task.items()} | {"model": "linear_mamba"}
     cells = [
-        words | {"embed_dim": D, "state_dim": N, "num_layers": 1, "seed": seed}
+        fields | {"embed_dim": D, "state_dim": N, "num_layers": 1, "seed": seed}
         for D in part.embed_dims
         for N in part.state_dims
         for seed in range(2)

@@ -102,8 +102,8 @@ def test_support_lines_admit_the_errors_on_committed_runs(errors: Errors) -> Non
 @pytest.mark.parametrize(
     ("how", "admitted"),
     [
-        ("best", {"full-capped": (0.0175, 0.08)}),
-        ("mean", {"full-capped": (0.03, 0.15), "full-mask": (0.0345, 0.17), "full-bank": (0.043, 0.21)}),
+        ("best", {"full-mamba": (0.0175, 0.08)}),
+        ("mean", {"full-mamba": (0.03, 0.15), "full-mask": (0.0345, 0.17), "full-bank": (0.043, 0.21)}),
     ],
 )
 def test_the_law_of_the_full_model_is_the_one_that_was_chosen(

@@ -159,12 +159,12 @@ def test_a_thousand_crooked_requests_get_an_answer(store_set, monkeypatch, caplo
                     {"model": rng.choice(VALUES), "steps": nonsense(rng), "ask": nonsense(rng)})  # fmt: skip
                 answer = client.post(path, content=body[: rng.randrange(1, 400)], headers=JSON)
             else:
-                words = {rng.choice(WORDS): rng.choice(VALUES) for _ in range(rng.randrange(4))}
-                if path == "/api/fit" and words.get("model") not in ("x", "nan"):
-                    words["model"] = "mamba"
+                fields = {rng.choice(WORDS): rng.choice(VALUES) for _ in range(rng.randrange(4))}
+                if path == "/api/fit" and fields.get("model") not in ("x", "nan"):
+                    fields["model"] = "mamba"
                 if path in ("/api/findings", "/api/figure"):
-                    words["no"] = str(number)  # or they would be drawn
-                answer = client.get(path, params=words)
+                    fields["no"] = str(number)  # or they would be drawn
+                answer = client.get(path, params=fields)
             codes.append(answer.status_code)
             assert 200 <= answer.status_code < 500, (path, answer.status_code, answer.text)
             assert "Traceback" not in answer.text

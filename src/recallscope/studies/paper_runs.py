@@ -26,7 +26,7 @@ from recallscope.analysis.table import COMPARED, D_N, as_table, learned
 from recallscope.records import RunRecord
 from recallscope.runs.store import RunStore
 from recallscope.studies.designed import DesignedPart
-from recallscope.studies.experiment import Part, Scale, experiments
+from recallscope.studies.experiment import Experiment, Part, Scale, experiments, find_experiment
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,23 +34,30 @@ if TYPE_CHECKING:
 
 
 class PaperRuns:
-    """A store read as the experiments of the paper at one scale."""
+    """A store read as some experiments at one scale, and those whose runs they read; as all of them by default."""
 
-    def __init__(self, store: RunStore, scale: Scale) -> None:
+    def __init__(self, store: RunStore, scale: Scale, names: Sequence[str] = ()) -> None:
         self.store = store
         self.scale = scale
+        self.names = tuple(names)
         self._noises: dict[str, SeedNoise] = {}
         self._tables: dict[tuple[str, ...], DataFrame] = {}
 
     @cached_property
+    def _experiments(self) -> list[Experiment]:
+        chosen = [find_experiment(name) for name in self.names]
+        read = [find_experiment(name) for one in chosen for name in one.reads]
+        return list(dict.fromkeys(chosen + read)) or experiments()
+
+    @cached_property
     def parts(self) -> dict[str, Part]:
-        """All parts of all experiments at this scale, by label."""
-        return {part.label: part for one in experiments() for part in one.parts(self.scale)}
+        """All parts of these experiments at this scale, by label."""
+        return {part.label: part for one in self._experiments for part in one.parts(self.scale)}
 
     @cached_property
     def designed_parts(self) -> dict[str, DesignedPart]:
         """The parts that are not trained, by label."""
-        return {part.label: part for one in experiments() for part in one.designed(self.scale)}
+        return {part.label: part for one in self._experiments for part in one.designed(self.scale)}
 
     @cached_property
     def _records(self) -> dict[str, RunRecord]:
@@ -72,14 +79,14 @@ class PaperRuns:
         return sum(len(self.parts[label].cells) - len(self.rows(label)) for label in labels if label in self.parts)
 
     def noise(self, rows: DataFrame) -> SeedNoise:
-        """Seed noise of some runs; if none of them differ in the seed alone, that of all runs of the same model."""
+        """Seed noise of some runs; if none differ in the seed alone, that of all runs of the model in the store."""
         own = seed_noise(rows)
         return own if own.degrees or rows.empty else self._noise_of(rows["model"].iloc[0])
 
     def _noise_of(self, model: str) -> SeedNoise:
         if model not in self._noises:
-            every = self.rows(*self.parts).drop_duplicates("run")  # parts may share runs
-            self._noises[model] = seed_noise(every[every["model"] == model])
+            same = (record for record in self._records.values() if record.spec.model.kind == model)
+            self._noises[model] = seed_noise(as_table(same))
         return self._noises[model]
 
     def designed(self, label: str) -> DataFrame:

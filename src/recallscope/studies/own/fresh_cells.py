@@ -31,7 +31,7 @@ CELLS: tuple[Cell, ...] = (
 )  # fmt: skip
 
 
-@experiment("fresh-cells", "our own: laws on cells trained after they were frozen")
+@experiment("fresh-cells", "our own: laws on cells trained after they were frozen", reads=("architectures",))
 def fresh_cells(scale: Scale) -> Iterator[Part]:
     """The same cells for every form, trained as in the architecture comparison; one seed at the small scale."""
     cells, train, cut = (TINY, QUARTER, "tiny task") if scale == "quick" else (CELLS, {}, "")

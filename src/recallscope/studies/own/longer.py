@@ -40,7 +40,7 @@ def name_of(rate: float) -> str:
     return f"longer at rate {rate:g}"
 
 
-@experiment("longer", "our own: laws of the architecture comparison's cells after four times the steps")
+@experiment("longer", "our own: the architecture comparison after four times the steps", reads=("architectures",))
 def longer(scale: Scale) -> Iterator[Part]:
     """Every form at both rates; one seed at the small scale."""
     cells, train, cut = (TINY, QUARTER, "tiny task") if scale == "quick" else (CELLS, STEPS, "")

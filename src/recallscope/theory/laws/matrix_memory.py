@@ -30,7 +30,7 @@ import numpy as np
 
 from recallscope.theory.domain import Domain
 from recallscope.theory.law import Law
-from recallscope.theory.laws.compared import MEMORIES, TRAINED
+from recallscope.theory.laws.compared import MEMORIES, TRAINED_MEMORIES
 from recallscope.theory.laws.sharing import (
     mean_recall,
     num_keys,
@@ -180,7 +180,7 @@ LAWS = [
         models=("attention",),
         status="exact",
         layers="one",
-        compared=TRAINED,
+        compared=TRAINED_MEMORIES,
         holds=f"N >= 5, {BARE}",
         domain=Domain("N >= 5"),
         support="bare attention is above .999 for N >= 8; for N <= 4 training stops short of it, and this is no law",
