@@ -14,7 +14,7 @@ from recallscope.architectures.model import build_model
 from recallscope.records import parse_record
 from recallscope.specs import ARCHITECTURES, ModelSpec
 
-KINDS = [kind for kind in ARCHITECTURES.names() if hasattr(ARCHITECTURES.find(kind), "published")]
+KINDS = [name for name in ARCHITECTURES.names() if hasattr(ARCHITECTURES.find(name), "published") and name != "hybrid"]
 EVERY = pytest.mark.parametrize("kind", KINDS)
 VARIANTS = {
     "based": ("linear_attention", {"feature_map": "taylor", "normaliser": True}),
@@ -24,6 +24,8 @@ VARIANTS = {
     "mesa_net, fading": ("mesa_net", {"forget": True}),
     "rwkv7, bonus": ("rwkv7", {"bonus": True}),
     "routed_memory, soft": ("routed_memory", {"routing": "soft", "num_memories": 2}),
+    "mamba3, skip": ("mamba3", {"skip": True, "qk_norm": "rms", "turning": 0.5}),
+    "mamba3 as mamba2": ("mamba3", {"trapezoid": False, "turning": 0.0}),
     "comba, corrected": ("comba", {"output_correction": 1.0}),
     "delta_product, fading": ("delta_product", {"forget": True, "num_steps": 3, "largest_rate": 2.0}),
     "attention, rotary": ("attention", {"rotary": True}),
@@ -98,7 +100,7 @@ def test_state_sizes_are_these() -> None:
     assert sizes == {
         "attention": None, "comba": 256, "delta_net": 256, "delta_product": 256, "gated_delta_net": 256,
         "gated_delta_net2": 256, "preconditioned_delta_net": 256 + 8, "routed_memory": 4 * 256,
-        "gla": 256, "kda": 256, "linear_attention": 256, "window_attention": None,
+        "gla": 256, "kda": 256, "linear_attention": 256, "mamba3": 256, "window_attention": None,
         "mesa_net": 256 + 36, "mlstm": 256 + 8, "retnet": 256, "rwkv7": 256,
     }  # fmt: skip
     assert ARCHITECTURES.find("attention")(embed_dim=32, state_dim=8).state_entries_after(64) == 64 * 40
@@ -171,7 +173,8 @@ def test_gates_start_where_the_spec_says(kind: str) -> None:
         drive = layer.drive(layer.project_in(x))
         update = layer.update(drive._replace(k=torch.ones_like(drive.k)))
     if hasattr(layer.spec, "forget_start") and update.w is not None and kind != "mlstm":
-        assert update.w == pytest.approx(torch.full_like(update.w, 0.9975), abs=1e-7)
+        first = update.w[:, :: update.per_token]  # further changes by the same token do not fade the state again
+        assert first == pytest.approx(torch.full_like(first, 0.9975), abs=1e-7)
     if hasattr(layer.spec, "write_start") and kind != "preconditioned_delta_net":  # its factor m is 1.5 at h = 0
         written = update.k[update.k != 0]  # not the rows of memories that were not chosen
         assert written == pytest.approx(torch.full_like(written, 0.12), abs=1e-7)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from torch import Tensor
-from torch.nn.functional import elu, logsigmoid, normalize, relu, softplus
+from torch.nn.functional import elu, logsigmoid, normalize, pad, relu, softplus
 from transformers import Qwen3NextConfig
 from transformers.models.kimi_linear.modeling_kimi_linear import (
     chunk_kimi_delta_attention,
@@ -180,6 +180,31 @@ def softmax(layer, q, k, v, gates):
     return fla("attn/naive.py").naive_parallel_attn(q, k, v)[0]
 
 
+def mamba3(layer, q, k, v, gates):
+    """The plain recurrence of arXiv 2603.15569 on a complex state, written here: pairs of rows are complex numbers.
+
+    The state turns back by every angle, where keys and queries turn on. No independent code runs without a GPU.
+    """
+    if layer.spec.qk_norm == "rms":
+        N = q.shape[-1]
+        q, k = (x * (x.square().mean(dim=-1, keepdim=True) + 1e-5).rsqrt() for x in (q * N**-0.5, k))
+        q, k = q * layer.norm_q.weight + layer.q_bias, k * layer.norm_k.weight + layer.k_bias
+    A, scale = layer.spec.num_angles, q.shape[-1] ** -0.5
+    step, rate, mix = softplus(gates["step"]), softplus(gates["rate"]), torch.sigmoid(gates["mix"])
+    turn = torch.pi * torch.tanh(gates.get("turn", step[..., :0])) * step
+    q, k = (torch.cat((torch.complex(x[..., :A], x[..., A : 2 * A]), x[..., 2 * A :] + 0j), dim=-1) for x in (q, k))
+    turn = pad(turn, (0, q.shape[-1] - A))
+    h, written, o = 0.0, 0.0, []
+    for t in range(q.shape[1]):
+        factor = torch.polar(torch.exp(-rate * step)[:, t].expand_as(turn[:, t]), -turn[:, t])[..., None]
+        trapezoid = (1 - mix)[:, t, ..., None] * step[:, t, ..., None] * written
+        written = k[:, t, ..., None] * v[:, t, :, None]
+        h = factor * (h + trapezoid) + (mix * step)[:, t, ..., None] * written
+        o.append((q[:, t, ..., None].conj() * h).real.sum(dim=-2))
+    o = scale * torch.stack(o, dim=1)
+    return o if layer.skip is None else o + layer.skip * v
+
+
 def window(layer, q, k, v, gates):
     return fla("attn/naive.py").naive_parallel_attn(q, k, v, window_size=layer.spec.window)[0]
 
@@ -208,6 +233,7 @@ class Case(NamedTuple):
 
 
 FLA, HF = "fla-core `fla/ops/{}`", "transformers `models/{}`"
+OWN = "a plain complex recurrence of ours, from the paper's equations (no other code runs without a GPU)"
 CASES = [
     Case("linear_attention", FLA.format("linear_attn/naive.py"), linear_attention),
     Case("linear_attention", FLA.format("linear_attn/naive.py"), linear_attention, {"feature_map": "relu"}),
@@ -243,6 +269,8 @@ CASES = [
     Case("preconditioned_delta_net", FLA.format("precond_gated_delta_rule/naive.py"), preconditioned),
     Case("rwkv7", FLA.format("generalized_delta_rule/dplr/naive.py"), dplr, {"bonus": True}),
     Case("mesa_net", FLA.format("mesa_net/naive.py"), mesa, {"forget": True, "least_ridge": 0.25}),
+    Case("mamba3", OWN, mamba3, {"turning": 0.5}),
+    Case("mamba3", OWN, mamba3, {"qk_norm": "rms", "skip": True}),
     Case("window_attention", FLA.format("attn/naive.py"), window, {"window": 4}),
     Case("routed_memory", FLA.format("linear_attn/naive.py"), routed),
     Case("routed_memory", FLA.format("linear_attn/naive.py"), routed, {"routing": "soft"}),
@@ -277,6 +305,7 @@ def test_the_memory_is_theirs_in_values_and_every_gradient(case: Case, seed: int
     """By queries, keys, values, gates before their activation, and the layer's own parameters."""
     g = torch.Generator().manual_seed(seed)
     layer, batch, L = draw_layer(case, seed, g), pick(g, 1, 3), 1 if seed == 0 else pick(g, 2, 14)
+    L = max(L, 2 if case.kind == "mamba3" else 1)  # alone, a token's angle changes nothing but rounding
     M, N, P = layer.spec.num_heads, layer.spec.state_dim, layer.spec.head_dim
     n = layer.spec.writes_per_token
     q, k = (normalize(torch.randn(batch, L, M, i, N, generator=g), dim=-1).flatten(3) for i in (1, n))
@@ -354,6 +383,7 @@ def test_mamba_2s_scan_is_simple_gated_linear_attention(seed: int) -> None:
 
 
 ELSEWHERE = {
+    "hybrid": "none of its own: its layers are those of the others (`tests/architectures/test_hybrid.py`)",
     "mamba": "transformers `models/mamba`; mambapy (`tests/claims/test_mamba_references.py`)",
     "mamba2": "transformers `models/mamba2` (`tests/architectures/test_mamba2_reference.py`); fla-core "
     "`fla/ops/simple_gla/naive.py`",

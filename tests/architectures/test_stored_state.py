@@ -13,12 +13,14 @@ from recallscope.specs import ARCHITECTURES
 from recallscope.state_precision import StatePrecision
 
 V, L, BATCH = 12, 9, 3
+KEEP_ALL = ("attention", "window_attention", "hybrid")
 VARIANTS = {
-    **{kind: {} for kind in ARCHITECTURES.names() if "attention" not in kind or kind == "linear_attention"},
+    **{kind: {} for kind in ARCHITECTURES.names() if kind not in KEEP_ALL},
     "two layers": {"kind": "linear_mamba", "num_layers": 2},
     "MQA": {"kind": "multihead", "num_heads": 2, "head_pattern": "MQA"},
     "mesa_net, fading": {"kind": "mesa_net", "forget": True},
     "mlstm, no normaliser": {"kind": "mlstm", "normaliser": False},
+    "hybrid": {"kind": "hybrid", "layers": "gla kda mamba3,turning=0.5"},
     "rwkv7, bonus": {"kind": "rwkv7", "bonus": True},
     "taylor, normalised": {"kind": "linear_attention", "feature_map": "taylor", "normaliser": True},
     "Mamba without gate": {"kind": "mamba", "gate": False, "norm": "none", "skip": False, "transition": "identity"},

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from recallscope.architectures.gated_delta_net_model import GatedDeltaNetLayer
 from recallscope.architectures.matrix_memory import CombaSpec
-from recallscope.architectures.matrix_memory_model import Drive, MemoryModel, Update
-from recallscope.ops.linear_scan import at_positions
+from recallscope.architectures.matrix_memory_model import Drive, MemoryModel, Update, heads_at
 
 
 @final
@@ -30,9 +29,8 @@ class CombaLayer(GatedDeltaNetLayer):
         """The corrected queries, scaled as queries are."""
         if self.correction is None:
             return drive
-        k, N = drive.k, self.spec.state_dim
-        k = k if positions is None else at_positions(k.flatten(2), positions).unflatten(-1, k.shape[2:])
-        return drive._replace(q=drive.q - self.correction * torch.sigmoid(self.erase) * k * N**-0.5)
+        p = torch.sigmoid(self.erase) * heads_at(drive.k, positions)
+        return drive._replace(q=drive.q - self.correction * p * self.spec.state_dim**-0.5)
 
     def update(self, drive: Drive) -> Update:
         """Gated DeltaNet, but p reads what is taken away."""

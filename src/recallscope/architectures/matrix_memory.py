@@ -94,8 +94,7 @@ class Forgetting(ModelSpec):
     @property
     def fade_bias(self) -> float:
         """Where exp(-softplus) is the share at the start."""
-        rate = -math.log(self.forget_start)
-        return rate + math.log(-math.expm1(-rate))
+        return inverse_softplus(-math.log(self.forget_start))
 
 
 class Writing(ModelSpec):
@@ -107,6 +106,11 @@ class Writing(ModelSpec):
     def write_bias(self) -> float:
         """Where the sigmoid is that."""
         return logit(self.write_start)
+
+
+def inverse_softplus(x: float) -> float:
+    """Where a softplus is x."""
+    return x + math.log(-math.expm1(-x))
 
 
 def logit(p: float) -> float:
@@ -285,6 +289,27 @@ class RWKV7Spec(Forgetting, Writing, MatrixMemory):
     law = None  # open: a rate for every row and a removal key of its own
     PUBLISHED = LAYER | {"conv": "shift", "conv_width": 2, "output_gate": "sigmoid", "bonus": True, "write_start": 0.5}
     bonus: bool = Field(False, description="add the current token's value once more, weighted by its own match")
+
+
+@architecture("mamba3")
+class Mamba3Spec(Forgetting, MatrixMemory):
+    """Mamba-3: S <- alpha S + beta k' v'ᵀ + gamma k vᵀ, k' v'ᵀ of the token before; k and q turn by learnt angles."""
+
+    model = "recallscope.architectures.mamba3_model:Mamba3"
+    law = "gated"
+    PUBLISHED = LAYER | {
+        "expand": 2, "output_gate": "silu", "output_norm": "none", "qk_norm": "rms", "skip": True, "turning": 0.5,
+    }  # fmt: skip
+    qk_norm: Literal["l2", "rms", "none"] = Field("none", description="rms: RMSNorm of q and k, and a bias on each")
+    trapezoid: bool = Field(True, description="part of what a token writes is written with the next one")
+    turning: Fraction = Field(1.0, description="share of the rows of the state that turn, in pairs")
+    skip: bool = Field(False, description="add the current token's value, times a number per head")
+    step_start: Fraction = Field(0.12, gt=0, description="Delta, how much is written, at the start of training")
+
+    @property
+    def num_angles(self) -> int:
+        """Pairs of rows that turn."""
+        return int(self.turning * self.state_dim) // 2
 
 
 @architecture("mesa_net")

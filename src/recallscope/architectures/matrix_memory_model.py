@@ -124,6 +124,11 @@ class Update(NamedTuple):
         return Update(self.q, *(inserted(own, more) for own, more in zip(self[1:6], here[1:6], strict=True)))  # type: ignore[arg-type]
 
 
+def heads_at(x: Float[Tensor, "batch L M n"], positions: Int[Tensor, "batch Q"] | None) -> Float[Tensor, "batch Q M n"]:
+    """What heads have at the positions, or at every token."""
+    return x if positions is None else at_positions(x.flatten(2), positions).unflatten(-1, x.shape[2:])
+
+
 def rotated(spec: Rotary, drive: Drive, positions: Int[Tensor, "batch Q"] | None) -> Drive:
     """Queries at the positions and keys at all tokens, with their rotary embedding if the spec has one."""
     if not spec.rotary:
@@ -210,7 +215,7 @@ class MemoryLayer(RecallLayer):
             plain = causal_conv(plain, self.W_conv)
         plain = silu(plain) if spec.activation == "silu" else plain
         q, k, v = (part.unflatten(-1, (M, -1)) for part in plain.split(self.rows[:3], dim=-1))
-        q = q if positions is None else at_positions(q.flatten(2), positions).unflatten(-1, (M, N))
+        q = heads_at(q, positions)
         if spec.qk_norm == "l2":
             q, k = normalize(q, dim=-1), normalize(k.unflatten(-1, (-1, N)), dim=-1).flatten(-2)
         parts = (raw if self.gate_bias is None else raw + self.gate_bias).split(self.rows[3:], dim=-1)
@@ -374,8 +379,12 @@ class MemoryModel(LayeredModel):
     layers: Sequence[MemoryLayer]
 
     def __init__(self, spec: MatrixMemory, vocab_size: int) -> None:
-        super().__init__(spec, vocab_size, [self.layer(spec) for _ in range(spec.num_layers)])
+        super().__init__(spec, vocab_size, self.make_layers(spec))
         self.norm_f = nn.RMSNorm(spec.embed_dim, eps=1e-5) if spec.norm == "rms" else nn.Identity()
+
+    def make_layers(self, spec: MatrixMemory) -> list[MemoryLayer]:
+        """From the bottom up."""
+        return [self.layer(spec) for _ in range(spec.num_layers)]
 
     def finish(self, y: Float[Tensor, "batch T D"]) -> Float[Tensor, "batch T D"]:
         """The norm before the head."""
@@ -403,7 +412,7 @@ class MemoryModel(LayeredModel):
         """k and q of every token."""
         chosen = self.layers[layer]
         drive = chosen.drive(chosen.project_in(self.inputs(tokens)[layer]))
-        return drive.k[..., -self.spec.state_dim :], drive.q
+        return drive.k[..., -chosen.spec.state_dim :], drive.q
 
     @torch.no_grad()
     def attention(self, tokens: Int[Tensor, "batch L"], layer: int = -1) -> Attention:
@@ -488,8 +497,9 @@ class MemoryModel(LayeredModel):
 
     def why_not(self, protocol: type) -> str | None:
         """What a memory without a state lacks, and what a write depends on."""
-        if protocol in (HasState, HasRates, StepsState) and not isinstance(self.layers[0], DeltaLayer):
-            return self.layers[0].no_state
+        growing = [layer for layer in self.layers if not isinstance(layer, DeltaLayer)]
+        if protocol in (HasState, HasRates, StepsState) and growing:
+            return growing[0].no_state
         if protocol is HasAttention and self.spec.writes_per_token > 1:
             return "a token writes several values: no single weight says how much of it is read"
         if protocol in (WritesFacts, RevisesFacts):
@@ -501,17 +511,9 @@ class MemoryModel(LayeredModel):
     def undecayed(self) -> frozenset[str]:
         """Biases and rates, and the weights of norms."""
         spared = (
-            "gate_bias",
-            "A_log",
-            "shift",
-            "log_ridge",
-            "erase",
-            "correction",
-            "log_scale",
-            "norm.weight",
-            "norm_out.weight",
-            "norm_f.weight",
-        )
+            "_bias", "A_log", "shift", "log_ridge", "erase", "correction", "log_scale", "skip", "norm.weight",
+            "norm_out.weight", "norm_f.weight", "norm_q.weight", "norm_k.weight",
+        )  # fmt: skip
         return frozenset(name for name, _ in self.named_parameters() if name.endswith(spared))
 
 

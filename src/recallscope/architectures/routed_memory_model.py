@@ -12,8 +12,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from recallscope.architectures.matrix_memory import RoutedMemorySpec
-from recallscope.architectures.matrix_memory_model import DeltaLayer, Drive, Gate, MemoryModel, Update
-from recallscope.ops.linear_scan import at_positions
+from recallscope.architectures.matrix_memory_model import DeltaLayer, Drive, Gate, MemoryModel, Update, heads_at
 
 
 @final
@@ -29,11 +28,7 @@ class RoutedMemoryLayer(DeltaLayer):
 
     def prepared(self, drive: Drive, positions: Int[Tensor, "batch Q"] | None) -> Drive:
         """Queries are routed where they are asked."""
-        read = drive.gates["read"]
-        if positions is None:
-            return drive
-        here = at_positions(read.flatten(2), positions).unflatten(-1, read.shape[2:])
-        return drive._replace(gates=drive.gates | {"read": here})
+        return drive._replace(gates=drive.gates | {"read": heads_at(drive.gates["read"], positions)})
 
     def route(self, router: Float[Tensor, "batch T M B"]) -> Float[Tensor, "batch T M B"]:
         """How much of a token goes to each memory; the gradient of top1 is that of the softmax."""
