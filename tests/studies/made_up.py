@@ -1,6 +1,5 @@
 """A store of made-up runs: every part of a scale, with accuracies that follow a rule instead of any training."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ from recallscope.analysis.table import as_table
 from recallscope.records import Evaluation, RunRecord
 from recallscope.runs.store import RunStore
 from recallscope.specs import flat_fields
-from recallscope.studies.architecture_forms import BARE, ages_path, label_of
+from recallscope.studies.architecture_forms import AGES, BARE, label_of
 from recallscope.studies.paper.mechanism import MODELS, inspection_paths
 from recallscope.studies.paper_runs import PaperRuns
 from recallscope.theory.law import find_law
@@ -54,11 +53,14 @@ def fill(folder: Path, scale, labels=None, *, designed=True, inside=True) -> Pap
         arrays.parent.mkdir(exist_ok=True)
         np.savez(arrays, **_arrays(record))
         scores.write_text("{}")
-    for record in [one for form in BARE for one in runs.records(label_of("by age", form))] if inside else ():
-        facts, path = record.spec.task.num_facts, ages_path(store, record.run)
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps({"recall_by_place": [0.5 + 0.4 * place / facts for place in range(facts)]}))
+    if inside:
+        aged = [record for form in BARE for record in runs.records(label_of("by age", form))]
+        runs.keep_inside(AGES, {record.run: _by_place(record.spec.task.num_facts) for record in aged})
     return runs
+
+
+def _by_place(facts):
+    return {"recall_by_place": [0.5 + 0.4 * place / facts for place in range(facts)]}
 
 
 def _circuits(part):

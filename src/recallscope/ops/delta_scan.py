@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
-from recallscope.ops.compiled import fits, library
+from recallscope.ops.compiled import available, fits
 from recallscope.ops.delta_scan_compiled import delta_scan_compiled
 from recallscope.ops.selective_scan import in_turns
 
@@ -41,7 +41,7 @@ def delta_scan(
     if (a is None) != (b is None):
         raise ValueError("a and b come together: S += b (aᵀ S). Give both, or neither.")
     if form == "auto":
-        form = "compiled" if fits(q, k, v, w, a, b) and library() is not None else "torch"
+        form = "compiled" if fits(q, k, v, w, a, b) and available() else "torch"
     if form == "compiled":
         return delta_scan_compiled(q, k, v, w, a, b, positions=positions)
     if form == "loop":

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import ceil, floor, inf, log2, nan
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -20,7 +18,6 @@ from recallscope.analysis.seed_noise import Ends, seed_noise
 from recallscope.measuring.measurement import Information, linear_by_state, linear_curve
 from recallscope.presets import Fields, Preset
 from recallscope.records import RunRecord
-from recallscope.runs.store import RunStore
 from recallscope.specs import TaskSpec, find_architecture
 from recallscope.studies.paper_runs import PaperRuns
 from recallscope.theory.bounds import most_recall
@@ -263,20 +260,18 @@ def _flag(form: Form, record: RunRecord) -> str:
 # Recall by the age of the fact
 
 
-def ages_path(store: RunStore, run: str) -> Path:
-    """Where the recall of a run by place of the fact is kept."""
-    return store.root / "inside" / f"{run}-ages.json"
+AGES = "ages"  # what `PaperRuns.inside` keeps
 
 
 def ages(runs: PaperRuns, forms: Sequence[Form] = BARE) -> dict[str, list[float]]:
     """Recall by the fact's place in the context, oldest first, of every form of which it was measured."""
-    found = {}
-    for form in forms:
-        for record in runs.records(label_of("by age", form)):
-            path = ages_path(runs.store, record.run)
-            if path.exists():
-                found[form.label] = json.loads(path.read_text(encoding="utf-8"))["recall_by_place"]
-    return found
+    kept = runs.inside(AGES)
+    return {
+        form.label: kept[record.run]["recall_by_place"]
+        for form in forms
+        for record in runs.records(label_of("by age", form))
+        if record.run in kept
+    }
 
 
 def age_gap(oldest_first: Sequence[float]) -> float:

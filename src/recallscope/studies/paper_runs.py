@@ -3,6 +3,7 @@
 STORE/runs/HASH/record.json           the training runs
 STORE/designed/NAME.json              designed circuits, measured (no training, so no record)
 STORE/inside/HASH.npz, HASH.json      arrays and scores of a trained model that was inspected
+STORE/inside/WHAT.json                what a study measured of trained models, by run
 
 Reading needs no torch, so that every figure can be redrawn without it. Below are the things all figures share: their
 sheet, the line that names their runs, and panels of parts.
@@ -10,9 +11,11 @@ sheet, the line that names their runs, and panels of parts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +26,9 @@ from recallscope.analysis.accuracy_grid import AccuracyGrid, planned_grid
 from recallscope.analysis.collapse import CollapseCurve, collapse_curve
 from recallscope.analysis.seed_noise import SeedNoise, seed_noise
 from recallscope.analysis.table import COMPARED, D_N, as_table, learned
+from recallscope.atomic import write_atomically
 from recallscope.records import RunRecord
-from recallscope.runs.store import RunStore
+from recallscope.runs.store import WEIGHTS, RunStore
 from recallscope.studies.designed import DesignedPart
 from recallscope.studies.experiment import Experiment, Part, Scale, experiments, find_experiment
 
@@ -93,6 +97,24 @@ class PaperRuns:
         """Measured circuits of a part; none if they were not measured."""
         part = self.designed_parts.get(label)
         return part.read(self.store.root, self.scale) if part else DataFrame()
+
+    def inside(self, what: str) -> dict[str, Any]:
+        """What was measured of trained models, by run."""
+        path = self.store.root / "inside" / f"{what}.json"
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+    def measure_inside(self, what: str, labels: Iterable[str], measure: Callable[[Path], Any]) -> None:
+        """Measure every model of these parts whose weights are there and that was not measured before."""
+        found = self.inside(what)
+        for record in [record for label in labels for record in self.records(label)]:
+            weights = self.store.folder(record.run) / WEIGHTS
+            if record.run not in found and weights.exists():
+                self.keep_inside(what, found := found | {record.run: measure(weights)})
+
+    def keep_inside(self, what: str, found: Mapping[str, Any]) -> None:
+        """Write what was measured, a line for each run."""
+        lines = ",\n".join(f"{json.dumps(run)}: {json.dumps(found[run])}" for run in sorted(found))
+        write_atomically(self.store.root / "inside" / f"{what}.json", f"{{\n{lines}\n}}\n".encode())
 
 
 class NoRunsError(ValueError):

@@ -15,13 +15,13 @@ from recallscope.records import Evaluation, RunRecord
 from recallscope.runs.store import WEIGHTS, RunStore
 from recallscope.specs import find_architecture
 from recallscope.studies.architecture_forms import (
+    AGES,
     BARE,
     FORMS,
     PUBLISHED,
     Form,
     age_gap,
     ages,
-    ages_path,
     best_rate,
     flagged,
     label_of,
@@ -156,7 +156,7 @@ def test_ages_are_read_once_measured_and_models_without_weights_are_left_out(tmp
         "linear Mamba": 0.3, "DeltaNet": 0.3
     }  # fmt: skip
     (record,) = runs.records(label_of("by age", BARE[0]))
-    ages_path(runs.store, record.run).unlink()
+    runs.keep_inside(AGES, {run: seen for run, seen in runs.inside(AGES).items() if run != record.run})
     measure_ages(runs)  # there are no weights to read
     assert list(ages(runs)) == ["DeltaNet"]
     model = build_model(record.spec.model, record.spec.task.vocab_size, torch.Generator().manual_seed(0))

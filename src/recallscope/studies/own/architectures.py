@@ -7,14 +7,14 @@ recipe, and the same search of the learning rate on a seed of its own.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from recallscope.atomic import write_atomically
 from recallscope.studies.architecture_forms import (
+    AGES,
     BARE,
     CELLS,
     COMPARISON,
@@ -31,7 +31,6 @@ from recallscope.studies.architecture_forms import (
     Size,
     age_gap,
     ages,
-    ages_path,
     best_rate,
     flagged,
     label_of,
@@ -106,23 +105,21 @@ def _tiny() -> Iterator[Part]:
 
 @architectures.after_runs
 def measure_ages(runs: PaperRuns) -> None:
-    """Recall by the place of the fact, of every model whose weights are there and that was not asked before."""
-    from recallscope.runs.store import WEIGHTS
+    """Recall by the place of the fact, of every model that was not asked before."""
+    runs.measure_inside(AGES, [label_of("by age", form) for form in BARE], recall_by_place)
 
-    for form in BARE:
-        for record in runs.records(label_of("by age", form)):
-            path, weights = ages_path(runs.store, record.run), runs.store.folder(record.run) / WEIGHTS
-            if weights.exists() and not path.exists():
-                import torch
 
-                from recallscope.interp.decoders import measure_behaviour
-                from recallscope.tasks.drawing import sample_batch
-                from recallscope.train.weights import read_weights
+def recall_by_place(weights: Path) -> dict[str, Any]:
+    """Recall of a trained model by the fact's place in the context, oldest first."""
+    import torch
 
-                model, task = read_weights(weights)
-                batch = sample_batch(task, AGE_SEQUENCES, torch.Generator().manual_seed(0))
-                kept = {"recall_by_place": measure_behaviour(model, batch).recall_by_place, "sequences": AGE_SEQUENCES}
-                write_atomically(path, json.dumps(kept).encode() + b"\n")
+    from recallscope.interp.decoders import measure_behaviour
+    from recallscope.tasks.drawing import sample_batch
+    from recallscope.train.weights import read_weights
+
+    model, task = read_weights(weights)
+    batch = sample_batch(task, AGE_SEQUENCES, torch.Generator().manual_seed(0))
+    return {"recall_by_place": measure_behaviour(model, batch).recall_by_place, "sequences": AGE_SEQUENCES}
 
 
 # Findings
