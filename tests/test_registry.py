@@ -21,13 +21,10 @@ def test_names_are_found_without_importing_what_registers_them():
         "import sys\n"
         "from recallscope.specs import ARCHITECTURES, TASKS\nnames = ARCHITECTURES.names() + TASKS.names()\n"
         "imported = [name for name in sys.modules if name.startswith('recallscope.architectures.')]\n"
-        "print(sorted(names), imported, 'torch' in sys.modules)"
+        "print({'mqar', 'kda', 'mamba2'} <= set(names), imported, 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == (
-        "['ar', 'attention', 'delta_net', 'gated_delta_net', 'gla', 'kda', 'linear_attention', 'linear_mamba', "
-        "'mamba', 'mamba2', 'mesa_net', 'mlstm', 'mqar', 'multihead', 'repeated', 'retnet', 'rwkv7'] [] False"
-    )
+    assert done.stdout.strip() == "True [] False"
 
 
 @pytest.mark.parametrize(

@@ -63,14 +63,6 @@ BARE = (
     Form("Gated DeltaNet", "replaces", "α S, then S + β k (v - Sᵀ k)ᵀ", {"kind": "gated_delta_net"}, 0.003),
     Form("KDA", "replaces", "diag(α) S, then S + β k (v - Sᵀ k)ᵀ", {"kind": "kda"}),
     Form("RWKV-7", "replaces", "diag(w) S - (a∘κ) (κᵀ S) + k vᵀ", {"kind": "rwkv7"}),
-    Form("Gated DeltaNet-2", "replaces", "diag(α) S, then S + k (w∘v - Sᵀ (b∘k))ᵀ", {"kind": "gated_delta_net2"}),
-    Form("Comba", "replaces", "α S, then S + β k (v - s Sᵀ k)ᵀ", {"kind": "comba"}),
-    Form("DeltaProduct", "replaces", "DeltaNet's update twice, each with its own k and v", {"kind": "delta_product"}),
-    Form(
-        "Preconditioned", "replaces", "α S, then S + β (m∘k) (v - Sᵀ k)ᵀ, m(Σ k²)", {"kind": "preconditioned_delta_net"}
-    ),
-    Form("Mamba-3", "fades", "α S + β k' v'ᵀ + γ k vᵀ, k and q turning", {"kind": "mamba3"}),
-    Form("routed memories", "adds", "S_j + β k vᵀ for the one j of 4 that k is sent to", {"kind": "routed_memory"}),
     Form("MesaNet", "solves", "S + k vᵀ, H + k kᵀ; read Sᵀ (H + λ)⁻¹ q", {"kind": "mesa_net"}),
     Form("attention", "keeps all", "every key and value is kept", {"kind": "attention"}),
     Form(

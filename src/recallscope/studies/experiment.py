@@ -203,7 +203,6 @@ STUDIES: Registry[Experiment] = Registry(  # in the order of the report: the pap
         "components": "recallscope.studies.own.components:components",
         "large-sizes": "recallscope.studies.own.large_sizes:large_sizes",
         "fresh-cells": "recallscope.studies.own.fresh_cells:fresh_cells",
-        "new-architectures": "recallscope.studies.own.new_architectures:new_architectures",
         "longer": "recallscope.studies.own.longer:longer",
         "state-precision": "recallscope.studies.own.state_precision:state_precision",
     },

@@ -134,7 +134,7 @@ LAWS = [
         gated_law,
         summary="a write gate stores facts only: SNR² = N D / n",
         reference="ours; Rem F.3 with a gate",
-        models=("mlstm",),
+        models=("mlstm", "mamba3"),
         holds=BARE,
         support="bare mLSTM is .011 off on average, at most .03, and memories of random codes as far "
         "(docs/ARCHITECTURE_COMPARISON.md)",
