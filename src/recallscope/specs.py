@@ -448,14 +448,14 @@ RESULTS = (
     "state_entries",
     "warning",
 )
-COLUMNS = frozenset(("run", "status", "schema_version", "needs", "task", "model", "seed", *RESULTS))  # no field's word
+COLUMNS = frozenset(("run", "status", "schema_version", "needs", "task", "model", "seed", *RESULTS))  # no field's name
 _TRAIN_FIELDS = frozenset(TrainSpec.model_fields)
 
 
 def flat_fields(fields: Mapping[str, Any] | RunSpec) -> dict[str, Value]:
     """The fields of a run as one flat table: the form in which runs are listed, filtered, fitted and plotted.
 
-    `fields` is a RunSpec, or its plain data, whoever wrote it: no class is needed to read that. A field's word is its
+    `fields` is a RunSpec, or its plain data, whoever wrote it: no class is needed to read that. A field's column is its
     name, and the kinds are `task` and `model`. A name that a column, the training or an earlier part has already is
     prefixed with its own part.
     """
@@ -465,8 +465,8 @@ def flat_fields(fields: Mapping[str, Any] | RunSpec) -> dict[str, Value]:
         table, taken = fields.get(part), COLUMNS if part == "train" else COLUMNS | _TRAIN_FIELDS
         for name, value in table.items() if isinstance(table, dict) else ():
             if name != "kind":
-                word = f"{part}.{name}" if name in taken or name in flat else name
-                flat[word] = value if type(value) in (int, bool) else _plain(value)
+                column = f"{part}.{name}" if name in taken or name in flat else name
+                flat[column] = value if type(value) in (int, bool) else _plain(value)
             elif part != "train":
                 flat[part] = current_kind(_plain(value)) if part == "model" else _plain(value)
     flat["seed"] = _plain(fields.get("seed", 0))
@@ -480,16 +480,16 @@ def _plain(value: Any) -> Value:
     return value if isinstance(value, int | str | None) else json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def path_of(word: str, task: type[TaskSpec], model: type[ModelSpec]) -> tuple[str, str] | None:
-    """Where a word belongs in a run of this task and this model: (part, field); None if nowhere.
+def path_of(column: str, task: type[TaskSpec], model: type[ModelSpec]) -> tuple[str, str] | None:
+    """Where a column belongs in a run of this task and this model: (part, field); None if nowhere.
 
     A model that takes any field, as an outsider's module does, gets the fields that nobody else knows.
     """
-    if word in ("task", "model"):
-        return word, "kind"
-    if word == "seed":
+    if column in ("task", "model"):
+        return column, "kind"
+    if column == "seed":
         return "", "seed"
-    prefix, _, name = word.rpartition(".")
+    prefix, _, name = column.rpartition(".")
     if name == "kind" or (not prefix and name in COLUMNS):
         return None
     owners: dict[str, type[Spec]] = {"train": TrainSpec, "task": task, "model": model}
