@@ -160,7 +160,7 @@ LAWS = [
         models=("routed_memory",),
         holds=f"N + B - 1 <= D, {BARE}",
         support="not yet compared with trained models",
-        **_MEMORY,
+        **(_MEMORY | {"compared": (), "status": "hypothesis"}),
     ),
     Law(
         "rank-bound",
