@@ -30,7 +30,7 @@ import numpy as np
 
 from recallscope.theory.domain import Domain
 from recallscope.theory.law import Law
-from recallscope.theory.laws.compared import MEMORIES, TRAINED_MEMORIES
+from recallscope.theory.laws.compared import MEMORIES, ROUTED, TRAINED_MEMORIES
 from recallscope.theory.laws.sharing import (
     mean_recall,
     num_keys,
@@ -160,7 +160,7 @@ LAWS = [
         models=("routed_memory",),
         holds=f"N + B - 1 <= D, {BARE}",
         support="not yet compared with trained models",
-        **(_MEMORY | {"compared": (), "status": "hypothesis"}),
+        **(_MEMORY | {"compared": (*TRAINED_MEMORIES, *ROUTED), "status": "hypothesis"}),
     ),
     Law(
         "rank-bound",
