@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from pydantic import Field, model_validator
 
 from recallscope.architectures.matrix_memory import MatrixMemory
+from recallscope.architectures.sizes import with_residual
 from recallscope.specs import architecture, find_architecture
 
 
@@ -33,7 +34,7 @@ class HybridSpec(MatrixMemory):
         named = len(str(data.get("layers", cls.model_fields["layers"].default)).split())
         if data.get("num_layers", named) != named:
             raise ValueError(f"num_layers={data['num_layers']}, but layers names {named}. Leave num_layers out.")
-        return MatrixMemory._deep_models_have_residuals({**data, "num_layers": named})
+        return with_residual({**data, "num_layers": named})
 
     @model_validator(mode="after")
     def _layers_are_matrix_memories(self) -> HybridSpec:

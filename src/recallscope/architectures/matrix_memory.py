@@ -23,7 +23,7 @@ class MatrixMemory(Heads):
     """Fields of every such architecture; N is `state_dim`, and the values of all heads have expand * D channels."""
 
     PUBLISHED: ClassVar[dict[str, Any]] = LAYER  # the fields in which the published layer differs from the bare form
-    FOLLOWING = ("residual",)
+    FOLLOWING: ClassVar[tuple[str, ...]] = ("residual",)
     num_heads: Size = Field(1, description="M")
     expand: Size = Field(1, description="channels of the values of all heads, over D")
     num_layers: Size = Field(1, description="Lambda, stacked layers")
@@ -192,7 +192,7 @@ class GatedDeltaNetSpec(Forgetting, Writing, MatrixMemory):
     """Gated DeltaNet: the state fades by one alpha per head, then the delta rule."""
 
     model = "recallscope.architectures.gated_delta_net_model:GatedDeltaNet"
-    law = "delta"
+    law: ClassVar[str | None] = "delta"
     PUBLISHED = CONVOLVED | {"expand": 2, "output_gate": "silu", "write_start": 0.5}
     qk_norm: Literal["l2", "none"] = Field("l2", description="l2: queries and keys have length 1")
 
@@ -300,7 +300,9 @@ class Mamba3Spec(Forgetting, MatrixMemory):
     PUBLISHED = LAYER | {
         "expand": 2, "output_gate": "silu", "output_norm": "none", "qk_norm": "rms", "skip": True, "turning": 0.5,
     }  # fmt: skip
-    qk_norm: Literal["l2", "rms", "none"] = Field("none", description="rms: RMSNorm of q and k, and a bias on each")
+    qk_norm: Literal["l2", "rms", "none"] = Field(  # type: ignore[assignment]
+        "none", description="rms: RMSNorm of q and k, and a bias on each"
+    )
     trapezoid: bool = Field(True, description="part of what a token writes is written with the next one")
     turning: Fraction = Field(1.0, description="share of the rows of the state that turn, in pairs")
     skip: bool = Field(False, description="add the current token's value, times a number per head")
@@ -335,7 +337,7 @@ class AttentionSpec(Rotary, MatrixMemory):
     """Causal softmax attention: keeps every key and value, so its memory grows with the sequence."""
 
     model = "recallscope.architectures.attention_model:SoftmaxAttention"
-    law = "softmax"
+    law: ClassVar[str | None] = "softmax"
     PUBLISHED = LAYER | {"output_norm": "none", "rotary": True}
 
     @property
