@@ -140,6 +140,7 @@ BLOCK = {
 BARE = {
     "num_heads": 1, "expand": 1, "conv_width": 2, "num_layers": 1, "norm": "none", "conv": "full",
     "activation": "none", "qk_norm": "none", "output_norm": "none", "output_gate": "none", "mlp_width": 0,
+    "stem_width": 0,
 }  # fmt: skip
 ROTARY = {"rotary": False, "rotary_base": 10_000.0}
 UNIT, WRITES, FORGETS = {"qk_norm": "l2"}, {"write_start": 0.12}, {"forget_start": 0.9975}

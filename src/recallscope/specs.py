@@ -165,6 +165,14 @@ class TaskSpec(_Kind):
         """The levels of a curriculum, easiest first; the last one is the task itself."""
         return (self,)
 
+    def zoology_levels(self) -> tuple[TaskSpec, ...]:
+        """The tasks of zoology's training mixture whose largest is this one, easiest first."""
+        return (self,)
+
+    def zoology_tests(self) -> tuple[TaskSpec, ...]:
+        """The tasks that zoology would test a model on which was trained on that mixture."""
+        return (self,)
+
 
 class ModelSpec(_Kind):
     """Base of all architectures: fields are the model's sizes and switches; `model` names its class.
@@ -386,8 +394,10 @@ class TrainSpec(Spec):
     eval_every: Size = Field(250, description="steps between evaluations")
     eval_size: Size = Field(10_000, description="sequences in the validation set, and in the test set")
     embedding_std: Positive = Field(1.0, description="of the embedding at the start")
-    training_facts: Literal["target", "curriculum", "mixture"] = Field(
-        "target", description="facts per training sequence: the task's; first 1, 2, 4, ...; or one of these each step"
+    training_facts: Literal["target", "curriculum", "mixture", "zoology"] = Field(
+        "target",
+        description="facts per training sequence: the task's; first 1, 2, 4, ...; one of these each step; or one of "
+        "N_f/16 to N_f each step, N_f/16 as often as not, as in zoology",
     )
     curriculum_accuracy: Fraction = Field(0.9, description="running training accuracy that ends a curriculum level")
     curriculum_share: Fraction = Field(0.5, description="largest fraction of the steps before the curriculum's target")
