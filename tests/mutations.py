@@ -44,6 +44,14 @@ MUTATIONS = [
         ("<= positions[..., None]", "< positions[..., None]"),
     ),
     *in_file(
+        "ops/delta_scan_fla.py",
+        "ops/test_delta_scan_fla.py",
+        ("log().expand_as(k)", "expand_as(k)"),
+        ("scale=1.0", "scale=None"),
+        ("a_rows, b_rows, log_rows", "b_rows, a_rows, log_rows"),
+        ("return o[..., :P]", "return o[..., -P:]"),
+    ),
+    *in_file(
         "ops/head_patterns.py",
         "ops/test_head_patterns.py",
         ('-> ... M t tau").tril()', '-> ... M t tau").tril(-1)'),
@@ -148,8 +156,9 @@ MUTATIONS = [
     *in_file(
         "ops/attention.py",
         "ops/test_softmax_attention.py",
-        ("masked_fill(ahead, -torch.inf).softmax", "masked_fill(ahead, 0.0).softmax"),
+        ("masked_fill(hidden, -torch.inf).softmax", "masked_fill(hidden, 0.0).softmax"),
         ("(tokens if positions is None else positions)", "(tokens if positions is None else positions + 1)"),
+        ("tokens <= here - window", "tokens < here - window"),
     ),
     *in_file(
         "ops/ssd.py",

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from recallscope.architectures.model import RecallModel
     from recallscope.tasks.batch import Batch
 
+TRIALS_FROM = 2**30  # seeds from here on are those of learning-rate trials
 LARGEST = 10**9  # no dimension of a spec may exceed this: larger numbers are typing slips, not models
 IDENTITY = 2  # version of the rule that names runs; 1 hashed the defaults, too
 
@@ -165,6 +166,14 @@ class TaskSpec(_Kind):
         """The levels of a curriculum, easiest first; the last one is the task itself."""
         return (self,)
 
+    def zoology_levels(self) -> tuple[TaskSpec, ...]:
+        """The tasks of zoology's training mixture whose largest is this one, easiest first."""
+        return (self,)
+
+    def zoology_tests(self) -> tuple[TaskSpec, ...]:
+        """The tasks that zoology would test a model on which was trained on that mixture."""
+        return (self,)
+
 
 class ModelSpec(_Kind):
     """Base of all architectures: fields are the model's sizes and switches; `model` names its class.
@@ -240,19 +249,27 @@ ARCHITECTURES: Registry[type[ModelSpec]] = Registry(
     "architecture",
     {
         "attention": "recallscope.architectures.matrix_memory:AttentionSpec",
+        "comba": "recallscope.architectures.matrix_memory:CombaSpec",
         "delta_net": "recallscope.architectures.matrix_memory:DeltaNetSpec",
+        "delta_product": "recallscope.architectures.matrix_memory:DeltaProductSpec",
         "gated_delta_net": "recallscope.architectures.matrix_memory:GatedDeltaNetSpec",
+        "gated_delta_net2": "recallscope.architectures.matrix_memory:GatedDeltaNet2Spec",
         "gla": "recallscope.architectures.matrix_memory:GLASpec",
+        "hybrid": "recallscope.architectures.hybrid:HybridSpec",
         "kda": "recallscope.architectures.matrix_memory:KDASpec",
         "linear_mamba": "recallscope.architectures.linear_mamba:LinearMambaSpec",
         "linear_attention": "recallscope.architectures.matrix_memory:LinearAttentionSpec",
         "mamba": "recallscope.architectures.mamba:MambaSpec",
         "mamba2": "recallscope.architectures.mamba2:Mamba2Spec",
+        "mamba3": "recallscope.architectures.matrix_memory:Mamba3Spec",
         "mesa_net": "recallscope.architectures.matrix_memory:MesaNetSpec",
         "mlstm": "recallscope.architectures.matrix_memory:MLSTMSpec",
         "multihead": "recallscope.architectures.multihead:MultiHeadSpec",
+        "preconditioned_delta_net": "recallscope.architectures.matrix_memory:PreconditionedDeltaNetSpec",
         "retnet": "recallscope.architectures.matrix_memory:RetNetSpec",
+        "routed_memory": "recallscope.architectures.matrix_memory:RoutedMemorySpec",
         "rwkv7": "recallscope.architectures.matrix_memory:RWKV7Spec",
+        "window_attention": "recallscope.architectures.matrix_memory:WindowAttentionSpec",
     },
 )
 STORED_KINDS = {"linear": "linear_mamba", "full": "mamba", "full2": "mamba2"}  # as runs are stored and hashed: kind
@@ -378,8 +395,10 @@ class TrainSpec(Spec):
     eval_every: Size = Field(250, description="steps between evaluations")
     eval_size: Size = Field(10_000, description="sequences in the validation set, and in the test set")
     embedding_std: Positive = Field(1.0, description="of the embedding at the start")
-    training_facts: Literal["target", "curriculum", "mixture"] = Field(
-        "target", description="facts per training sequence: the task's; first 1, 2, 4, ...; or one of these each step"
+    training_facts: Literal["target", "curriculum", "mixture", "zoology"] = Field(
+        "target",
+        description="facts per training sequence: the task's; first 1, 2, 4, ...; one of these each step; or one of "
+        "N_f/16 to N_f each step, N_f/16 as often as not, as in zoology",
     )
     curriculum_accuracy: Fraction = Field(0.9, description="running training accuracy that ends a curriculum level")
     curriculum_share: Fraction = Field(0.5, description="largest fraction of the steps before the curriculum's target")
@@ -416,7 +435,9 @@ class RunSpec(Spec):
     task: AnyTask
     model: AnyModel
     train: TrainSpec = Field(default_factory=TrainSpec)
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = Field(0, description="random seed of the run")
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = Field(
+        0, description="random seed of the run; seeds from 2^30 on mark learning-rate trials"
+    )
 
 
 PARTS = ("task", "model", "train")
@@ -438,16 +459,17 @@ RESULTS = (
     "seconds",
     "parameters",
     "state_entries",
+    "effective_entries",
     "warning",
 )
-COLUMNS = frozenset(("run", "status", "schema_version", "needs", "task", "model", "seed", *RESULTS))  # no field's word
+COLUMNS = frozenset(("run", "status", "schema_version", "needs", "task", "model", "seed", *RESULTS))  # no field's name
 _TRAIN_FIELDS = frozenset(TrainSpec.model_fields)
 
 
 def flat_fields(fields: Mapping[str, Any] | RunSpec) -> dict[str, Value]:
     """The fields of a run as one flat table: the form in which runs are listed, filtered, fitted and plotted.
 
-    `fields` is a RunSpec, or its plain data, whoever wrote it: no class is needed to read that. A field's word is its
+    `fields` is a RunSpec, or its plain data, whoever wrote it: no class is needed to read that. A field's column is its
     name, and the kinds are `task` and `model`. A name that a column, the training or an earlier part has already is
     prefixed with its own part.
     """
@@ -457,8 +479,8 @@ def flat_fields(fields: Mapping[str, Any] | RunSpec) -> dict[str, Value]:
         table, taken = fields.get(part), COLUMNS if part == "train" else COLUMNS | _TRAIN_FIELDS
         for name, value in table.items() if isinstance(table, dict) else ():
             if name != "kind":
-                word = f"{part}.{name}" if name in taken or name in flat else name
-                flat[word] = value if type(value) in (int, bool) else _plain(value)
+                column = f"{part}.{name}" if name in taken or name in flat else name
+                flat[column] = value if type(value) in (int, bool) else _plain(value)
             elif part != "train":
                 flat[part] = current_kind(_plain(value)) if part == "model" else _plain(value)
     flat["seed"] = _plain(fields.get("seed", 0))
@@ -472,16 +494,16 @@ def _plain(value: Any) -> Value:
     return value if isinstance(value, int | str | None) else json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def path_of(word: str, task: type[TaskSpec], model: type[ModelSpec]) -> tuple[str, str] | None:
-    """Where a word belongs in a run of this task and this model: (part, field); None if nowhere.
+def path_of(column: str, task: type[TaskSpec], model: type[ModelSpec]) -> tuple[str, str] | None:
+    """Where a column belongs in a run of this task and this model: (part, field); None if nowhere.
 
     A model that takes any field, as an outsider's module does, gets the fields that nobody else knows.
     """
-    if word in ("task", "model"):
-        return word, "kind"
-    if word == "seed":
+    if column in ("task", "model"):
+        return column, "kind"
+    if column == "seed":
         return "", "seed"
-    prefix, _, name = word.rpartition(".")
+    prefix, _, name = column.rpartition(".")
     if name == "kind" or (not prefix and name in COLUMNS):
         return None
     owners: dict[str, type[Spec]] = {"train": TrainSpec, "task": task, "model": model}

@@ -315,7 +315,7 @@ def draw_coordinates(read: ArrayLike, write: ArrayLike, ax: Axes) -> Axes:
     return ax
 
 
-def draw_ablated(recall: Mapping[str, float], ax: Axes, queries: int | None = None) -> Axes:
+def draw_ablations(recall: Mapping[str, float], ax: Axes, queries: int | None = None) -> Axes:
     """Accuracy with parts of the masks taken away, with 95 % binomial intervals; dotted: unchanged."""
     values = np.array(list(recall.values()))
     half = 1.96 * np.sqrt(values * (1 - values) / queries) if queries else None
@@ -338,6 +338,6 @@ def banks_figure(
         draw_mask(masks["read"], read, title="(a) gate: what a query for each key reads")
         draw_mask(masks["write"], write, title="(b) Δ: what each key writes to")
         draw_coordinates(masks["read_coordinate"], masks["write_coordinate"], keys)
-        draw_ablated(recall, cut, queries)
+        draw_ablations(recall, cut, queries)
         figure.supxlabel(label, fontsize=7, color="#555555")
     return figure

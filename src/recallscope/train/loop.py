@@ -142,6 +142,13 @@ def _train(
     weights.restore(best)
     tested = evaluate(model, task, train.eval_size, stream(run, "test", device))
     answers = _answers(task, tested)
+    others = task.zoology_tests() if train.training_facts == "zoology" else ()
+    by_facts = {
+        str(getattr(other, "num_facts", "")): evaluate(
+            model, other, train.eval_size, stream(run, "test", device)
+        ).accuracy
+        for other in others
+    }
     record = RunRecord(
         run=progress.run,
         identity=progress.identity,
@@ -156,7 +163,9 @@ def _train(
         seconds=time.perf_counter() - started,
         parameters=sum(weight.numel() for weight in model.parameters()),
         state_entries=run.model.state_entries_after(task.sequence_length),
+        effective_entries=run.model.effective_entries,
         history=progress.history,
+        by_facts=by_facts or None,
         levels_ended=progress.levels.ended if train.training_facts == "curriculum" else None,
         environment={
             "torch": torch.__version__,

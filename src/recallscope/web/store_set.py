@@ -104,7 +104,7 @@ def all_weights(store_set: StoreSet, fields: dict[str, Any]) -> list[dict[str, A
         if kept:
             rows = find_runs(store, parse_conditions(["status=done"]), order_by=None)
             found += [
-                {"model": f"run:{number}:{row['run']}", "title": f"{_told(row)} in {_short(store.root)}"}
+                {"model": f"run:{number}:{row['run']}", "title": f"{_title(row)} in {_short(store.root)}"}
                 for row in rows
                 if row["run"] in kept
             ]
@@ -115,6 +115,6 @@ def _short(path: Path) -> str:
     return "/".join(path.parts[-2:])
 
 
-def _told(row: Mapping[str, Any]) -> str:
+def _title(row: Mapping[str, Any]) -> str:
     sizes = " ".join(f"{SIZES[name]['letter']} {row[name]}" for name in DIMENSIONS if row.get(name) is not None)
     return f"{row['model']} {sizes}, {row['test_accuracy']:.3f}, run {row['run'][:8]}"
