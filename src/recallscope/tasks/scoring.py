@@ -17,6 +17,7 @@ class Score:
     standard_error: float  # nan for a single sequence, which says nothing about how sequences differ
     queries: int
     in_context: float | None = None  # fraction of answers that are the value of some fact of the context
+    warning: str = ""  # that this is not above guessing, and so says nothing about what the model can hold
 
 
 def score(output: Float[Tensor, "batch positions V"] | Int[Tensor, "batch positions"], batch: Batch) -> Score:

@@ -1,12 +1,15 @@
 """Accuracy of any model, designed or trained, on fresh sequences of a task."""
 
 import contextlib
+from dataclasses import replace
 
 import torch
 from torch import nn
 
 from recallscope.architectures.model import seeded_global_rng
 from recallscope.architectures.user_module_model import as_recall_model
+from recallscope.health import examine
+from recallscope.records import binding
 from recallscope.specs import TaskSpec
 from recallscope.tasks.drawing import as_generator, sample_batch
 from recallscope.tasks.scoring import Score, accuracy, answered, named
@@ -36,4 +39,7 @@ def evaluate(model: nn.Module, task: TaskSpec, num_sequences: int, generator: to
             in_context += int(named(predicted, batch).sum())
             queries += predicted.numel()
     model.train(training)
-    return accuracy(torch.cat(right), in_context / queries)
+    score = accuracy(torch.cat(right), in_context / queries)
+    bound = binding(score.accuracy, score.in_context, getattr(task, "num_facts", None))
+    facts = {"test_accuracy": score.accuracy, "test_queries": queries, "in_context": score.in_context, "binding": bound}
+    return replace(score, warning=examine({"spec": {"task": task.model_dump(mode="json")}} | facts).sentence)
