@@ -137,7 +137,7 @@ def test_they_show_what_they_have_and_say_what_they_lack(kind: str) -> None:
     assert (model.capability(HasState) is None) == (kind in ("attention", "window_attention"))
     assert model.capability(HasOperators) is model.capability(WritesFacts) is None
     keys, queries = model.keys_and_queries(draw_tokens())
-    assert keys.shape == queries.shape == (2, L, 2, 4)
+    assert keys.shape == queries.shape == (2, L, 2, 16 if kind == "routed_memory" else 4)
 
 
 @pytest.mark.parametrize("conv", ["full", "depthwise", "shift"])

@@ -432,9 +432,11 @@ class MemoryModel(LayeredModel):
     def keys_and_queries(
         self, tokens: Int[Tensor, "batch L"], layer: int = -1
     ) -> tuple[Float[Tensor, "batch L heads_k N"], Float[Tensor, "batch L heads_q N"]]:
-        """k and q of every token."""
+        """k and q of every token, or what the state has in their place: features, or a route."""
         chosen = self.layers[layer]
         drive = chosen.drive(chosen.project_in(self.inputs(tokens)[layer]))
+        if isinstance(chosen, DeltaLayer) and (update := chosen.update(drive)).q.shape != drive.q.shape:
+            return update.k, update.q
         return drive.k[..., -chosen.spec.state_dim :], drive.q
 
     @torch.no_grad()
