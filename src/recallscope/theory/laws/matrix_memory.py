@@ -41,7 +41,7 @@ from recallscope.theory.laws.sharing import (
 )
 from recallscope.theory.problem import Array, Problem, takes_fields
 
-BARE = "one bare layer with one head: windows of two tokens, no norm, no output gate"
+MINIMAL = "one minimal layer with one head: windows of two tokens, no norm, no output gate"
 
 
 def key_rank(problem: Problem) -> Array:
@@ -135,8 +135,8 @@ LAWS = [
         summary="a write gate stores facts only: SNR² = N D / n",
         reference="ours; Rem F.3 with a gate",
         models=("mlstm", "mamba3"),
-        holds=BARE,
-        support="bare mLSTM is .011 off on average, at most .03, and memories of random codes as far "
+        holds=MINIMAL,
+        support="minimal mLSTM is .011 off on average, at most .03, and memories of random codes as far "
         "(docs/ARCHITECTURE_COMPARISON.md)",
         **_MEMORY,
     ),
@@ -146,8 +146,8 @@ LAWS = [
         summary="the least-squares answer: SNR² = N D / (n - N), exact for N_f <= N",
         reference="ours",
         models=("mesa_net",),
-        holds=BARE,
-        support="bare MesaNet is .005 off on average, at most .02; .01 and .025 on cells trained after the law; "
+        holds=MINIMAL,
+        support="minimal MesaNet is .005 off on average, at most .02; .01 and .025 on cells trained after the law; "
         "memories of random codes .01 and .05 (docs/ARCHITECTURE_COMPARISON.md)",
         domain=Domain("L = 4 N_f"),
         **_MEMORY,
@@ -158,7 +158,7 @@ LAWS = [
         summary="B routed memories, four unless given: SNR² = B N D / n, with binomial numbers of facts in each",
         reference="ours",
         models=("routed_memory",),
-        holds=f"N + B - 1 <= D, {BARE}",
+        holds=f"N + B - 1 <= D, {MINIMAL}",
         support="not yet compared with trained models",
         **(_MEMORY | {"compared": (*TRAINED_MEMORIES, *ROUTED), "status": "hypothesis"}),
     ),
@@ -181,8 +181,8 @@ LAWS = [
         status="exact",
         layers="one",
         compared=TRAINED_MEMORIES,
-        holds=f"N >= 5, {BARE}",
+        holds=f"N >= 5, {MINIMAL}",
         domain=Domain("N >= 5"),
-        support="bare attention is above .999 for N >= 8; for N <= 4 training stops short of it, and this is no law",
+        support="minimal attention is above .999 for N >= 8; for N <= 4 training stops short of it, and this is no law",
     ),
 ]
