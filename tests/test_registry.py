@@ -24,10 +24,7 @@ def test_names_are_found_without_importing_what_registers_them():
         "print(sorted(names), imported, 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == (
-        "['ar', 'attention', 'delta_net', 'gated_delta_net', 'gla', 'kda', 'linear_attention', 'linear_mamba', "
-        "'mamba', 'mamba2', 'mesa_net', 'mlstm', 'mqar', 'multihead', 'repeated', 'retnet', 'rwkv7'] [] False"
-    )
+    assert done.stdout.strip() == f"{sorted([*ARCHITECTURES.own, *TASKS.own])} [] False"
 
 
 @pytest.mark.parametrize(
@@ -47,7 +44,7 @@ def test_what_the_package_registers_is_in_its_table(packages, table):
 def test_an_unknown_name_is_answered_with_the_nearest():
     with pytest.raises(UnknownNameError, match="Did you mean linear"):
         ARCHITECTURES.find("liner")
-    with pytest.raises(UnknownNameError, match=r"There are: ar, mqar, repeated"):
+    with pytest.raises(UnknownNameError, match=r"There are: ar, .*mqar, repeated"):
         TASKS.find("xyzzy")
     with pytest.raises(UnknownNameError, match=r"Write nets\.py:MyModel"):
         find_architecture("nets.py")
