@@ -45,11 +45,11 @@ def test_every_law_is_complete(entry: Law) -> None:
         assert getattr(entry, name), name
     assert set(entry.needs) <= set(FIELDS)
     assert "Paper:" in (entry.function.__doc__ or "")
-    problem = Problem(**CELL, **HEADS)
+    problem = Problem(**CELL, **HEADS, task=entry.tasks[-1])
     with np.errstate(all="ignore"):
         p = entry(problem)
     assert p.shape == ()
-    assert p == entry(**CELL, **HEADS)
+    assert p == entry(**CELL, **HEADS, task=entry.tasks[-1])
     if entry.domain is not None:
         assert entry.domain.contains(problem.replace(embed_dim=[32, 64])).tolist() == [True, True]
         assert entry.domain.sentence
@@ -244,7 +244,8 @@ def test_laws_of_heads_are_compared_where_there_are_heads() -> None:
 def test_asking_for_one_law_in_a_fresh_process_finds_all() -> None:
     code = "import recallscope as rs; print(rs.find_law('unified').name, len(list(rs.LAWS)), rs.Problem, rs.Law)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("unified 27 ")
+    name, count, *_ = done.stdout.split()
+    assert (name, int(count) >= 32) == ("unified", True)
 
 
 def test_the_fields_of_a_law_are_told() -> None:

@@ -52,7 +52,7 @@ class Predict(StateFlags, SIZES):  # type: ignore[misc, valid-type]
         shown = [find_law(name) for name in rows[0]["laws"]]
         if len(rows) == 1:
             others = 0 if self.all or self.law else len(question(vars(self))[2]) - 1
-            self._print_cell(answer["task"]["length"], rows[0], shown, others)
+            self._print_cell(answer["task"], rows[0], shown, others)
         else:
             self._print_grid(rows, shown)
         if stored := answer.get("stored_state"):
@@ -63,11 +63,14 @@ class Predict(StateFlags, SIZES):  # type: ignore[misc, valid-type]
             show([f"with the state stored as {stored['label']}: {values}", stored["holds"]])
         return 0
 
-    def _print_cell(self, length: int, row: dict[str, Any], shown: list[Any], others: int) -> None:
+    def _print_cell(self, task: dict[str, Any], row: dict[str, Any], shown: list[Any], others: int) -> None:
         from recallscope.predictions import basis, marked, probability_text
 
         D, N = row["embed_dim"], row["state_dim"]
-        title = f"{self.task.upper()}  V={self.vocab_size}  N_f={self.num_facts}  L={length}  D={D}  N={N}"
+        more = {"L": task.get("length"), "m": task.get("key_tokens"), "rho": task.get("rho")}
+        more = {"table": f"{self.rows}x{self.columns}"} if task.get("rows") else more
+        of_task = "".join(f"  {name}={value}" for name, value in more.items() if value is not None)
+        title = f"{self.task.upper()}  V={self.vocab_size}  N_f={self.num_facts}{of_task}  D={D}  N={N}"
         title += f"  layers={self.num_layers}" if self.num_layers > 1 else ""
         title += f"  {self.head_pattern} x {self.num_heads}" if self.head_pattern else ""
         first = shown[0]

@@ -68,8 +68,9 @@ class CapacityQuery:
     @cached_property
     def law(self) -> Law | None:
         """The law of the model, if there is one and it speaks about this task."""
-        own = self.run_at(1).model.own_law
-        return find_law(own) if own and self._by_law(find_law(own), 2) else None
+        run = self.run_at(1)
+        law = find_law(run.model.own_law).for_task(run.task.kind) if run.model.own_law else None
+        return law if law and self._by_law(law, 2) else None
 
     def _by_law(self, law: Law, value: int) -> float | None:
         try:

@@ -9,7 +9,7 @@ import csv
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
@@ -21,7 +21,7 @@ from recallscope.runs.table import find_runs
 from recallscope.specs import ModelSpec, find_architecture
 from recallscope.studies.paper_runs import PaperRuns, no_runs, sheet
 from recallscope.theory.law import LAWS, Law, find_law, recommended
-from recallscope.theory.problem import FIELDS, LawTask, Problem
+from recallscope.theory.problem import FIELDS, PLAIN, Problem
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,7 +37,7 @@ def runs_for_laws(store: RunStore) -> list[Row]:
     return [
         row
         for row in find_runs(store)
-        if row["task"] in get_args(LawTask)
+        if row["task"] in PLAIN
         and not any(flag in row["warning"] for flag in ("diverged", "at-chance"))
         and sum(row[f"{part}_steps"] for part in ("warmup", "flat", "decay")) >= FEWEST_STEPS
     ]

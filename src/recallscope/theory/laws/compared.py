@@ -37,3 +37,5 @@ SHARING_HEADS = (
 _BARE = (_SHORTEST, "16 <= D <= 64", "4 <= N <= 16", *_ONE)
 ZOO = (Domain("256 <= V <= 512", "8 <= N_f <= 16", *_BARE, task="mqar"),)
 MEMORIES = (*ZOO, Domain("256 <= V <= 1024", "8 <= N_f <= 32", "16 N_f <= V", *_BARE))
+# memories of explicit codes with correlated keys (results/theory/template_monte_carlo.md)
+CORRELATED = (Domain("256 <= V <= 1024", "12 <= N_f <= 16", "32 <= D <= 64", "4 <= N <= 16", *_ONE),)

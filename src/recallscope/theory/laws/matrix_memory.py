@@ -38,7 +38,7 @@ from recallscope.theory.laws.sharing import (
     star_dimensions,
     tight_variance,
 )
-from recallscope.theory.problem import Array, Problem, takes_fields
+from recallscope.theory.problem import PLAIN, TEMPLATES, Array, Problem, takes_fields
 
 BARE = "one bare layer with one head: windows of two tokens, no norm, no output gate"
 
@@ -117,6 +117,7 @@ LAWS = [
         summary="a write gate stores facts only: SNR² = N D / n",
         reference="ours; Rem F.3 with a gate",
         models=("mlstm",),
+        with_templates="template-addition",
         holds=BARE,
         support="bare mLSTM is .011 off on average, at most .03, and memories of random codes as far (docs/ZOO.md)",
         **_MEMORY,
@@ -127,6 +128,7 @@ LAWS = [
         summary="the least-squares answer: SNR² = N D / (n - N), exact for N_f <= N",
         reference="ours",
         models=("mesa_net",),
+        with_templates="template-least-squares",
         holds=BARE,
         support="bare MesaNet is .005 off on average, at most .02; .01 and .025 on cells trained after the law; "
         "memories of random codes .01 and .05 (docs/ZOO.md)",
@@ -151,6 +153,7 @@ LAWS = [
         models=("attention",),
         status="exact",
         layers="one",
+        tasks=(*PLAIN, *TEMPLATES),
         compared=ZOO,
         holds=f"N >= 5, {BARE}",
         domain=Domain("N >= 5"),
