@@ -70,10 +70,10 @@ def recallscope(*arguments, code=0, **where):
     return json.loads(done.stdout) if "--json" in done.args else done.stdout
 
 
-def refused(result, *words):
-    """A command called in this process has answered a mistake: exit code 2, and one paragraph with these words."""
+def refused(result, *phrases):
+    """A command called in this process has answered a mistake: exit code 2, and one paragraph with these phrases."""
     code, out, err = result
     assert (code, out) == (2, ""), (code, out, err)
     assert "Traceback" not in err
-    for word in words:
+    for word in phrases:
         assert word in err, err

@@ -24,18 +24,18 @@ SRC = ROOT / "src"
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "RECALLSCOPE"))}
 
 
-def call(*words: object, cwd: Path, **environment: str) -> str:
+def call(*arguments: object, cwd: Path, **environment: str) -> str:
     done = subprocess.run(
-        [str(word) for word in words], cwd=cwd, env=CLEAN | environment, capture_output=True, text=True, check=False
+        [str(word) for word in arguments], cwd=cwd, env=CLEAN | environment, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, f"{words}\n{done.stdout}\n{done.stderr}"
+    assert done.returncode == 0, f"{arguments}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
 
 def served(command: Path, *, cwd: Path) -> bytes:
     """The page of the explorer, asked for once."""
-    words = [str(command), "explore", "--no-browser"]
-    with subprocess.Popen(words, cwd=cwd, env=CLEAN, stdout=subprocess.PIPE, text=True) as server:
+    arguments = [str(command), "explore", "--no-browser"]
+    with subprocess.Popen(arguments, cwd=cwd, env=CLEAN, stdout=subprocess.PIPE, text=True) as server:
         try:
             with urlopen(server.stdout.readline().strip(), timeout=60) as page:
                 return page.read()

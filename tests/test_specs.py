@@ -55,7 +55,7 @@ def test_derived_numbers():
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"),
+    ("fields", "phrases"),
     [
         ({"vocab_size": 511, "num_facts": 16}, ["511", "odd", "512"]),
         ({"vocab_size": 32, "num_facts": 16}, ["16 distinct keys", "15", "34"]),
@@ -69,10 +69,10 @@ def test_derived_numbers():
         ),
     ],
 )
-def test_a_task_that_cannot_be_drawn_is_refused_with_the_way_out(fields, words):
+def test_a_task_that_cannot_be_drawn_is_refused_with_the_way_out(fields, phrases):
     with pytest.raises(ValidationError) as caught:
         parse_task(fields)
-    for word in words:
+    for word in phrases:
         assert word in str(caught.value)
 
 
@@ -132,7 +132,7 @@ REQUIRED = {  # by kind: every field without a default
     "mamba": ("embed_dim", "state_dim"),
     "mamba2": ("embed_dim", "state_dim", "num_heads"),
 }
-ZOO = [
+MEMORIES = [
     "attention",
     "delta_net",
     "gated_delta_net",
@@ -144,15 +144,16 @@ ZOO = [
     "retnet",
     "rwkv7",
 ]
-REQUIRED |= dict.fromkeys(ZOO, ("embed_dim", "state_dim", "residual"))
+REQUIRED |= dict.fromkeys(MEMORIES, ("embed_dim", "state_dim", "residual"))
 RECALL = {"power_a": 1.0, "filler": "random", "key_repeats": 1}
 BLOCK = {
     "expand": 2, "conv_width": 2, "num_layers": 1, "residual": True, "norm": "rms", "skip": True, "conv_bias": True,
 }  # fmt: skip
 BARE = {
     "num_heads": 1, "expand": 1, "conv_width": 2, "num_layers": 1, "norm": "none", "conv": "full",
-    "activation": "none", "qk_norm": "none", "output_norm": "none", "output_gate": "none",
+    "activation": "none", "qk_norm": "none", "output_norm": "none", "output_gate": "none", "mlp_width": 0,
 }  # fmt: skip
+ROTARY = {"rotary": False, "rotary_base": 10_000.0}
 UNIT, WRITES, FORGETS = {"qk_norm": "l2"}, {"write_start": 0.12}, {"forget_start": 0.9975}
 DEFAULTS = {
     "ar": RECALL,
@@ -162,7 +163,7 @@ DEFAULTS = {
     "multihead": {"expand": 2, "conv_width": 2},
     "mamba": BLOCK | {"gate": True, "activation": "silu", "transition": "selective", "delta_rank": "low"},
     "mamba2": BLOCK | {"head_pattern": "MVA"},
-    "attention": BARE,
+    "attention": BARE | ROTARY,
     "delta_net": BARE | UNIT | WRITES,
     "gated_delta_net": BARE | UNIT | WRITES | FORGETS,
     "gla": BARE | FORGETS | {"gate_temper": 16.0},
@@ -170,7 +171,7 @@ DEFAULTS = {
     "linear_attention": BARE | {"feature_map": "identity", "normaliser": False},
     "mesa_net": BARE | UNIT | WRITES | FORGETS | {"forget": False, "least_ridge": 0.0},
     "mlstm": BARE | FORGETS | {"normaliser": True},
-    "retnet": BARE | {"slowest": 5},
+    "retnet": BARE | ROTARY | {"slowest": 5},
     "rwkv7": BARE | WRITES | FORGETS | {"bonus": False},
     "train": {
         "batch_size": 128, "accumulate": 1, "learning_rate": 0.01, "warmup_steps": 100, "flat_steps": 400,
@@ -184,7 +185,7 @@ DEFAULTS = {
 def test_defaults_never_change_their_meaning():
     """A run's name leaves defaults out, so a changed default would give old names to new runs. New fields may come."""
     specs = {name: TASKS.find(name) for name in ("ar", "mqar", "repeated")}
-    specs |= {name: ARCHITECTURES.find(name) for name in ("linear_mamba", "multihead", "mamba", "mamba2", *ZOO)}
+    specs |= {name: ARCHITECTURES.find(name) for name in ("linear_mamba", "multihead", "mamba", "mamba2", *MEMORIES)}
     for name, spec in (specs | {"train": TrainSpec}).items():
         fields = {field: info for field, info in spec.model_fields.items() if field != "kind"}
         assert tuple(field for field in REQUIRED.get(name, ()) if not fields[field].is_required()) == ()
@@ -213,8 +214,8 @@ def test_the_identity_leaves_defaults_out():
 
 
 def test_fields_are_flat_and_need_no_class():
-    words = flat_fields(run_spec().model_dump(mode="json"))
-    assert (words["task"], words["model"], words["embed_dim"], words["batch_size"]) == ("mqar", "linear_mamba", 32, 128)
+    flat = flat_fields(run_spec().model_dump(mode="json"))
+    assert (flat["task"], flat["model"], flat["embed_dim"], flat["batch_size"]) == ("mqar", "linear_mamba", 32, 128)
     odd = {"task": {"kind": "x", "size": 3}, "model": {"kind": "y", "size": 4, "blocks": [1, 2]}, "seed": 1}
     assert flat_fields(odd) == {"task": "x", "size": 3, "model": "y", "model.size": 4, "blocks": "[1,2]", "seed": 1}
 
@@ -262,7 +263,7 @@ def test_records_survive_json():
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("", "not JSON"),
         ("{", "not JSON"),
@@ -278,8 +279,8 @@ def test_records_survive_json():
         (b"\xff\xfe", "not JSON"),
     ],
 )
-def test_what_is_no_record_is_named_as_such(text, words):
-    with pytest.raises(RecordError, match=words):
+def test_what_is_no_record_is_named_as_such(text, message):
+    with pytest.raises(RecordError, match=message):
         parse_record(text)
 
 

@@ -13,20 +13,20 @@ COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def command_page() -> str:
-    """Overview first, then a section per verb."""
+    """Overview first, then a section per command."""
     os.environ["COLUMNS"] = "90"
     text = ["# Commands", f"```text\n{overview()}\n```"]
-    for verb, (_, says) in COMMANDS.items():
+    for command, (_, says) in COMMANDS.items():
         text += [
-            f"## {verb}",
+            f"## {command}",
             f"{says[0].upper()}{says[1:]}{'' if says.endswith('?') else '.'}",
-            f"```text\n{_help(verb)}\n```",
+            f"```text\n{_help(command)}\n```",
         ]
     return "\n\n".join(text)
 
 
-def _help(verb: str) -> str:
+def _help(command: str) -> str:
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
-        main([verb, "--help"])
+        main([command, "--help"])
     return COLOURS.sub("", printed.getvalue()).strip()

@@ -21,7 +21,7 @@ SHOTS = {
     "fit": ("fit?target=0.9&embed_dim=48&state_dim=12", "[aria-label='Least sizes'] tr", WIDE, "light"),
     "runs": ("runs", "[aria-label=Runs] tbody tr", WIDE, "light"),
     "inside": (f"inside?steps={STEPS}&ask=5", "#answer", WIDE, "light"),
-    "zoo": ("zoo", "text=Recall above that of", WIDE, "light"),
+    "architectures": ("architectures", "text=Recall above that of", WIDE, "light"),
     "paper": ("paper?open=layers", "figcaption:has-text('fig-5')", WIDE, "light"),
     "narrow": ("fit?target=0.9&embed_dim=48&state_dim=12", "[aria-label='Least sizes'] tr", NARROW, "dark"),
 }

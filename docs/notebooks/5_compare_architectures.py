@@ -2,7 +2,7 @@
 # # Compare five architectures
 #
 # Equal task, equal sizes, equal training; small enough for a minute. For differences that you want to believe use several seeds and
-# longer trainings, as [the zoo](../ZOO.md) does.
+# longer trainings, as [the architecture comparison](../ARCHITECTURE_COMPARISON.md) does.
 
 # %%
 import tempfile

@@ -20,11 +20,10 @@ import torch
 from matplotlib.figure import Figure
 
 from recallscope.circuits.bank import bank_circuit
-from recallscope.cli.pictures import draw_pictures
 from recallscope.cli.run_folder import keep
 from recallscope.figures.mechanism import banks_figure
 from recallscope.figures.style import BLUE, GUESS, ORANGE, PAGE, figure_style, new_figure, write_figure
-from recallscope.interp.banks import channel_masks, picture_masks, surgery
+from recallscope.interp.banks import channel_masks, picture_masks, recall_ablated
 from recallscope.interp.inspection import inspect_model
 from recallscope.presets import preset_run
 from recallscope.runs.store import RunStore
@@ -39,7 +38,6 @@ HERE = Path(__file__).parent
 PAPER = RunStore(HERE.parent / "paper")
 LINEAR = [(64, 32), (64, 24), (48, 32)]
 NUM_SEQUENCES = 500
-PICTURED = ("D64-N32", "full", "bank")  # folders that keep their pictures
 FULL = RunSpec.model_validate(
     {
         "task": {"kind": "mqar", "vocab_size": 64, "num_facts": 8},
@@ -145,7 +143,6 @@ def look_inside(run: RunSpec, folder: Path, *, reuse: bool) -> tuple[dict[str, A
     scores: dict[str, Any] = {"accuracy": accuracy.accuracy, "standard_error": accuracy.standard_error}
     scores |= found.to_dict()
     scores |= {"model": model.spec.model_dump(mode="json"), "task": task.model_dump(mode="json")}
-    scores["pictures"] = [path.name for path in draw_pictures(model, task, found, folder, 0, ("png",))]
     (folder / "scores.json").write_text(json.dumps(scores, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     return scores, json.loads((folder / "record.json").read_text(encoding="utf-8"))
 
@@ -205,16 +202,12 @@ V = 256, N_f = 8, D = 24, N = 4, recall {bank[1]["test_accuracy"]:.4f} (docs/BAN
 {found["read"]["share"]:.3f} of its variance, and {found["read"]["in_one_bank"]:.2f} of the keys are in the smaller bank. Its correlation with that of
 the writes is {found["correlation"]:.3f}. Verdict: {found["mechanism"]}.
 
-![banks](bank/banks.png)
-
 ## Pictures
 
 Hash tables, attention, copy and shift, and operators of the three linear models:
 [Fig. 13](../../docs/figures/fig-13.png), [Fig. 14](../../docs/figures/fig-14.svg),
-[Fig. 15](../../docs/figures/fig-15.svg), [Fig. 16](../../docs/figures/fig-16.png). The small full Mamba:
-
-![attention](full/attention.png)
-![banks](full/banks.png)
+[Fig. 15](../../docs/figures/fig-15.svg), [Fig. 16](../../docs/figures/fig-16.png). Of the full Mambas:
+`recallscope inspect results/mechanism/full --out look`, and the same for `results/mechanism/bank`.
 """
 
 
@@ -247,7 +240,7 @@ def bank_pictures() -> None:
     models = {"written down": circuit, "trained": read_weights(HERE / "bank" / "weights.safetensors")[0]}
     batch = sample_batch(BANK.task, 200, 1)
     with figure_style():
-        figures = {f"banks-{name.replace(' ', '-')}": banks_figure(picture_masks(model), surgery(model, batch), name)
+        figures = {f"banks-{name.replace(' ', '-')}": banks_figure(picture_masks(model), recall_ablated(model, batch), name)
                    for name, model in models.items()}  # fmt: skip
         for name, figure in {"bank-switch": switch(circuit), **figures}.items():
             write_figure(figure, HERE.parents[1] / "docs" / "figures" / f"{name}.png")

@@ -1,19 +1,22 @@
 """The recipe study, from the root of a checkout; README.md has the protocol.
 
 python results/recipe/make.py STORE            trains what the store lacks, a run at a time
-python results/recipe/make.py STORE --tables   packs what it has into runs.jsonl, and writes the tables of README.md
+python results/recipe/make.py STORE --pack     packs what it has into runs.jsonl
+python results/recipe/make.py --tables         writes the tables of README.md from runs.jsonl
 
-Seed 0 chooses the learning rates and comes first; then seeds 1, 2 and 3, one after another, so that a part of the
-study is a study of fewer seeds. Stop it at any moment; the same command resumes.
+One (task, model) pair after another, in the order of `PAIRS`: for each arm the learning rates on seed 0, then seeds 1,
+2 and 3. Stop it at any moment; the same command resumes.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 from recallscope.health import left_chance
 from recallscope.records import RunRecord
@@ -21,103 +24,144 @@ from recallscope.runs.grid import Cell
 from recallscope.runs.packing import pack_store
 from recallscope.runs.store import RunStore
 from recallscope.runs.sweep import run_sweep
-from recallscope.specs import ModelSpec, RunSpec, TrainSpec, find_architecture, parse_model
+from recallscope.specs import RunSpec, TrainSpec, parse_model
 from recallscope.tasks.associative_recall import MQARSpec
 
-TASKS = {"a": (MQARSpec(vocab_size=64, num_facts=4), 2000), "b": (MQARSpec(vocab_size=512, num_facts=16), 4000)}
-ARMS = ("target", "curriculum", "mixture")
+TASKS = {"a": MQARSpec(vocab_size=64, num_facts=4), "b": MQARSpec(vocab_size=512, num_facts=16)}
+STEPS = 2000
+ARMS = ("target", "mixture", "curriculum")  # the simplest first
 RATES = (0.01, 0.003, 0.001, 0.0003)
 SEEDS = (1, 2, 3)
 REACHED = 0.995
+LEARNED = 2  # of the three seeds
+BEHIND, EQUAL, MOVED = 0.02, 0.01, 0.02
+ENOUGH_PAIRS = 10
 SMALL = {"a": {"embed_dim": 16, "state_dim": 4}, "b": {"embed_dim": 32, "state_dim": 8}}  # minimal memories
-PUBLISHED = {"embed_dim": 32, "state_dim": 8, "num_layers": 2}
+MEMORIES = {"linear Mamba, minimal": "linear_mamba", "DeltaNet, minimal": "delta_net"}
+DEEP = {"embed_dim": 32, "state_dim": 8, "num_layers": 2, "norm": "rms"}
+LAYER = DEEP | {"output_norm": "rms"}
+PUBLISHED: dict[str, dict[str, Any]] = {  # as of the amendment, whatever the package calls published later
+    "attention without positions": DEEP | {"kind": "attention", "conv_width": 1},
+    "GLA": LAYER | {"kind": "gla", "conv_width": 1, "output_gate": "silu", "forget_start": 0.958},
+    "RWKV-7": LAYER | {"kind": "rwkv7", "conv": "shift", "output_gate": "sigmoid", "write_start": 0.5, "bonus": True},
+    "Mamba-2": {"kind": "mamba2", "embed_dim": 32, "state_dim": 8, "num_layers": 2, "num_heads": 1, "conv_width": 4},
+}
+OTHERS = {
+    "LSTM (torch)": "torch_recurrent.py:LSTM",
+    "GRU (torch)": "torch_recurrent.py:GRU",
+    "Llama (transformers)": "llama.py:Model",
+    "TransformerEncoder (torch)": "torch_transformer.py:Model",
+    "GPT-2 (transformers)": "gpt2.py:Model",
+    "Mamba (mambapy)": "mambapy_mamba.py:Model",
+}
+PAIRS = (
+    *(("a", name) for name in (*MEMORIES, "Llama (transformers)", "TransformerEncoder (torch)", "RWKV-7")),
+    *(("b", name) for name in MEMORIES),
+    *(("a", name) for name in ("GPT-2 (transformers)", "LSTM (torch)", "attention without positions", "GLA")),
+    *(("a", name) for name in ("Mamba-2", "GRU (torch)", "Mamba (mambapy)")),
+    *(("b", name) for name in ("RWKV-7", "Llama (transformers)", "attention without positions", "Mamba-2", "GLA")),
+    *(("b", name) for name in ("TransformerEncoder (torch)", "LSTM (torch)")),
+)
 
 
-def _published(kind: str, **fields: object) -> ModelSpec:
-    layer = getattr(find_architecture(kind), "PUBLISHED", {})
-    return parse_model({**layer, **PUBLISHED, **fields, "kind": kind})
-
-
-def models(task: str) -> dict[str, ModelSpec]:
-    """Every model of the study by its name, quick ones first."""
-    others = "examples/others"
-    return {
-        "linear Mamba, minimal": parse_model({"kind": "linear_mamba", **SMALL[task]}),
-        "DeltaNet, minimal": parse_model({"kind": "delta_net", **SMALL[task]}),
-        "attention without positions, two layers": _published("attention"),
-        "GLA, two layers as published": _published("gla"),
-        "RWKV-7, two layers as published": _published("rwkv7"),
-        "Mamba-2, two layers as published": _published("mamba2", num_heads=1, conv_width=4),
-        "LSTM (torch)": parse_model({"kind": f"{others}/torch_recurrent.py:LSTM"}),
-        "GRU (torch)": parse_model({"kind": f"{others}/torch_recurrent.py:GRU"}),
-        "Llama (transformers)": parse_model({"kind": f"{others}/llama.py:Model"}),
-        "TransformerEncoder (torch)": parse_model({"kind": f"{others}/torch_transformer.py:Model"}),
-        "GPT-2 (transformers)": parse_model({"kind": f"{others}/gpt2.py:Model"}),
-        "Mamba (mambapy)": parse_model({"kind": f"{others}/mambapy_mamba.py:Model"}),
-    }
-
-
-def run_of(task: str, model: ModelSpec, arm: str, rate: float, seed: int) -> RunSpec:
-    """One run of the study."""
-    spec, steps = TASKS[task]
+def run_of(task: str, name: str, arm: str, rate: float, seed: int) -> RunSpec:
+    """One run of the study; those of seed 0, which choose the rate, have half of the steps."""
+    if name in MEMORIES:
+        model = SMALL[task] | {"kind": MEMORIES[name]}
+    else:
+        model = PUBLISHED.get(name) or {"kind": f"examples/others/{OTHERS[name]}"}
+    steps = STEPS if seed else STEPS // 2
     train = TrainSpec(
         batch_size=32, learning_rate=rate, warmup_steps=steps // 20, flat_steps=steps // 5,
         decay_steps=steps - steps // 20 - steps // 5, eval_every=100, eval_size=1000, stop_accuracy=REACHED,
         training_facts=arm,
     )  # fmt: skip
-    return RunSpec(task=spec, model=model, train=train, seed=seed)
+    return RunSpec(task=TASKS[task], model=parse_model(model), train=train, seed=seed)
 
 
-def found(store: RunStore, task: str, model: ModelSpec, arm: str, rate: float, seed: int) -> RunRecord | None:
+def found(store: RunStore, *labels: Any) -> RunRecord | None:
     """The record of a run, if it is done."""
-    return store.get(run_of(task, model, arm, rate, seed).content_hash())
+    return store.get(run_of(*labels).content_hash())
 
 
-def chosen_rate(store: RunStore, task: str, model: ModelSpec, arm: str) -> float | None:
+def chosen_rate(store: RunStore, task: str, name: str, arm: str) -> float | None:
     """By seed 0: the rate of the highest accuracy, or of the fewest steps to the goal; None until all were tried."""
-    records = {rate: found(store, task, model, arm, rate, 0) for rate in RATES}
+    records = {rate: found(store, task, name, arm, rate, 0) for rate in RATES}
     known = {rate: record for rate, record in records.items() if record is not None}
     if len(known) < len(RATES):
         return None
     return max(known, key=lambda rate: (min(known[rate].val_accuracy, REACHED), -known[rate].steps))
 
 
-def runs(store: RunStore) -> Iterator[RunSpec]:
+def runs(store: RunStore) -> Iterator[tuple[str, str, str, float, int]]:
     """All runs in order; those of seeds 1 to 3 follow from what seed 0 has left in the store."""
-    for task in TASKS:
-        for rate in (0.001, 0.003, 0.01, 0.0003):
-            for model in models(task).values():
-                for arm in ARMS:
-                    yield run_of(task, model, arm, rate, 0)
-        for seed in SEEDS:
-            for model in models(task).values():
-                for arm in ARMS:
-                    rate = chosen_rate(store, task, model, arm)
-                    if rate is not None:
-                        yield run_of(task, model, arm, rate, seed)
+    for task, name in PAIRS:
+        for arm in ARMS:
+            yield from ((task, name, arm, rate, 0) for rate in RATES)
+            rate = chosen_rate(store, task, name, arm)
+            if rate is not None:
+                yield from ((task, name, arm, rate, seed) for seed in SEEDS)
 
 
 def train(store: RunStore) -> None:
     """Everything that is missing, in this process."""
-    for run in runs(store):
+    for labels in runs(store):
+        run = run_of(*labels)
         if not store.finished(run.content_hash()):
             run_sweep([Cell.of(run)], store, workers=0, retry_failed=True)
             record = store.get(run.content_hash())
             if record is not None:
-                where = f"{run.task.num_facts} {run.model.kind} {run.train.training_facts} {run.train.learning_rate:g}"
                 shown = f"{record.test_accuracy:.4f} binding {record.binding:.3f} steps {record.steps}"
-                print(f"{where} seed {run.seed}: {shown} {record.levels_ended} {record.seconds:.0f} s", flush=True)
+                print(*labels, shown, record.levels_ended, f"{time.process_time():.0f} CPU s so far", flush=True)
 
 
-def search_table(store: RunStore, task: str) -> Iterator[str]:
-    """Seed 0: accuracy at every rate, of every arm; in italics at chance."""
-    columns = [f"{arm} {rate:g}" for arm in ARMS for rate in RATES]
-    yield f"| model | {' | '.join(columns)} |"
-    yield "|---|" + "---:|" * len(columns)
-    for name, model in models(task).items():
-        records = [found(store, task, model, arm, rate, 0) for arm in ARMS for rate in RATES]
-        if any(records):
-            yield f"| {name} | {' | '.join(map(cell, records))} |"
+def results(store: RunStore) -> dict[tuple[str, str], dict[str, list[RunRecord]]]:
+    """The records of seeds 1 to 3 of every arm, of the pairs that are complete."""
+    every: dict[tuple[str, str], dict[str, list[RunRecord]]] = {}
+    for task, name in PAIRS:
+        rates = {arm: chosen_rate(store, task, name, arm) for arm in ARMS}
+        seen = {
+            arm: [found(store, task, name, arm, rate, seed) for seed in SEEDS] for arm, rate in rates.items() if rate
+        }
+        done = {arm: [record for record in records if record] for arm, records in seen.items()}
+        if sum(map(len, done.values())) == len(ARMS) * len(SEEDS):
+            every[task, name] = done
+    return every
+
+
+def accuracy(records: list[RunRecord]) -> float:
+    """Mean over seeds."""
+    return mean(record.test_accuracy for record in records)
+
+
+def begun(records: list[RunRecord]) -> int:
+    """How many seeds left chance."""
+    return sum(left_chance(record.model_dump(mode="json")) for record in records)
+
+
+def decision(store: RunStore) -> list[str]:
+    """The rule, applied: a sentence for each step, the winner last."""
+    every = results(store)
+    counted = {pair: arms for pair, arms in every.items() if max(map(begun, arms.values())) >= LEARNED}
+    behind = dict.fromkeys(ARMS, 0)
+    for arms in counted.values():
+        best = max(map(accuracy, arms.values()))
+        for arm, records in arms.items():
+            behind[arm] += accuracy(records) < best - BEHIND
+    overall = {arm: mean(accuracy(arms[arm]) for arms in counted.values()) if counted else 0.0 for arm in ARMS}
+    moved = {
+        arm for (_, name), arms in every.items() if name in MEMORIES for arm in ARMS
+        if abs(accuracy(arms[arm]) - accuracy(arms["target"])) > MOVED
+    }  # fmt: skip
+    counts = ", ".join(f"{arm} in {behind[arm]} (mean accuracy {overall[arm]:.3f})" for arm in ARMS)
+    lines = [f"{len(every)} of {len(PAIRS)} pairs are complete; in {len(counted)} some arm learned. Behind: {counts}."]
+    lines += [f"Out, as it moves a minimal memory: {', '.join(sorted(moved))}."] if moved else []
+    left = [arm for arm in ARMS if arm not in moved]
+    fewest = [arm for arm in left if behind[arm] == min(behind[one] for one in left)]
+    winner = next(arm for arm in fewest if overall[arm] > max(overall[one] for one in fewest) - EQUAL)
+    if len(counted) < ENOUGH_PAIRS:
+        return [*lines, f"**Undecided**: fewer than {ENOUGH_PAIRS} pairs."]
+    return [*lines, f"**The winner is `{winner}`.**"]
 
 
 def cell(record: RunRecord | None) -> str:
@@ -126,37 +170,45 @@ def cell(record: RunRecord | None) -> str:
         return ""
     text = f"{record.test_accuracy:.3f}"
     text += f" ({record.steps})" if record.val_accuracy >= REACHED else ""
-    return text if left_chance(record.model_dump(mode="json")) else f"*{text}*"
+    return text if begun([record]) else f"*{text}*"
 
 
-def result_table(store: RunStore, task: str) -> Iterator[str]:
-    """Seeds 1 to 3 at the chosen rate: mean accuracy, how many left chance, and the rate."""
-    yield f"| model | {' | '.join(ARMS)} |"
-    yield "|---|" + "---|" * len(ARMS)
-    for name, model in models(task).items():
-        cells = []
-        for arm in ARMS:
-            rate = chosen_rate(store, task, model, arm)
-            seen = [found(store, task, model, arm, rate, seed) for seed in SEEDS] if rate is not None else []
-            records = [record for record in seen if record is not None]
-            begun = sum(left_chance(record.model_dump(mode="json")) for record in records)
-            accuracy = f"{mean(record.test_accuracy for record in records):.3f}" if records else ""
-            cells.append(f"{accuracy} ({begun} of {len(records)} learned; {rate:g})" if records else "")
-        if any(cells):
-            yield f"| {name} | {' | '.join(cells)} |"
+def tables(store: RunStore) -> Iterator[str]:
+    """Seeds 1 to 3 of each arm at its rate, then the accuracies behind the choice of the rates."""
+    for task, spec in TASKS.items():
+        what = f"({task}) V = {spec.vocab_size}, N_f = {spec.num_facts}"
+        yield from (f"### {what}: mean of seeds 1 to 3 (each), at the rate chosen", "")
+        yield from (f"| model | {' | '.join(ARMS)} |", "|---|" + "---|" * len(ARMS))
+        names = [name for some, name in PAIRS if some == task]
+        for name in names:
+            shown = []
+            for arm in ARMS:
+                rate = chosen_rate(store, task, name, arm)
+                seen = [found(store, task, name, arm, rate, seed) for seed in SEEDS] if rate else []
+                done = [record for record in seen if record]
+                shown.append(f"{accuracy(done):.3f} ({', '.join(map(cell, done))}) at {rate:g}" if done else "")
+            if any(shown):
+                yield f"| {name} | {' | '.join(shown)} |"
+        yield from ("", f"### {what}: the choice of the rate, seed 0, {STEPS // 2:,} steps", "")
+        columns = [(arm, rate) for arm in ARMS for rate in RATES]
+        yield f"| model | {' | '.join(f'{arm} {rate:g}' for arm, rate in columns)} |"
+        yield "|---|" + "---:|" * len(columns)
+        for name in names:
+            records = [found(store, task, name, arm, rate, 0) for arm, rate in columns]
+            if any(records):
+                yield f"| {name} | {' | '.join(map(cell, records))} |"
+        yield ""
 
 
 def page(store: RunStore) -> str:
     """README.md with its tables made anew."""
     text = (HERE / "README.md").read_text(encoding="utf-8")
-    everything = [run for run in runs(store) if store.finished(run.content_hash())]
-    seconds = sum(record.seconds for run in everything if (record := store.get(run.content_hash())))
-    lines = [f"{len(everything)} runs so far, {seconds / 3600:.1f} hours of wall time on a busy machine.", ""]
-    for task, (spec, steps) in TASKS.items():
-        what = f"({task}) V = {spec.vocab_size}, N_f = {spec.num_facts}, {steps:,} steps"
-        lines += [f"### {what}: seeds 1 to 3", "", *result_table(store, task), ""]
-        lines += [f"### {what}: the choice of the rate, seed 0", "", *search_table(store, task), ""]
-    new, count = re.subn(r"(<!-- tables -->\n).*", lambda at: at[1] + "\n" + "\n".join(lines), text, flags=re.DOTALL)
+    every = [record for labels in runs(store) if (record := found(store, *labels))]
+    effort = (
+        f"{len(every)} runs, {sum(record.seconds for record in every) / 3600:.1f} hours of wall time beside other work."
+    )
+    body = "\n".join(["", *decision(store), "", effort, "", *tables(store)])
+    new, count = re.subn(r"(<!-- tables -->\n).*", lambda at: at[1] + body, text, flags=re.DOTALL)
     assert count == 1, "README.md has no place for the tables"
     return new.rstrip() + "\n"
 
@@ -164,9 +216,9 @@ def page(store: RunStore) -> str:
 HERE = Path(__file__).parent
 
 if __name__ == "__main__":
-    home = RunStore(Path(sys.argv[1]), create=True)
     if "--tables" in sys.argv:
-        pack_store(home, HERE / "runs.jsonl")
-        (HERE / "README.md").write_text(page(home), encoding="utf-8")
+        (HERE / "README.md").write_text(page(RunStore(HERE / "runs.jsonl")), encoding="utf-8")
+    elif "--pack" in sys.argv:
+        pack_store(RunStore(Path(sys.argv[1])), HERE / "runs.jsonl")
     else:
-        train(home)
+        train(RunStore(Path(sys.argv[1]), create=True))

@@ -25,16 +25,17 @@ SPECS = {
     "full": MambaSpec(**D_N),
     "full, 2 layers": MambaSpec(**D_N, num_layers=2),
     "full, no residual": MambaSpec(**D_N, residual=False),
-    "ladder Base": MambaSpec(**D_N, **PLAIN, conv_width=4, delta_rank="full"),
-    "ladder A": MambaSpec(**D_N, **PLAIN, conv_width=4, transition="identity"),
-    "ladder B": MambaSpec(**D_N, **PLAIN, conv_width=4, transition="identity", gate=False),
-    "ladder C": MambaSpec(**D_N, **PLAIN, conv_width=4, transition="identity", gate=False, activation="none"),
+    "ablation Base": MambaSpec(**D_N, **PLAIN, conv_width=4, delta_rank="full"),
+    "ablation A": MambaSpec(**D_N, **PLAIN, conv_width=4, transition="identity"),
+    "ablation B": MambaSpec(**D_N, **PLAIN, conv_width=4, transition="identity", gate=False),
+    "ablation C": MambaSpec(**D_N, **PLAIN, conv_width=4, transition="identity", gate=False, activation="none"),
     "identity with skip, 2 layers": MambaSpec(**D_N, transition="identity", num_layers=2),
     **{f"mamba2 {p}": Mamba2Spec(**D_N, num_heads=3, head_pattern=p, num_layers=2) for p in PATTERNS},
 }
 for kind in ARCHITECTURES.names():
     if hasattr(cls := ARCHITECTURES.find(kind), "published"):  # the matrix memories, bare and with all parts
-        SPECS |= {f"{kind}, {make.__name__}": make(**D_N, num_heads=2, num_layers=2) for make in (cls, cls.published)}
+        sizes = D_N | {"state_dim": 4, "num_heads": 2, "num_layers": 2}  # rotary turns pairs
+        SPECS |= {f"{kind}, {make.__name__}": make(**sizes) for make in (cls, cls.published)}
 BATCH, L, Q = 3, 9, 4
 
 

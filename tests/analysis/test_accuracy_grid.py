@@ -76,9 +76,9 @@ def test_runs_that_differ_in_more_than_the_seed_are_not_mixed():
 def test_a_law_on_a_grid_is_the_law_itself():
     D, N = [8, 16, 32], [4, 8, 16]
     grid = AccuracyGrid.over({"embed_dim": D, "state_dim": N}, MQARSpec(vocab_size=128, num_facts=8))
-    words = dict(zip(("embed_dim", "state_dim"), np.meshgrid(D, N, indexing="ij"), strict=True))
+    fields = dict(zip(("embed_dim", "state_dim"), np.meshgrid(D, N, indexing="ij"), strict=True))
     for name in ("unified-mv", "trained", "designed-exact", "trained-sharing"):
-        expected = find_law(name)(vocab_size=128, num_facts=8, **words)
+        expected = find_law(name)(vocab_size=128, num_facts=8, **fields)
         np.testing.assert_array_equal(AccuracyGrid.from_law(find_law(name), grid).accuracy, expected)
     assert np.isnan(AccuracyGrid.from_law(find_law("designed-exact"), grid).accuracy[0, 2])
 
@@ -88,22 +88,22 @@ def test_laws_know_tasks_layers_and_heads():
     ar = AccuracyGrid.over({"num_facts": [4, 8]}, ARSpec(vocab_size=128, num_facts=4), embed_dim=16, state_dim=4)
     expected = law(vocab_size=128, num_facts=np.array([4, 8]), embed_dim=16, state_dim=4, task="ar")
     np.testing.assert_array_equal(AccuracyGrid.from_law(law, ar).accuracy, expected)
-    words = {"task": "mqar", "vocab_size": 128, "num_facts": 8, "embed_dim": 32, "state_dim": 4}
-    deep = law_on_cells(law, as_table([words | {"num_layers": 3}, words | {"state_dim": 12}]))
+    fields = {"task": "mqar", "vocab_size": 128, "num_facts": 8, "embed_dim": 32, "state_dim": 4}
+    deep = law_on_cells(law, as_table([fields | {"num_layers": 3}, fields | {"state_dim": 12}]))
     assert deep[0] == deep[1]  # Thm 4.6
     spec = MultiHeadSpec(embed_dim=32, state_dim=4, num_heads=4, head_pattern="MQA")
     lower = head_bounds("MQA", 32, 4, 4).lower
-    same = [words | spec.model_dump(exclude={"kind"}), words | {"embed_dim": float(lower.embed_dim)}]
+    same = [fields | spec.model_dump(exclude={"kind"}), fields | {"embed_dim": float(lower.embed_dim)}]
     heads = law_on_cells(law, as_table(same))
     assert heads[0] == heads[1]  # Thm 4.7
-    assert np.isnan(law_on_cells(law, as_table([words | {"task": "repeated", "key_repeats": 2}]))).all()
+    assert np.isnan(law_on_cells(law, as_table([fields | {"task": "repeated", "key_repeats": 2}]))).all()
 
 
 def test_one_cell_a_law_refuses_does_not_cost_the_others():
     law = find_law("trained-sharing")
-    words = {"task": "mqar", "vocab_size": 128, "embed_dim": 32, "state_dim": 4}
-    p = law_on_cells(law, as_table([words | {"num_facts": 8}, words | {"num_facts": 1}]))
-    alone = law_on_cells(law, as_table([words | {"num_facts": 8}]))
+    fields = {"task": "mqar", "vocab_size": 128, "embed_dim": 32, "state_dim": 4}
+    p = law_on_cells(law, as_table([fields | {"num_facts": 8}, fields | {"num_facts": 1}]))
+    alone = law_on_cells(law, as_table([fields | {"num_facts": 8}]))
     assert p[0] == alone[0]
 
 

@@ -12,10 +12,10 @@ from recallscope.theory.law import LAWS, find_law
 TASK = MQARSpec(vocab_size=128, num_facts=8)
 
 
-def row(accuracy, D=16, N=4, seed=0, **words):
+def row(accuracy, D=16, N=4, seed=0, **sizes):
     fields = {"task": "mqar", "vocab_size": 128, "num_facts": 8, "length": 32, "model": "linear_mamba", "num_layers": 1}
     fields["batch_size"] = 32
-    return fields | {"embed_dim": D, "state_dim": N, "seed": seed, "test_accuracy": accuracy} | words
+    return fields | {"embed_dim": D, "state_dim": N, "seed": seed, "test_accuracy": accuracy} | sizes
 
 
 def test_a_law_agrees_with_itself_and_comes_first():

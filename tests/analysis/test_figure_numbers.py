@@ -25,9 +25,9 @@ def dn_grid(a=1.25, b=3.2, count=None, noise=0.0):
     found = []
     for D, N in [(D, N) for D in (8, 16, 32, 48) for N in (2, 4, 8, 16) if N <= D]:
         p = float(ndtr(np.sqrt(N * D / (a * 16 + N)) - b))
-        words = {"task": "mqar", "vocab_size": 1024, "num_facts": 16, "length": 64, "model": "linear_mamba"}
+        fields = {"task": "mqar", "vocab_size": 1024, "num_facts": 16, "length": 64, "model": "linear_mamba"}
         p = float(np.clip(p + generator.normal(0, noise), 0, 1))
-        found.append(words | {"embed_dim": D, "state_dim": N, "seed": 0, "test_accuracy": p})
+        found.append(fields | {"embed_dim": D, "state_dim": N, "seed": 0, "test_accuracy": p})
     return AccuracyGrid.from_runs(as_table(found[:count]))
 
 

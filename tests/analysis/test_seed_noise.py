@@ -14,22 +14,22 @@ from recallscope.studies.full_as_linear import coefficient_ratio
 SPREAD = 0.05  # in units of sqrt(p (1 - p))
 
 
-def runs(p, seeds, generator, **words):
+def runs(p, seeds, generator, **fields):
     """Accuracies of runs that differ in the seed alone."""
     return p + SPREAD * np.sqrt(p * (1 - p)) * generator.standard_normal(seeds)
 
 
-def row(accuracy, D=32, N=8, seed=0, **words):
+def row(accuracy, D=32, N=8, seed=0, **fields):
     sizes = {"task": "mqar", "vocab_size": 512, "num_facts": 16, "length": 64, "model": "linear_mamba", "num_layers": 1}
-    return sizes | {"embed_dim": D, "state_dim": N, "seed": seed, "test_accuracy": accuracy} | words
+    return sizes | {"embed_dim": D, "state_dim": N, "seed": seed, "test_accuracy": accuracy} | fields
 
 
-def dn_cells(a, b, generator=None, seeds=1, cells=None, **words):
+def dn_cells(a, b, generator=None, seeds=1, cells=None, **fields):
     cells = cells or [(D, N) for D in (8, 16, 32, 48, 64) for N in (2, 4, 8, 16, 32) if N <= D]
     p = collapsed(dimensions(as_table(row(0.0, *cell) for cell in cells)), a, b, "phi")
     noise = (0.0 if generator is None else runs(q, seeds, generator) - q for q in p)
     rows = [
-        row(float(np.clip(accuracy, 0, 1)), *cell, seed=seed, **words)
+        row(float(np.clip(accuracy, 0, 1)), *cell, seed=seed, **fields)
         for cell, q, moved in zip(cells, p, noise, strict=True)
         for seed, accuracy in enumerate(np.broadcast_to(q + moved, seeds))
     ]

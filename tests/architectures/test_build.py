@@ -19,8 +19,8 @@ SPECS = {
     "MHA": MultiHeadSpec(embed_dim=6, state_dim=3, num_heads=4, head_pattern="MHA"),
     "MQA": MultiHeadSpec(embed_dim=6, state_dim=3, num_heads=4, head_pattern="MQA"),
     "mamba": MambaSpec(embed_dim=8, state_dim=4, num_layers=2),
-    "ladder Base": MambaSpec(embed_dim=8, state_dim=4, norm="none", skip=False, delta_rank="full", conv_width=4),
-    "ladder E": MambaSpec(
+    "ablation Base": MambaSpec(embed_dim=8, state_dim=4, norm="none", skip=False, delta_rank="full", conv_width=4),
+    "ablation E": MambaSpec(
         embed_dim=8, state_dim=4, norm="none", skip=False, transition="identity", gate=False, conv_width=1
     ),
     "smallest": MambaSpec(embed_dim=1, state_dim=1, expand=1, conv_width=1),

@@ -174,7 +174,7 @@ def test_pickled_weights_are_not_touched(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "phrases"),
     [
         ({"model_type": "falcon_mamba"}, ["falcon_mamba", "mamba and mamba2"]),
         ({"model_type": None}, ["model_type"]),
@@ -189,14 +189,14 @@ def test_pickled_weights_are_not_touched(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_a_config_that_does_not_fit_says_where(changes: dict[str, object], words: list[str], tmp_path: Path) -> None:
+def test_a_config_that_does_not_fit_says_where(changes: dict[str, object], phrases: list[str], tmp_path: Path) -> None:
     write(mamba(), tmp_path)
     path = tmp_path / "config.json"
     config = json.loads(path.read_text()) | changes
     path.write_text(json.dumps({key: value for key, value in config.items() if value is not None}))
     with pytest.raises(ValueError) as caught:
         from_pretrained(tmp_path)
-    for word in words:
+    for word in phrases:
         assert word in str(caught.value)
 
 
@@ -237,21 +237,21 @@ def test_a_tensor_without_numbers_gives_no_leave_to_build_what_its_shape_says(tm
 
 
 @pytest.mark.parametrize(
-    ("spoilt", "words"),
+    ("spoilt", "message"),
     [
         (lambda tensor: tensor.to(torch.int8), "int8.*quantised"),
         (lambda tensor: tensor.index_fill(0, torch.tensor([0]), torch.nan), "NaN or infinite"),
     ],
     ids=["whole", "nan"],
 )
-def test_weights_that_are_none_are_refused(spoilt, words: str, tmp_path: Path) -> None:
+def test_weights_that_are_none_are_refused(spoilt, message: str, tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 
     write(mamba(), tmp_path)
     tensors = load_file(tmp_path / "model.safetensors")
     name = next(name for name in tensors if "x_proj" in name)
     save_file(tensors | {name: spoilt(tensors[name]).contiguous()}, tmp_path / "model.safetensors")
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match=message):
         from_pretrained(tmp_path)
 
 

@@ -47,7 +47,7 @@ def test_the_rest_has_our_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rung", "fields", "expected"),
+    ("ablation", "fields", "expected"),
     [
         ("Base", {"delta_rank": "full"}, {"x_proj.weight": (8, 80), "dt_proj.weight": (80, 80), "A_log": (80, 4)}),
         ("A", {"transition": "identity"}, {"in_proj.weight": (160, 40), "x_proj.weight": (8, 80)}),
@@ -56,12 +56,12 @@ def test_the_rest_has_our_names() -> None:
         ("E", {"transition": "identity", "gate": False, "activation": "none", "conv_width": 1}, {}),
     ],
 )
-def test_a_part_that_is_off_leaves_no_weights_behind(rung, fields, expected) -> None:
+def test_a_part_that_is_off_leaves_no_weights_behind(ablation, fields, expected) -> None:
     found = shapes(build(**{**BASE, **fields}))
     assert found.items() >= expected.items()
     assert "D" not in found
     assert found["conv1d.weight"] == (80, 1, fields.get("conv_width", 4))
-    assert ("A_log" in found) == ("dt_proj.bias" in found) == (rung == "Base")
+    assert ("A_log" in found) == ("dt_proj.bias" in found) == (ablation == "Base")
 
 
 def test_the_convolution_can_go_without_bias() -> None:
@@ -114,7 +114,7 @@ def test_norms_make_the_scale_of_the_embedding_immaterial() -> None:
 
 @torch.no_grad()
 def test_without_convolution_and_residual_the_model_cannot_tell_the_order_of_the_past() -> None:
-    """Rung E: with Ā = I and one tap, the state is a bag of tokens."""
+    """Ablation E: with Ā = I and one tap, the state is a bag of tokens."""
     model = build(**{**BASE, "conv_width": 1}, transition="identity", gate=False, activation="none")
     past = torch.tensor([3, 7, 1, 7, 5])
     shuffled = past[torch.tensor([4, 1, 0, 2, 3])]

@@ -23,6 +23,8 @@ VARIANTS = {
     "mlstm, no normaliser": ("mlstm", {"normaliser": False}),
     "mesa_net, fading": ("mesa_net", {"forget": True}),
     "rwkv7, bonus": ("rwkv7", {"bonus": True}),
+    "attention, rotary": ("attention", {"rotary": True}),
+    "retnet, rotary": ("retnet", {"rotary": True}),
     **{kind: (kind, {}) for kind in KINDS},
 }
 V, L = 12, 9
@@ -30,7 +32,7 @@ V, L = 12, 9
 
 def spec_of(kind: str, *, published: bool = False, **fields: object) -> ModelSpec:
     cls = ARCHITECTURES.find(kind)
-    sizes = {"embed_dim": 6, "state_dim": 3, "num_heads": 2} | fields
+    sizes = {"embed_dim": 6, "state_dim": 4, "num_heads": 2} | fields
     return cls.published(**sizes) if published else cls(**sizes)
 
 
@@ -120,7 +122,7 @@ def test_they_show_what_they_have_and_say_what_they_lack(kind: str) -> None:
     assert (model.capability(HasState) is None) == (kind == "attention")
     assert model.capability(HasOperators) is model.capability(WritesFacts) is None
     keys, queries = model.keys_and_queries(draw_tokens())
-    assert keys.shape == queries.shape == (2, L, 2, 3)
+    assert keys.shape == queries.shape == (2, L, 2, 4)
 
 
 @pytest.mark.parametrize("conv", ["full", "depthwise", "shift"])
@@ -164,6 +166,11 @@ def test_gates_start_where_the_spec_says(kind: str) -> None:
 def test_a_shift_of_three_tokens_is_refused() -> None:
     with pytest.raises(ValueError, match=r"conv_width=3 with conv='shift'.*Use conv_width=2"):
         spec_of("rwkv7", conv="shift", conv_width=3)
+
+
+def test_an_odd_number_of_dimensions_cannot_turn_in_pairs() -> None:
+    with pytest.raises(ValueError, match=r"state_dim=3 is odd: rotary.*Use state_dim=4"):
+        spec_of("attention", state_dim=3, rotary=True)
 
 
 def test_deep_models_have_residuals_unless_told_otherwise() -> None:

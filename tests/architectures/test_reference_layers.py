@@ -32,8 +32,8 @@ from recallscope.ops.ssd import ssd_scan
 from recallscope.registry import import_from
 from recallscope.specs import ARCHITECTURES
 
-Oracle = Callable[[MemoryLayer, Tensor, Tensor, Tensor, dict[str, Tensor]], Tensor]
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "ORACLES.md"
+Reference = Callable[[MemoryLayer, Tensor, Tensor, Tensor, dict[str, Tensor]], Tensor]
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "REFERENCE_IMPLEMENTATIONS.md"
 
 
 def fla(name: str) -> ModuleType:
@@ -143,11 +143,11 @@ def softmax(layer, q, k, v, gates):
 
 
 class Case(NamedTuple):
-    """One architecture with some fields, the oracle, and where it is from."""
+    """One architecture with some fields, the reference, and where it is from."""
 
     kind: str
     source: str
-    oracle: Oracle
+    reference: Reference
     fields: dict[str, Any] = {}  # noqa: RUF012 (never changed)
 
 
@@ -181,7 +181,7 @@ CASES = [
 
 
 def name_of(case: Case) -> str:
-    return "-".join([case.kind, case.oracle.__name__, *map(str, case.fields.values())])
+    return "-".join([case.kind, case.reference.__name__, *map(str, case.fields.values())])
 
 
 def draw_layer(case: Case, seed: int, g: torch.Generator) -> MemoryLayer:
@@ -216,7 +216,7 @@ def test_the_memory_is_theirs_in_values_and_every_gradient(case: Case, seed: int
     ours = layer.recall(Drive(q * N**-0.5, k, v, gates), None)
 
     def theirs() -> dict[str, Tensor]:
-        return output_and_gradients(case.oracle(layer, q, k, v, gates), leaves, may_be_unused=True)
+        return output_and_gradients(case.reference(layer, q, k, v, gates), leaves, may_be_unused=True)
 
     assert_agree(output_and_gradients(ours, leaves, may_be_unused=True), theirs, leaves.values())
 
@@ -303,7 +303,7 @@ def table() -> str:
 
 
 def test_the_table_in_the_docs_is_this_one() -> None:
-    assert table() in DOCS.read_text(encoding="utf-8"), f"docs/ORACLES.md should hold:\n{table()}"
+    assert table() in DOCS.read_text(encoding="utf-8"), f"docs/REFERENCE_IMPLEMENTATIONS.md should hold:\n{table()}"
 
 
 def test_every_architecture_has_a_row() -> None:

@@ -116,13 +116,13 @@ def test_a_frame_stays_tight_when_words_change_their_sign():
 
 
 @pytest.mark.parametrize(
-    ("build", "words"),
+    ("build", "message"),
     [
         (lambda: gated_circuit(64, 8, 9, seeded()), "state_dim <= 8"),
         (lambda: bank_circuit(64, 9, 6, seeded()), "2/3 embed_dim"),
         (lambda: delta_circuit(64, 8, 4, seeded(), write_rate=0.0), "write_rate=0.0"),
     ],
 )
-def test_sizes_that_do_not_fit_are_refused(build, words):
-    with pytest.raises(ValueError, match=words):
+def test_sizes_that_do_not_fit_are_refused(build, message):
+    with pytest.raises(ValueError, match=message):
         build()

@@ -35,17 +35,17 @@ def test_least_square_model():
 @pytest.mark.parametrize(("V", "N_f", "L", "D"), [(1024, 16, 64, 5045), (512, 32, 128, 8198), (512, 16, 64, 4541)])
 def test_the_bound_asks_for_more_than_the_uncompressed_circuit_needs(V, N_f, L, D):
     """In all three regimes of the paper D > V: the lemma is true and says nothing there."""
-    words = {"vocab_size": V, "num_facts": N_f, "length": L}
-    least = float(jl_least_square(**words)[1])
+    fields = {"vocab_size": V, "num_facts": N_f, "length": L}
+    least = float(jl_least_square(**fields)[1])
     assert int(np.ceil(least)) == D > V
-    assert jl_condition(**words, embed_dim=D, state_dim=D).feasible
-    assert not jl_condition(**words, embed_dim=least * 0.999, state_dim=least * 0.999).feasible
-    np.testing.assert_allclose(jl_least_state(**words, embed_dim=least), least, rtol=1e-6)
-    assert jl_least_state(**words, embed_dim=64) == np.inf
+    assert jl_condition(**fields, embed_dim=D, state_dim=D).feasible
+    assert not jl_condition(**fields, embed_dim=least * 0.999, state_dim=least * 0.999).feasible
+    np.testing.assert_allclose(jl_least_state(**fields, embed_dim=least), least, rtol=1e-6)
+    assert jl_least_state(**fields, embed_dim=64) == np.inf
 
 
 def test_equal_dimensions_minimise_the_state():
-    words = {"vocab_size": 1024, "num_facts": 16, "task": "ar"}
+    fields = {"vocab_size": 1024, "num_facts": 16, "task": "ar"}
     square = float(jl_least_square(vocab_size=1024, num_facts=16, task="ar")[1])
     for D in square * np.array([0.7, 0.9, 1.1, 1.5, 3.0]):
-        assert D * jl_least_state(**words, embed_dim=D) > square**2
+        assert D * jl_least_state(**fields, embed_dim=D) > square**2

@@ -2,7 +2,7 @@
 
 Both load our mixer's state dict as it is, which also checks names and shapes. On a CPU transformers takes its
 sequential path: eval mode does not ask for the fused training kernel, and the two `use_` flags below keep the
-scan from being handed to mambapy or a compiler, so that the two oracles are independent.
+scan from being handed to mambapy or a compiler, so that the two references are independent.
 """
 
 import math
@@ -89,13 +89,15 @@ def draw_shape(seed: int) -> tuple[MambaSpec, int, int]:
     return spec, pick(1, 4), pick(1, 24)
 
 
-@pytest.mark.parametrize("oracle", [hugging_face_mixer, mambapy_mixer])
+@pytest.mark.parametrize("reference", [hugging_face_mixer, mambapy_mixer])
 @pytest.mark.parametrize("seed", range(24))
-def test_the_mixer_is_theirs_in_output_and_every_gradient(seed: int, oracle: Callable[[MambaSpec], nn.Module]) -> None:
+def test_the_mixer_is_theirs_in_output_and_every_gradient(
+    seed: int, reference: Callable[[MambaSpec], nn.Module]
+) -> None:
     spec, batch, L = draw_shape(seed)
     g = torch.Generator().manual_seed(100 + seed)
     layer = our_layer(spec, g)
-    twin = oracle(spec)
+    twin = reference(spec)
     twin.load_state_dict(layer.mixer.state_dict(), strict=True)
     x = torch.randn(batch, L, spec.embed_dim, generator=g)
     ours, theirs = ({"x": x.requires_grad_(), **dict(m.named_parameters())} for m in (layer.mixer, twin))

@@ -58,9 +58,9 @@ def test_the_refined_denominator_lowers_a():
 
 def test_recall_collapses_onto_one_variable():
     D, N = np.meshgrid(np.arange(4, 64, 4), np.arange(2, 32, 3))
-    words = {"vocab_size": 512, "num_facts": 16, "embed_dim": D, "state_dim": N}
-    order = np.argsort(inv_sigma(**words), axis=None)
-    assert np.all(np.diff(unified_law(**words).ravel()[order]) >= 0)
+    fields = {"vocab_size": 512, "num_facts": 16, "embed_dim": D, "state_dim": N}
+    order = np.argsort(inv_sigma(**fields), axis=None)
+    assert np.all(np.diff(unified_law(**fields).ravel()[order]) >= 0)
 
 
 def test_the_ceiling_at_large_state_is_phi_of_sqrt_d_minus_b():

@@ -20,8 +20,8 @@ def test_the_law_written_as_a_loop():
     V, N_f, D, N, L = 512, 8, 20, 10, 48
     b = np.sqrt(2 * np.log(V))
     slots = [ndtr(np.sqrt(N * D / (N_f / 2 + (2 * N_f + 2 * g) / 4)) - b) for g in range((L - 2 * N_f) // 2)]
-    words = {"vocab_size": V, "num_facts": N_f, "embed_dim": D, "state_dim": N, "length": L}
-    np.testing.assert_allclose(large_context_law(**words), np.mean(slots), atol=1e-14)
+    fields = {"vocab_size": V, "num_facts": N_f, "embed_dim": D, "state_dim": N, "length": L}
+    np.testing.assert_allclose(large_context_law(**fields), np.mean(slots), atol=1e-14)
 
 
 def test_the_printed_sum_is_not_a_probability():
@@ -38,8 +38,8 @@ def test_the_printed_sum_is_not_a_probability():
 )  # fmt: skip
 def test_monotone_in_everything(N_f, D, N, half, task, weights):
     def p(**changes):
-        words = {"vocab_size": 2 * half, "num_facts": N_f, "embed_dim": D, "state_dim": N} | changes
-        return float(large_context_law(**words, task=task, weights=weights))
+        fields = {"vocab_size": 2 * half, "num_facts": N_f, "embed_dim": D, "state_dim": N} | changes
+        return float(large_context_law(**fields, task=task, weights=weights))
 
     here = p()
     assert 0 <= here <= 1

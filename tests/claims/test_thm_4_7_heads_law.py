@@ -28,11 +28,11 @@ def test_order_of_the_patterns(name):
 @pytest.mark.parametrize("pattern", ["MQA", "MKA", "MVA", "MHA"])
 def test_the_bounds_are_laws_of_the_catalogue(pattern):
     """A law for one head answers for many by the lower bound; the unified law has entries for both bounds."""
-    words = FIELDS | {"embed_dim": 60, "state_dim": 6, "num_heads": 3, "head_pattern": pattern}
+    fields = FIELDS | {"embed_dim": 60, "state_dim": 6, "num_heads": 3, "head_pattern": pattern}
     bounds = head_bounds(pattern, 60, 6, 3)
     lower, upper = (find_law("unified")(**FIELDS, **side._asdict()) for side in bounds)
-    assert find_law("unified-heads-lower")(**words) == find_law("unified")(**words) == lower
-    assert find_law("unified-heads-upper")(**words) == upper
+    assert find_law("unified-heads-lower")(**fields) == find_law("unified")(**fields) == lower
+    assert find_law("unified-heads-upper")(**fields) == upper
 
 
 def test_one_head_is_one_head():

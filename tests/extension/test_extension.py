@@ -210,12 +210,12 @@ BAD = {
 
 @pytest.mark.parametrize("fault", BAD)
 def test_a_module_that_cannot_be_trained_is_told_why(fault, tmp_path, monkeypatch, run):
-    name, text, words = BAD[fault]
+    name, text, message = BAD[fault]
     (tmp_path / "my_bad.py").write_text(text)
     monkeypatch.chdir(tmp_path)
     code, out, error = run("train", "--model", name, *TASK, *TRAIN, "--out", "one")
     assert (code, out) == (2, "")
-    assert words in error
+    assert message in error
     assert not (tmp_path / "one" / "record.json").exists()
 
 
@@ -243,7 +243,7 @@ def test_a_source_file_that_changed_under_a_checkpoint_is_refused_and_nothing_lo
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (["--model", "nowhere.py:Model"], "there is no file nowhere.py"),
         (["--model", "no_such_module:Model"], "there is no module 'no_such_module'"),
@@ -255,9 +255,9 @@ def test_a_source_file_that_changed_under_a_checkpoint_is_refused_and_nothing_lo
         (["--model", "my_gru.py:Model", "--embedding-std", "0.5"], "embedding_std=0.5 cannot be applied"),
     ],
 )
-def test_wrong_names_and_arguments_are_explained(arguments, words, tmp_path, monkeypatch, run):
+def test_wrong_names_and_arguments_are_explained(arguments, message, tmp_path, monkeypatch, run):
     shutil.copy(HERE / "my_gru.py", tmp_path)
     monkeypatch.chdir(tmp_path)
     code, _, error = run("train", *arguments, *TASK, *TRAIN)
     assert code == 2
-    assert words in error
+    assert message in error

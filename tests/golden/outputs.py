@@ -90,8 +90,8 @@ def predictions() -> list[dict[str, Any]]:
     found = []
     for V, N_f, all_D, all_N, others in GRIDS:
         flags = (V, N_f, all_D, all_N)
-        words = [part for name, value in zip(SIZES, flags, strict=True) for part in (name, *str(value).split())]
-        for row in command_json("predict", *words, *others.split())["rows"]:
+        arguments = [part for name, value in zip(SIZES, flags, strict=True) for part in (name, *str(value).split())]
+        for row in command_json("predict", *arguments, *others.split())["rows"]:
             setting = f"V={V} N_f={N_f} D={row['embed_dim']} N={row['state_dim']} {others}".strip()
             found.append({"setting": setting, "laws": row["laws"], "upper": row.get("laws_upper", {})})
     return found

@@ -76,7 +76,7 @@ def test_nothing_but_facts_makes_noise_in_the_circuit(scores):
 
 
 def test_surgery_takes_the_banks_away_and_nothing_else_matters(scores):
-    cut = scores.surgery
+    cut = scores.ablations
     assert cut["no_decay"] == cut["as_is"]
     assert cut["only_facts"] >= cut["as_is"]
     for name in ("mean_gate", "no_interaction", "mean_delta_of_facts", "equal_delta"):
@@ -100,14 +100,14 @@ def test_a_trained_model_with_room_to_spare_uses_no_bank():
     assert found.mechanism.startswith("none")
     assert found.noise.pairs["value, key"] < 0.05 * found.noise.pairs["key, value"]
     right = answered(model.answer(batch.tokens, batch.query_positions), batch)
-    assert found.surgery["as_is"] == pytest.approx(float(right.double().mean()), abs=1e-9)
+    assert found.ablations["as_is"] == pytest.approx(float(right.double().mean()), abs=1e-9)
 
 
 def test_the_mechanism_is_said_as_the_numbers_are(scores):
     several = replace(scores, read=replace(scores.read, share=0.3, directions=7.2))
     assert several.mechanism == "several directions of mask, about 7: no single bit"
     assert replace(scores, correlation=0.2).mechanism.startswith("one bit of the gate, which the writes do not share")
-    assert replace(scores, surgery=scores.surgery | {"mean_gate": 1.0}).mechanism.startswith("none")
+    assert replace(scores, ablations=scores.ablations | {"mean_gate": 1.0}).mechanism.startswith("none")
 
 
 def test_models_without_a_gate_or_with_wide_windows_say_why_not():
@@ -129,9 +129,9 @@ def test_the_picture_shows_the_masks_in_order(circuit, scores):
     assert arrays["read"].shape == masks.read.shape == (31, 24)
     assert (np.diff(arrays["read_coordinate"]) >= 0).all()
     assert np.corrcoef(arrays["read_coordinate"], arrays["write_coordinate"])[0, 1] > 0.99
-    figure = banks_figure(arrays, scores.surgery, "D=12")
+    figure = banks_figure(arrays, scores.ablations, "D=12")
     read, write, keys, cut = figure.axes
     np.testing.assert_array_equal(np.asarray(read.images[0].get_array()), arrays["read"])
     np.testing.assert_array_equal(np.asarray(write.images[0].get_array()), arrays["write"])
     assert len(keys.collections[0].get_offsets()) == 31
-    assert [bar.get_width() for bar in cut.patches] == list(scores.surgery.values())
+    assert [bar.get_width() for bar in cut.patches] == list(scores.ablations.values())

@@ -123,7 +123,7 @@ def test_a_table_errs_about_as_often_as_its_load_predicts():
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "words"),
+    ("key", "value", "message"),
     [
         (0, 40, "key=0"),
         (32, 40, "1 <= key <= 31"),
@@ -132,16 +132,16 @@ def test_a_table_errs_about_as_often_as_its_load_predicts():
         (3, 64, "32 <= value <= 63"),
     ],
 )
-def test_tokens_of_the_wrong_kind_are_refused(key, value, words):
+def test_tokens_of_the_wrong_kind_are_refused(key, value, message):
     memory = HashMemory(ideal_circuit(V))
     for call in (memory.store, memory.overwrite):
-        with pytest.raises(ValueError, match=words):
+        with pytest.raises(ValueError, match=message):
             call(key, value)
     assert len(memory) == 0
 
 
 @pytest.mark.parametrize(
-    ("spec", "words"),
+    ("spec", "message"),
     [
         (LinearMambaSpec(embed_dim=8, state_dim=4, num_layers=2), "one layer"),
         (LinearMambaSpec(embed_dim=8, state_dim=4, conv_width=1), "conv_width >= 2"),
@@ -150,8 +150,8 @@ def test_tokens_of_the_wrong_kind_are_refused(key, value, words):
     ],
     ids=["deep", "narrow", "full-wide", "full-deep"],
 )
-def test_models_that_are_not_one_table_are_refused(spec, words):
-    with pytest.raises(ValueError, match=words):
+def test_models_that_are_not_one_table_are_refused(spec, message):
+    with pytest.raises(ValueError, match=message):
         HashMemory(build_model(spec, V, seeded()))
 
 

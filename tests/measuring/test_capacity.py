@@ -20,7 +20,7 @@ MINE = {"task": {"vocab_size": 512}, "model": {"kind": "examples/gru.py:Model"},
 
 
 def made_up(curve):
-    """A trainer whose accuracy is a function of the run's words, and the runs it was asked for."""
+    """A trainer whose accuracy is a function of the run's fields, and the runs it was asked for."""
     asked = []
 
     def train(runs):
@@ -47,7 +47,7 @@ def find_capacity(*args, **options):
 def lawful(shift):
     """The law's own accuracy, moved by so many standard deviations."""
     law = find_law("trained-sharing")
-    return lambda words: ndtr(ndtri(float(law(Problem.from_fields(words)))) + shift)
+    return lambda fields: ndtr(ndtri(float(law(Problem.from_fields(fields)))) + shift)
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.3, -0.3])
@@ -64,7 +64,7 @@ def test_the_law_proposes_and_training_corrects(shift):
     low, high = found.interval
     assert truth <= found.crossing <= truth + 1
     assert low < found.crossing < high
-    assert found.grid_runs == max(words["num_facts"] for words in asked)
+    assert found.grid_runs == max(fields["num_facts"] for fields in asked)
     assert found.grid_seconds > found.seconds
 
 
@@ -73,14 +73,14 @@ def test_the_least_size_is_found_as_well(unknown, known):
     curve = lawful(0.1)
     fields = {"task": {"vocab_size": 512, "num_facts": 16}, "model": known, "train": {}}
     found = find_capacity(CapacityQuery(fields, unknown, 0.9), made_up(curve)[0])
-    words = {"vocab_size": 512, "num_facts": 16, **known}
-    assert curve({**words, unknown: found.value}) >= 0.9 > curve({**words, unknown: found.value - 1})
+    sizes = {"vocab_size": 512, "num_facts": 16, **known}
+    assert curve({**sizes, unknown: found.value}) >= 0.9 > curve({**sizes, unknown: found.value - 1})
     assert len(found.runs) <= 4
 
 
 @pytest.mark.parametrize("capacity", [1.5, 3.4, 12.5, 35.5])
 def test_without_a_law_the_answer_is_bracketed_by_doubling(capacity):
-    train, _ = made_up(lambda words: ndtr(ndtri(0.9) + 3 * math.log(capacity / words["num_facts"])))
+    train, _ = made_up(lambda fields: ndtr(ndtri(0.9) + 3 * math.log(capacity / fields["num_facts"])))
     found = find_capacity(CapacityQuery(MINE, "num_facts", 0.9), train)
     assert found.value == int(capacity)
     assert len(found.runs) <= 6
@@ -90,13 +90,13 @@ def test_without_a_law_the_answer_is_bracketed_by_doubling(capacity):
 
 def test_any_argument_of_a_module_of_ones_own_can_be_looked_for():
     fields = {**MINE, "task": {"vocab_size": 64, "num_facts": 4}}
-    train, _ = made_up(lambda words: ndtr(ndtri(0.8) + 2 * math.log(words["width"] / 21.5)))
+    train, _ = made_up(lambda sizes: ndtr(ndtri(0.8) + 2 * math.log(sizes["width"] / 21.5)))
     found = find_capacity(CapacityQuery(fields, "width", 0.8), train)
     assert found.value == 22
 
 
 def test_trainings_that_run_out_are_said_and_the_fit_answers():
-    train, _ = made_up(lambda words: ndtr(ndtri(0.9) + 3 * math.log(100.5 / words["num_facts"])))
+    train, _ = made_up(lambda fields: ndtr(ndtri(0.9) + 3 * math.log(100.5 / fields["num_facts"])))
     found = find_capacity(CapacityQuery(MINE, "num_facts", 0.9), train, max_runs=5)
     assert "used up" in found.reason
     assert len(found.runs) == 5
@@ -104,7 +104,7 @@ def test_trainings_that_run_out_are_said_and_the_fit_answers():
 
 
 def test_hopeless_targets_are_answered_with_a_reason():
-    poor = made_up(lambda words: 0.3)[0]
+    poor = made_up(lambda fields: 0.3)[0]
     for fields in (LINEAR, MINE):
         found = find_capacity(CapacityQuery(fields, "num_facts", 0.9), poor)
         assert found.value is None
@@ -122,7 +122,7 @@ def test_hopeless_targets_are_answered_with_a_reason():
 
 def test_a_model_that_holds_everything_is_told_what_fits():
     for fields in (LINEAR, MINE):
-        found = find_capacity(CapacityQuery(fields, "num_facts", 0.9), made_up(lambda words: 1.0)[0])
+        found = find_capacity(CapacityQuery(fields, "num_facts", 0.9), made_up(lambda sizes: 1.0)[0])
         assert found.value == 255
         assert "do not fit" in found.reason
 

@@ -11,8 +11,8 @@ def spec(embed_dim=32, state_dim=8, seed=0, **task):
     return RunSpec(task=parse_task(fields), model=LinearMambaSpec(embed_dim=embed_dim, state_dim=state_dim), seed=seed)
 
 
-def record(run=None, accuracy=0.5, **words):
-    run = run or spec(**words)
+def record(run=None, accuracy=0.5, **fields):
+    run = run or spec(**fields)
     history = [Evaluation(step=250 * k, loss=1.0 / k, accuracy=accuracy * k / 8) for k in range(1, 9)]
     return RunRecord(
         run=run.content_hash(), spec=run, test_accuracy=accuracy, val_accuracy=accuracy, test_queries=160_000,

@@ -169,8 +169,8 @@ def test_cells_share_their_parts_and_have_the_names_of_their_runs():
     assert len(cells) == 8
     for cell in cells:
         assert cell.run == cell.spec.content_hash()
-        words = flat_fields(cell.spec)
-        assert cell.fields == {name: words[name] for name in grid.varied}
+        fields = flat_fields(cell.spec)
+        assert cell.fields == {name: fields[name] for name in grid.varied}
     assert len({id(part) for cell in cells for part in cell.parts}) == 2 + 2 + 2  # tasks, models, ways to train
 
 

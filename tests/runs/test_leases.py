@@ -146,8 +146,8 @@ def test_the_holder_may_finish_while_a_rival_looks(tmp_path, monkeypatch):
     path = leave_lease(tmp_path / "run", age=1)
     touch = os.utime
 
-    def touched_and_removed(*arguments, **words):
-        touch(*arguments, **words)
+    def touched_and_removed(*arguments, **keywords):
+        touch(*arguments, **keywords)
         drop_leases(tmp_path / "run")
 
     monkeypatch.setattr(os, "utime", touched_and_removed)

@@ -73,7 +73,7 @@ def test_only_a_packed_store_is_replaced(folder, packed, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [
         ("store", "list", "STORE", "--json"),
         ("store", "list", "STORE", "--where", "state_dim<=8", "--sort=-test_accuracy"),
@@ -82,11 +82,11 @@ def test_only_a_packed_store_is_replaced(folder, packed, tmp_path):
         ("reproduce", "--list", "--store", "STORE", "--json"),
         ("reproduce", "all", "--dry-run", "--scale", "quick", "--store", "STORE"),
     ],
-    ids=lambda words: " ".join(words[:2]),
+    ids=lambda arguments: " ".join(arguments[:2]),
 )
-def test_commands_print_the_same_for_folder_and_packed_file(run, folder, packed, words):
+def test_commands_print_the_same_for_folder_and_packed_file(run, folder, packed, arguments):
     def answer(store):
-        code, out, err = run(*(str(store.root) if word == "STORE" else word for word in words))
+        code, out, err = run(*(str(store.root) if word == "STORE" else word for word in arguments))
         assert code == 0, err
         return out.replace(str(store.root), "STORE")
 
@@ -114,8 +114,8 @@ def test_what_would_write_is_refused_with_the_way_out(run, packed):
     way_out = f"recallscope store unpack {packed.root} {packed.root.with_suffix('')}"
     grid = Path(__file__).resolve().parents[2] / "examples" / "tiny_grid.toml"
     sizes = ("--vocab-size", "32", "--embed-dim", "8", "--state-dim", "4", "--target", "0.9")
-    for words in (("sweep", grid), ("reproduce", "heads", "--scale", "quick"), ("capacity", *sizes)):
-        code, out, err = run(*words, "--store", packed.root)
+    for arguments in (("sweep", grid), ("reproduce", "heads", "--scale", "quick"), ("capacity", *sizes)):
+        code, out, err = run(*arguments, "--store", packed.root)
         assert (code, out) == (2, ""), err
         assert way_out in err
     new = record(seed=99)

@@ -230,6 +230,7 @@ def test_commands_say_what_they_leave_out(store, run):
     assert code == 0
     assert "1 damaged: recallscope store verify" in out
     store.put(record(seed=1))
-    for verb in (["fit"], ["plot", "--x", "seed", "--y", "test_accuracy", "--figure", store.root.parent / "plot.png"]):
-        code, _, told = run(verb[0], store.root, *verb[1:])
-        assert (code, "left out 1 damaged record," in told) == (0, True)
+    picture = store.root.parent / "plot.png"
+    for command, *flags in (["fit"], ["plot", "--x", "seed", "--y", "test_accuracy", "--figure", picture]):
+        code, _, err = run(command, store.root, *flags)
+        assert (code, "left out 1 damaged record," in err) == (0, True)

@@ -1,6 +1,5 @@
 """A store of made-up runs: every part of a scale, with accuracies that follow a rule instead of any training."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ from recallscope.analysis.table import as_table
 from recallscope.records import Evaluation, RunRecord
 from recallscope.runs.store import RunStore
 from recallscope.specs import flat_fields
-from recallscope.studies.architecture_forms import BARE, ages_path, label_of
+from recallscope.studies.architecture_forms import AGES, BARE, label_of
 from recallscope.studies.paper.mechanism import MODELS, inspection_paths
 from recallscope.studies.paper_runs import PaperRuns
 from recallscope.theory.law import find_law
@@ -21,14 +20,14 @@ def rule(spec):
 
     Seeds move it: three of them have the rule's mean.
     """
-    words = flat_fields(spec)
+    fields = flat_fields(spec)
     if spec.task.kind == "repeated":
-        p = 1 / spec.task.key_repeats if words["num_layers"] == 1 else 0.98
-    elif words.get("conv_width") == 1:
+        p = 1 / spec.task.key_repeats if fields["num_layers"] == 1 else 0.98
+    elif fields.get("conv_width") == 1:
         p = 1 / spec.task.num_facts
     else:
-        law = find_law("full-unified-mv" if words["model"] == "mamba" else "unified-mv")
-        p = float(law_on_cells(law, as_table([words]))[0])
+        law = find_law("full-unified-mv" if fields["model"] == "mamba" else "unified-mv")
+        p = float(law_on_cells(law, as_table([fields]))[0])
     return p + 0.1 * p * (1 - p) * (0, 1, -1)[spec.seed % 3]
 
 
@@ -37,13 +36,13 @@ def fill(folder: Path, scale, labels=None, *, designed=True, inside=True) -> Pap
     runs = PaperRuns(store, scale)
     for label, part in runs.parts.items():
         for cell in part.cells if labels is None or label in labels else ():
-            words = flat_fields(cell.spec)
+            fields = flat_fields(cell.spec)
             store.put(
                 RunRecord(
                     run=cell.run, spec=cell.spec, test_accuracy=rule(cell.spec), val_accuracy=1.0,
-                    test_queries=1000, best_step=1, steps=1, seconds=1.0, parameters=600 * words["embed_dim"],
+                    test_queries=1000, best_step=1, steps=1, seconds=1.0, parameters=600 * fields["embed_dim"],
                     state_entries=cell.spec.model.state_entries_after(cell.spec.task.sequence_length),
-                    history=[Evaluation(step=1, loss=1 / words["learning_rate"], accuracy=1.0)],
+                    history=[Evaluation(step=1, loss=1 / fields["learning_rate"], accuracy=1.0)],
                 )
             )  # fmt: skip
     runs = PaperRuns(store, scale)
@@ -54,18 +53,21 @@ def fill(folder: Path, scale, labels=None, *, designed=True, inside=True) -> Pap
         arrays.parent.mkdir(exist_ok=True)
         np.savez(arrays, **_arrays(record))
         scores.write_text("{}")
-    for record in [one for form in BARE for one in runs.records(label_of("by age", form))] if inside else ():
-        facts, path = record.spec.task.num_facts, ages_path(store, record.run)
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps({"recall_by_place": [0.5 + 0.4 * place / facts for place in range(facts)]}))
+    if inside:
+        aged = [record for form in BARE for record in runs.records(label_of("by age", form))]
+        runs.keep_inside(AGES, {record.run: _by_place(record.spec.task.num_facts) for record in aged})
     return runs
+
+
+def _by_place(facts):
+    return {"recall_by_place": [0.5 + 0.4 * place / facts for place in range(facts)]}
 
 
 def _circuits(part):
     task = part.task.model_dump(mode="json")
-    words = {("task" if name == "kind" else name): value for name, value in task.items()} | {"model": "linear_mamba"}
+    fields = {("task" if name == "kind" else name): value for name, value in task.items()} | {"model": "linear_mamba"}
     cells = [
-        words | {"embed_dim": D, "state_dim": N, "num_layers": 1, "seed": seed}
+        fields | {"embed_dim": D, "state_dim": N, "num_layers": 1, "seed": seed}
         for D in part.embed_dims
         for N in part.state_dims
         for seed in range(2)

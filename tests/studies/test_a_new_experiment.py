@@ -63,8 +63,8 @@ def recallscope_with_it(request, tmp_path):
         file = tmp_path / "my_experiment.py"
         file.write_text(EXPERIMENT)
 
-        def forked(*words):
-            done = Command(*words, cwd=tmp_path, env={"RECALLSCOPE_PLUGINS": str(file)})
+        def forked(*arguments):
+            done = Command(*arguments, cwd=tmp_path, env={"RECALLSCOPE_PLUGINS": str(file)})
             assert done.wait() == 0, done.stderr
             return done.stdout
 
@@ -78,9 +78,9 @@ def recallscope_with_it(request, tmp_path):
     table.write_text(table.read_text().replace(last, last + '        "tiny": "recallscope.studies.own.tiny:tiny",\n'))
     environment = os.environ | {"PYTHONPATH": str(package.parent)}
 
-    def call(*words):
+    def call(*arguments):
         done = subprocess.run(
-            [sys.executable, "-m", "recallscope.cli.main", *words],
+            [sys.executable, "-m", "recallscope.cli.main", *arguments],
             cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr

@@ -43,12 +43,12 @@ def made(monkeypatch, findings, laws, report):
     monkeypatch.setattr("recallscope.studies.report.make_report", make)
 
 
-def refused(result, *words):
+def refused(result, *phrases):
     code, out, err = result
     assert code == 2, (code, out, err)
     assert out == ""
     assert "Traceback" not in err
-    for word in words:
+    for word in phrases:
         assert word in err, err
 
 

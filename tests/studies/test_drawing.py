@@ -4,7 +4,7 @@ import pytest
 from made_up import fill
 
 from recallscope.studies.drawing import do_jobs, draw_figures, figure_job
-from recallscope.studies.experiment import find_figures
+from recallscope.studies.experiment import find_figures, paper_figures
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_a_figure_without_runs_says_why_and_is_not_written(runs, tmp_path):
 @pytest.mark.slow
 def test_two_processes_draw_the_same_bytes(runs, tmp_path):
     names = ("fig-2", "fig-11", "fig-12", "fig-6")
-    jobs = {name: figure_job(name, "files") for name in names}
+    jobs = {name: figure_job(paper_figures()[name], "files") for name in names}
     one, two = (do_jobs(runs, jobs, workers) for workers in (1, 2))
     assert list(two) == list(names)
     assert one == two

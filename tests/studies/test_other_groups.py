@@ -34,7 +34,7 @@ def test_the_page_says_what_the_files_give():
     assert with_tables(page, None) == page
     few = {one.variant.name: one.mean for one in errors(routed_memories(), ROUTED, FEW)}
     gla = {one.variant.name: one.mean for one in errors(gated_linear_attention(), GLA)}
-    words = " ".join(page.split())
+    text = " ".join(page.split())
     for sentence in (
         f"with a mean absolute error of {few['all entries, V']:.3f}.**",
         f"binomial number of the facts brings it to {few['binomial, V']:.3f}.",
@@ -42,4 +42,4 @@ def test_the_page_says_what_the_files_give():
         f"using V for both gives {few['all entries, V']:.3f} and {gla['facts and neighbours, V']:.3f}",
         f"using V/2 for both {few['all entries, V/2']:.3f} and {gla['facts and neighbours, V/2']:.3f}",
     ):
-        assert sentence in words
+        assert sentence in text

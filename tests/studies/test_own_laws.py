@@ -10,7 +10,7 @@ from recallscope.analysis.table import Reduce, cells_of
 from recallscope.architectures.mamba import MambaSpec
 from recallscope.runs.store import RunStore
 from recallscope.specs import ARCHITECTURES, find_architecture
-from recallscope.studies.architecture_forms import Form, zoo_law_errors
+from recallscope.studies.architecture_forms import Form, law_errors
 from recallscope.studies.dn_parts import full_and_linear
 from recallscope.studies.full_as_linear import law_choices
 from recallscope.studies.own.architectures import own_laws
@@ -42,7 +42,7 @@ def runs() -> PaperRuns:
 
 @pytest.fixture(scope="module")
 def errors(runs: PaperRuns) -> Errors:
-    return zoo_law_errors(runs)
+    return law_errors(runs)
 
 
 @pytest.mark.parametrize("kind", ARCHITECTURES.names())
@@ -102,8 +102,8 @@ def test_support_lines_admit_the_errors_on_committed_runs(errors: Errors) -> Non
 @pytest.mark.parametrize(
     ("how", "admitted"),
     [
-        ("best", {"full-capped": (0.0175, 0.08)}),
-        ("mean", {"full-capped": (0.03, 0.15), "full-mask": (0.0345, 0.17), "full-bank": (0.043, 0.21)}),
+        ("best", {"full-mamba": (0.0175, 0.08)}),
+        ("mean", {"full-mamba": (0.03, 0.15), "full-mask": (0.0345, 0.17), "full-bank": (0.043, 0.21)}),
     ],
 )
 def test_the_law_of_the_full_model_is_the_one_that_was_chosen(
@@ -123,9 +123,7 @@ def test_the_law_of_the_full_model_is_the_one_that_was_chosen(
 
 
 def test_findings_say_so(runs: PaperRuns, errors: Errors, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "recallscope.studies.own.architectures.zoo_law_errors", lambda some: errors if some is runs else {}
-    )
+    monkeypatch.setattr("recallscope.studies.own.architectures.law_errors", lambda some: errors if some is runs else {})
     (finding,) = law_of_the_full_model(runs)
     assert finding.ours.startswith(str(MambaSpec.law))
     assert "By their mean: full-unified-mv" in finding.ours

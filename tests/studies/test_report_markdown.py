@@ -111,7 +111,7 @@ def test_the_same_report_gives_the_same_bytes(report):
 
 
 def test_our_own_questions_are_counted_and_listed_apart(findings, laws, facts):
-    findings |= {"zoo": [own_check("Which is best?").answer("DeltaNet", "does not hold", "14 forms")]}
+    findings |= {"architectures": [own_check("Which is best?").answer("DeltaNet", "does not hold", "14 forms")]}
     findings["heads"].append(own_check("Is it ours?").answer("yes", "holds", "1 run"))
     report = Report(findings, laws, facts)
     assert "Of 5 questions about the paper's claims" in report.summary

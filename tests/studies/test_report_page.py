@@ -121,8 +121,8 @@ def test_verdicts_are_counted_and_said_by_word_and_shape(report, page):
     assert "Of 5 questions about the paper's claims, 4 could" in summary.replace("&#39;", "'")
     assert "of our own" not in summary
     assert "2 hold, 1 holds approximately, 1 does not hold; 1 was not tested" in summary
-    for words in ("scale small", "51 of the 410 runs", "3.4 hours", "torch 2.12.0 and 2.13.0+cpu", "recallscope 0."):
-        assert words in summary
+    for phrase in ("scale small", "51 of the 410 runs", "3.4 hours", "torch 2.12.0 and 2.13.0+cpu", "recallscope 0."):
+        assert phrase in summary
     marks = Counter(
         attributes["class"] for attributes in page.named("span") if "verdict" in attributes.get("class", "")
     )
@@ -154,11 +154,11 @@ def test_all_claims_departures_and_commands_are_there(report, page):
 
 def test_every_command_names_a_verb_and_its_flags(report, capsys):
     for command, _ in report.commands:
-        _, name, *words = shlex.split(command)
+        _, name, *arguments = shlex.split(command)
         with pytest.raises(SystemExit):
-            main([name, *(words[:1] if name == "store" else []), "--help"])
+            main([name, *(arguments[:1] if name == "store" else []), "--help"])
         text = capsys.readouterr().out
-        assert all(word in text for word in words if word.startswith("--")), command
+        assert all(word in text for word in arguments if word.startswith("--")), command
 
 
 def test_the_same_report_gives_the_same_bytes(report):

@@ -39,8 +39,8 @@ def errors(rows, law, kind):
             cells[tuple(row.get(name) for name in CELL), row["batch_size"]].append(row["test_accuracy"])
     off = defaultdict(list)
     for (cell, _), accuracies in cells.items():
-        words = Problem.from_fields(dict(zip(CELL, cell, strict=True)))
-        off[words.task].append(abs(np.mean(accuracies) - float(law(words))))
+        problem = Problem.from_fields(dict(zip(CELL, cell, strict=True)))
+        off[problem.task].append(abs(np.mean(accuracies) - float(law(problem))))
     return off
 
 

@@ -28,11 +28,11 @@ def texts(path):
             yield node.value
 
 
-def flags(verb):
+def flags(command):
     found = {"--help"}
-    for name, hint in get_type_hints(verb, include_extras=True).items():
+    for name, hint in get_type_hints(command, include_extras=True).items():
         marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
-        if name not in {field.name for field in dataclasses.fields(verb)}:
+        if name not in {field.name for field in dataclasses.fields(command)}:
             continue
         names = [getattr(mark, "name", None) for mark in marks if getattr(mark, "name", None)]
         found |= {f"--{(names or [name])[0].replace('_', '-')}"}
@@ -46,7 +46,7 @@ STORE = {
 }
 KINDS = [["--task", name] for name in TASKS.names()] + [["--model", name] for name in ARCHITECTURES.names()]
 KINDS += [["--mixer", "torch.nn:Identity"]]
-FLAGS = {verb: set().union(*(flags(command_class(verb, kind)) for kind in KINDS)) for verb in COMMANDS} | {
+FLAGS = {command: set().union(*(flags(command_class(command, kind)) for kind in KINDS)) for command in COMMANDS} | {
     f"store {action}": flags(kind) for action, kind in STORE.items()
 }
 EVERY = set().union(*FLAGS.values(), *OTHERS.values(), {"--version", "--list"})
@@ -54,10 +54,11 @@ EVERY = set().union(*FLAGS.values(), *OTHERS.values(), {"--version", "--list"})
 
 def test_commands_and_flags_in_texts_exist():
     for text in (text for path in sorted(PACKAGE.rglob("*.py")) for text in texts(path)):
-        for verb, rest in COMMAND.findall(" ".join(text.split())):
-            if verb in COMMANDS:
-                words = rest.split()
-                known = FLAGS[f"store {words[0]}"] if verb == "store" and words and words[0] in STORE else FLAGS[verb]
+        for command, rest in COMMAND.findall(" ".join(text.split())):
+            if command in COMMANDS:
+                arguments = rest.split()
+                action = f"store {arguments[0]}" if command == "store" and arguments else ""
+                known = FLAGS.get(action, FLAGS[command])
                 wrong = [flag for flag in FLAG.findall(rest) if flag not in known]
                 assert not wrong, (text, wrong)
         assert not set(FLAG.findall(text)) - EVERY, text

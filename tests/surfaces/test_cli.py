@@ -18,12 +18,12 @@ COMMANDS = ["predict", "size", "sample", "design", "train", "laws", "claims"]
 CELL = ["--vocab-size", "1024", "--num-facts", "16"]
 
 
-@pytest.mark.parametrize("verb", COMMANDS)
-def test_every_example_in_the_help_runs(verb, run):
-    code, out, _ = run(verb, "--help")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_example_in_the_help_runs(command, run):
+    code, out, _ = run(command, "--help")
     assert code in (0, None)
     lines = (line.strip() for line in out.splitlines())
-    examples = [line for line in lines if line.startswith(f"recallscope {verb}")]
+    examples = [line for line in lines if line.startswith(f"recallscope {command}")]
     assert examples
     for example in dict.fromkeys(examples):
         code, out, err = run(*shlex.split(example)[1:])
@@ -62,7 +62,7 @@ def test_predict_lists_give_every_pair_and_null_where_no_design_exists(run):
 def test_predict_puts_the_recommended_law_first(run):
     for model, law in [
         ("linear_mamba", "trained-sharing"),
-        ("mamba", "full-capped"),
+        ("mamba", "full-mamba"),
         ("delta_net", "delta"),
         ("mlstm", "gated"),
         ("retnet", "retention"),
@@ -213,11 +213,11 @@ def test_sample_repeats_zoology(run):
     assert first == [3, 54, 30, 59, 14, 48, 11, 45, 30, 0, 3, 0, 0, 0, 11, 0, 0, 0, 0, 0, 0, 0, 14, 0]
 
 
-@pytest.mark.parametrize("verb", ["laws", "claims"])
-def test_tables_in_json(verb, run):
-    code, out, err = run(verb, "--json")
+@pytest.mark.parametrize("command", ["laws", "claims"])
+def test_tables_in_json(command, run):
+    code, out, err = run(command, "--json")
     assert (code, err) == (0, "")
-    assert len(json.loads(out)[verb]) > 20
+    assert len(json.loads(out)[command]) > 20
 
 
 def test_bad_input_is_answered_in_one_paragraph(run):
@@ -255,7 +255,7 @@ NUMBERS = st.one_of(
 
 
 @given(
-    verb=st.sampled_from(["predict", "size", "sample"]),
+    command=st.sampled_from(["predict", "size", "sample"]),
     flags=st.lists(
         st.tuples(
             st.sampled_from(
@@ -282,13 +282,13 @@ NUMBERS = st.one_of(
     ),
 )
 @settings(max_examples=300, deadline=None)
-def test_no_command_line_whatever_ends_in_a_traceback(verb, flags):
-    words = [word for pair in flags for word in pair]
+def test_no_command_line_whatever_ends_in_a_traceback(command, flags):
+    arguments = [word for pair in flags for word in pair]
     try:
-        code = main([verb, *words, "--json"])
+        code = main([command, *arguments, "--json"])
     except SystemExit as stop:
         code = stop.code
-    assert code in (0, 2), words
+    assert code in (0, 2), arguments
 
 
 def python(*arguments):
@@ -301,7 +301,7 @@ HEAVY = {"torch", "pandas", "matplotlib", "jinja2", "ray", "starlette", "transfo
 def test_answers_from_tables_and_laws_load_only_what_they_need():
     """What makes a command start slowly is what it imports; that can be tested on a busy machine, a time cannot."""
     code = "import json, sys; from recallscope.cli.main import main\n"
-    code += "for words in json.loads(sys.argv[1]):\n    try: main(words)\n    except SystemExit: pass\n"
+    code += "for arguments in json.loads(sys.argv[1]):\n    try: main(arguments)\n    except SystemExit: pass\n"
     light = [["predict", *CELL, "--embed-dim", "64", "--state-dim", "16"], ["claims"], ["laws"], ["sweep", "--help"]]
     done = python("-c", code + "print(*sys.modules)", json.dumps(light))
     assert done.returncode == 0, done.stderr

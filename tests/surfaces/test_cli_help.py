@@ -18,11 +18,11 @@ QUICK = ["--vocab-size", "32", "--num-facts", "3", "--embed-dim", "8", "--state-
 SHORT = ["--batch-size", "8", "--warmup-steps", "5", "--flat-steps", "5", "--decay-steps", "5", "--eval-size", "20"]
 
 
-@pytest.mark.parametrize("verb", COMMANDS)
-def test_no_help_shows_none_or_an_empty_default(verb, run):
-    _, out, _ = run(verb, "--help")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_help_shows_none_or_an_empty_default(command, run):
+    _, out, _ = run(command, "--help")
     assert "None" not in out
-    assert "(default: )" not in out or verb == "predict"
+    assert "(default: )" not in out or command == "predict"
 
 
 def test_help_verb_is_verb_help_and_version_has_two_names(run):
@@ -79,10 +79,10 @@ def test_a_run_from_a_file_and_flags_on_top(run, tmp_path):
     assert (from_file["model"]["embed_dim"], from_file["train"]["batch_size"], from_file["seed"]) == (16, 8, 0)
     own = tmp_path / "own.toml"
     own.write_text('seed = 3\npreset = "dn-linear"\n[task]\nvocab_size = 32\nnum_facts = 3\n[model]\nkind = "mamba"\n')
-    words = ["--embed-dim", 8, "--state-dim", 4, "--gate", "no", *SHORT]
-    changed = json.loads(run("train", "--config", own, *words, "--json")[1])["spec"]
+    arguments = ["--embed-dim", 8, "--state-dim", 4, "--gate", "no", *SHORT]
+    changed = json.loads(run("train", "--config", own, *arguments, "--json")[1])["spec"]
     assert (changed["model"]["kind"], changed["model"]["gate"], changed["seed"]) == ("mamba", False, 3)
-    assert json.loads(run("train", "--config", own, *words, "--seed", 0, "--json")[1])["spec"]["seed"] == 0
+    assert json.loads(run("train", "--config", own, *arguments, "--seed", 0, "--json")[1])["spec"]["seed"] == 0
 
 
 def test_mistakes_in_a_file_name_the_file_and_the_line(run, tmp_path):

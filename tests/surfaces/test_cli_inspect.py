@@ -115,11 +115,11 @@ def test_full_mamba_is_reported_for_what_it_is(run, tmp_path, spec):
 def test_verdicts_differ_as_the_models_do(run, tmp_path):
     small = designed_circuit(32, 4, 2, torch.Generator().manual_seed(0))
     untrained = build_model(LinearMambaSpec(embed_dim=8, state_dim=4), 32, torch.Generator().manual_seed(0))
-    for model, words in ((small, "too small or too noisy"), (untrained, "not the recall circuit")):
+    for model, phrase in ((small, "too small or too noisy"), (untrained, "not the recall circuit")):
         write_weights(tmp_path / "w.safetensors", model, TASK)
         code, out, _ = run("inspect", tmp_path / "w.safetensors", "--num-sequences", 40)
         assert code == 0
-        assert words in out
+        assert phrase in out
 
 
 def test_mistakes_are_answered_in_one_paragraph(ideal, run, tmp_path):

@@ -32,7 +32,7 @@ def test_a_module_of_ones_own_gets_its_row_and_a_figure(mine, run, tmp_path):
 
     So few steps teach nothing, and no size, bits or rank is derived from the accuracy.
     """
-    words = [
+    arguments = [
         "measure",
         mine,
         *TASK,
@@ -45,7 +45,7 @@ def test_a_module_of_ones_own_gets_its_row_and_a_figure(mine, run, tmp_path):
         "1",
         "--json",
     ]
-    code, out, err = run(*words)
+    code, out, err = run(*arguments)
     assert code == 0
     assert err.startswith("estimated time: ")
     row = json.loads(out)
@@ -61,7 +61,7 @@ def test_a_module_of_ones_own_gets_its_row_and_a_figure(mine, run, tmp_path):
     assert Path(row["figure"]).stat().st_size > 5000
     (kept,) = Path("out").glob("*.json")
     assert json.loads(kept.read_text())["runs"] == row["runs"]
-    code, again, err = run(*words)
+    code, again, err = run(*arguments)
     assert json.loads(again) == row
     assert "0 to do" in err
 
@@ -76,18 +76,18 @@ def test_a_wrong_name_is_refused_before_anything_is_trained(mine, run, tmp_path)
 def test_weights_are_measured_as_they_are(mine, run):
     model = import_from("my_gru.py").Model(32, 6)
     save_file(model.state_dict(), "plain.safetensors")
-    words = ["measure", mine, "--model-args", '{"width": 6}', *TASK, "--num-sequences", "40", "--json"]
-    code, out, err = run(*words, "--weights", "plain.safetensors", "--figure", "there.png")
+    arguments = ["measure", mine, "--model-args", '{"width": 6}', *TASK, "--num-sequences", "40", "--json"]
+    code, out, err = run(*arguments, "--weights", "plain.safetensors", "--figure", "there.png")
     assert code == 0, err
     row = json.loads(out)
     assert (row["runs"], row["state_entries"], row["figure"]) == ([], 6, "there.png")
     assert Path("there.svg").exists()
-    code, _, err = run(*words, "--model-args", '{"width": 7}', "--weights", "plain.safetensors")
+    code, _, err = run(*arguments, "--model-args", '{"width": 7}', "--weights", "plain.safetensors")
     assert code == 2
     assert "does not fit" in err
     model.head.bias.data[0] = torch.nan
     save_file(model.state_dict(), "plain.safetensors")
-    code, _, err = run(*words, "--weights", "plain.safetensors")
+    code, _, err = run(*arguments, "--weights", "plain.safetensors")
     assert code == 2
     assert "1 of 32 numbers of module.head.bias are NaN" in err
 
@@ -108,9 +108,9 @@ def test_weights_of_ours_bring_model_and_task(run, tmp_path, monkeypatch):
     code, out, err = run("measure", "--weights", "circuit.safetensors", "--num-facts", "4", "--num-sequences", "20")
     assert code == 0, err
     assert "stores 256 entries" in " ".join(out.split())
-    words = ["--num-facts", "4", "--num-sequences", "20", "--seed", "3", "--json"]
-    first = json.loads(run("measure", "circuit.safetensors", *words)[1])
-    assert first == json.loads(run("measure", "--weights", "circuit.safetensors", *words)[1])
+    arguments = ["--num-facts", "4", "--num-sequences", "20", "--seed", "3", "--json"]
+    first = json.loads(run("measure", "circuit.safetensors", *arguments)[1])
+    assert first == json.loads(run("measure", "--weights", "circuit.safetensors", *arguments)[1])
     model, _ = read_weights(Path("circuit.safetensors"))
     task = MQARSpec(vocab_size=32, num_facts=4)
     score = evaluate(model, task, 20, torch.Generator().manual_seed(3))
@@ -126,20 +126,20 @@ def test_weights_of_ours_bring_model_and_task(run, tmp_path, monkeypatch):
 
 
 def test_capacity_prints_its_trainings_and_uses_them_again(run, tmp_path):
-    words = ["capacity", "--vocab-size", "32", "--embed-dim", "8", "--state-dim", "4", "--target", "0.5", *SHORT]
-    words += ["--store", tmp_path / "store", "--max-runs", "1", "--workers", "1"]
-    first = json.loads(run(*words, "--json")[1])
+    arguments = ["capacity", "--vocab-size", "32", "--embed-dim", "8", "--state-dim", "4", "--target", "0.5", *SHORT]
+    arguments += ["--store", tmp_path / "store", "--max-runs", "1", "--workers", "1"]
+    first = json.loads(run(*arguments, "--json")[1])
     assert (first["unknown"], first["law"]) == ("num_facts", "trained-sharing")
     (tried,) = first["runs"]
     assert tried["new"]
-    code, out, err = run(*words)
+    code, out, err = run(*arguments)
     assert code == 0, err
     assert f"{tried['accuracy']:.4f}    found" in out
     assert "1 training," in out
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("arguments", "says"),
     [
         (["measure"], "which model?"),
         (["measure", "liner", *TASK], "Did you mean linear"),
@@ -158,9 +158,9 @@ def test_capacity_prints_its_trainings_and_uses_them_again(run, tmp_path):
         (["capacity", "--target", "0.9", "--vocab-size", 32, *SIZES, "--max-runs", 0], "max_runs=0"),
     ],
 )  # fmt: skip
-def test_bad_input_is_answered_in_one_paragraph(words, says, run, tmp_path, monkeypatch):
+def test_bad_input_is_answered_in_one_paragraph(arguments, says, run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    code, out, err = run(*words)
+    code, out, err = run(*arguments)
     assert (code, out) == (2, ""), err
     assert "Traceback" not in err
     assert says in err
@@ -168,8 +168,8 @@ def test_bad_input_is_answered_in_one_paragraph(words, says, run, tmp_path, monk
 
 def test_a_hopeless_target_is_an_answer(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    words = ["--target", "0.01", "--vocab-size", 32, "--embed-dim", 4, "--state-dim", 2]
-    code, out, _ = run("capacity", *words)
+    arguments = ["--target", "0.01", "--vocab-size", 32, "--embed-dim", 4, "--state-dim", 2]
+    code, out, _ = run("capacity", *arguments)
     assert code == 0
     assert out.startswith("no answer")
     assert torch.get_num_threads() >= 1

@@ -92,8 +92,8 @@ def test_mistakes_are_answered_before_anything_is_drawn(run, store, tmp_path):
 
 
 def test_fit_draws_its_fit(run, store, tmp_path):
-    words = ["fit", store, "--where", "model=linear_mamba", "--bootstrap", 0, "--law", "unified"]
-    code, out, err = run(*words, "--figure", tmp_path / "fit.svg")
+    arguments = ["fit", store, "--where", "model=linear_mamba", "--bootstrap", 0, "--law", "unified"]
+    code, out, err = run(*arguments, "--figure", tmp_path / "fit.svg")
     assert (code, err) == (0, "")
     assert "1 of 1 groups drawn in" in out
     ET.fromstring((tmp_path / "fit.svg").read_bytes())
@@ -114,8 +114,8 @@ def test_list_stops_at_a_table_that_can_be_read_and_json_has_all(run, store, mon
     monkeypatch.setattr("recallscope.cli.store.MOST_PRINTED", 10)
     assert "10 runs, and more: --limit 0 shows all" in run("store", "list", store)[1]
     assert run("store", "list", store, "--limit", 0)[1].splitlines()[-1] == "48 runs"
-    for words, runs, more in (((), 48, False), (("--limit", 0), 48, False), (("--limit", 5), 5, True)):
-        answer = json.loads(run("store", "list", store, *words, "--json")[1])
+    for arguments, runs, more in (((), 48, False), (("--limit", 0), 48, False), (("--limit", 5), 5, True)):
+        answer = json.loads(run("store", "list", store, *arguments, "--json")[1])
         assert (len(answer["runs"]), answer["more"]) == (runs, more)
 
 
@@ -138,7 +138,7 @@ def test_a_quiet_sweep_prints_its_answer_only(run, store, tmp_path):
     grid.write_text(
         "[task]\nvocab_size = 64\nnum_facts = 4\n[axes]\nembed_dim = [8, 16]\nstate_dim = [2, 4]\nseed = [0, 1]\n"
     )
-    words = ["sweep", grid, "--store", store, "--json"]
-    assert "8 done, 0 to do" in run(*words)[2]
-    code, out, err = run(*words, "--quiet")
+    arguments = ["sweep", grid, "--store", store, "--json"]
+    assert "8 done, 0 to do" in run(*arguments)[2]
+    code, out, err = run(*arguments, "--quiet")
     assert (code, err, json.loads(out)["skipped"]) == (0, "", 8)

@@ -33,8 +33,8 @@ def test_measure_says_what_is_measured(folder, run):
     assert "recall " in out
     assert "token numbers 0..49" in out  # an even number of them
     assert "largest of all 51" in out
-    words = ["--task", "ar", "--vocab-size", 16, "--num-facts", 3, "--num-sequences", 20, "--json"]
-    answer = json.loads(run("measure", folder, *words)[1])
+    arguments = ["--task", "ar", "--vocab-size", 16, "--num-facts", 3, "--num-sequences", 20, "--json"]
+    answer = json.loads(run("measure", folder, *arguments)[1])
     assert (answer["task"]["kind"], answer["task"]["vocab_size"], answer["accuracy"]["queries"]) == ("ar", 16, 20)
 
 
@@ -43,8 +43,8 @@ def test_the_examples_in_the_help_run(folder, run):
     plain, stored = [line for line in lines if line.startswith("recallscope measure WEIGHTS")]
     sizes = " --num-facts 4 --vocab-size 32"  # what the header of other weights says
     for example in (plain, stored + sizes):
-        words = [str(folder) if word == "WEIGHTS" else word for word in example.split()[1:]]
-        code, _, err = run(*words)
+        arguments = [str(folder) if word == "WEIGHTS" else word for word in example.split()[1:]]
+        code, _, err = run(*arguments)
         assert code == 0, err
 
 

@@ -126,11 +126,11 @@ def test_runs_are_found_among_others_without_making_the_grid(name: str, monkeypa
 
 
 def test_a_run_that_two_parts_ask_for_counts_once() -> None:
-    zoo = find_experiment("architectures")
-    asked = [cell.run for part in zoo.parts("small") for cell in part.cells]
+    comparison = find_experiment("architectures")
+    asked = [cell.run for part in comparison.parts("small") for cell in part.cells]
     assert len(set(asked)) < len(asked)
-    assert zoo.progress("small", {}) == (len(set(asked)), 0)
-    assert zoo.progress("small", dict.fromkeys(asked)) == (len(set(asked)),) * 2
+    assert comparison.progress("small", {}) == (len(set(asked)), 0)
+    assert comparison.progress("small", dict.fromkeys(asked)) == (len(set(asked)),) * 2
 
 
 def test_progress_lines_name_what_differs() -> None:

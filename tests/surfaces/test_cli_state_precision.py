@@ -37,7 +37,7 @@ def test_a_state_in_sixteen_bits_is_as_good_as_exact(run, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "said"),
     [
         ([DELTA_NET, "--state-format", "int88"], "Did you mean int8"),
         ([DELTA_NET, "--state-format", "int8", "--rounding", "error-feedback", "--residual-bits", 9], "wider than"),
@@ -48,9 +48,9 @@ def test_a_state_in_sixteen_bits_is_as_good_as_exact(run, tmp_path, monkeypatch)
           "int8"], "Train first"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_stored_is_a_sentence(run, words, said, tmp_path, monkeypatch):
+def test_what_cannot_be_stored_is_a_sentence(run, arguments, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    code, _, err = run("measure", *words)
+    code, _, err = run("measure", *arguments)
     assert code == 2
     assert said in " ".join(err.split())
 

@@ -47,22 +47,22 @@ def _at_home(home, monkeypatch):
 HELPS = [
     ("sweep",),
     ("fit",),
-    *(("store", verb) for verb in ("list", "show", "export", "verify")),
+    *(("store", command) for command in ("list", "show", "export", "verify")),
 ]
 
 
-@pytest.mark.parametrize("verb", HELPS, ids="-".join)
-def test_every_example_in_the_help_runs(verb, run, home):
-    code, out, _ = run(*verb, "--help")
+@pytest.mark.parametrize("command", HELPS, ids="-".join)
+def test_every_example_in_the_help_runs(command, run, home):
+    code, out, _ = run(*command, "--help")
     assert code in (0, None)
     first = out.split("usage:")[-1].split("╭")[0]
     lines = [line.strip().removeprefix("Look before you leap: ") for line in first.splitlines()]
-    examples = [line for line in lines if line.startswith(f"recallscope {' '.join(verb)} ") and "[" not in line]
+    examples = [line for line in lines if line.startswith(f"recallscope {' '.join(command)} ") and "[" not in line]
     assert examples
     name = next((home / "runs" / "tiny" / "runs").iterdir()).name
     for example in examples:
-        words = [{"STORE": "runs/tiny", "RUN": name[:8]}.get(word, word) for word in shlex.split(example)]
-        code, out, err = run(*words[1:])
+        arguments = [{"STORE": "runs/tiny", "RUN": name[:8]}.get(word, word) for word in shlex.split(example)]
+        code, out, err = run(*arguments[1:])
         assert code == 0, (example, err)
         assert out
 

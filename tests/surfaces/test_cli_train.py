@@ -35,7 +35,7 @@ def _in_a_folder_of_its_own(tmp_path, monkeypatch):
         ["--model", "multihead", "--num-heads", "2", "--head-pattern", "MHA"],
         ["--model", "mamba2", "--num-heads", "2"],
     ],
-    ids=lambda words: "-".join(w.strip("-") for w in words),
+    ids=lambda flags: "-".join(w.strip("-") for w in flags),
 )
 def test_train_json_is_one_object(model, run):
     code, out, _ = run("train", *QUICK, *SHORT, *model, "--json")
@@ -73,14 +73,14 @@ def test_a_finished_run_is_answered_from_its_record_and_another_is_refused(run, 
     assert "already done" in run("train", *QUICK, *SHORT, "--out", out_dir)[1]
     code, out, err = run("train", *QUICK, *SHORT, "--seed", 1, "--learning-rate", 0.02, "--out", out_dir)
     assert (code, out) == (2, "")
-    for words in (
+    for message in (
         first["run"][:8],
         "in seed (default there, 1 here)",
         "train.learning_rate",
         "--overwrite",
         "another fol",
     ):
-        assert words in err
+        assert message in err
     assert (out_dir / "weights.safetensors").read_bytes() == weights
     assert (out_dir / "record.json").read_bytes() == record
     code, out, _ = run("train", *QUICK, *SHORT, "--seed", 1, "--out", out_dir, "--overwrite", "--json")
@@ -96,7 +96,7 @@ def test_a_folder_that_cannot_take_the_run_is_told_before_training(run, tmp_path
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "record.json").write_text("{", encoding="utf-8")
     RunStore(tmp_path / "store", create=True)
-    for place, words in {
+    for place, message in {
         tmp_path / "file": "File exists",
         tmp_path / "file" / "below": "Not a directory",
         "/proc/here": "a run cannot be kept in /proc/here",
@@ -106,7 +106,7 @@ def test_a_folder_that_cannot_take_the_run_is_told_before_training(run, tmp_path
     }.items():
         code, out, err = run("train", *QUICK, *SHORT, "--out", place)
         assert (code, out) == (2, ""), place
-        assert words in err
+        assert message in err
 
 
 @pytest.mark.parametrize("fault", ["another format", "another shape", "damaged"])
@@ -149,8 +149,8 @@ def test_the_checkpoint_of_another_run_is_refused_and_only_set_aside_if_asked(ru
 
 @pytest.mark.parametrize(("number", "out"), [(signal.SIGINT, True), (signal.SIGTERM, True), (signal.SIGINT, False)])
 def test_a_stopped_run_says_that_the_same_command_resumes(tmp_path, number, out):
-    words = [*QUICK, "--flat-steps", "1000000", "--eval-every", "10", "--eval-size", "10", "--batch-size", "8"]
-    process = Command("train", *words, *(["--out", tmp_path] * out))
+    flags = [*QUICK, "--flat-steps", "1000000", "--eval-every", "10", "--eval-size", "10", "--batch-size", "8"]
+    process = Command("train", *flags, *(["--out", tmp_path] * out))
     path, deadline = tmp_path / "checkpoint.safetensors", time.monotonic() + 60
     while time.monotonic() < deadline and not (path.exists() if out else _catches(process.pid)):
         time.sleep(0.05)
@@ -174,8 +174,8 @@ def _catches(pid):
 
 
 def test_a_diverged_run_stops_where_it_diverged_says_so_and_exits_with_1(run, tmp_path):
-    words = [*QUICK, *SHORT, "--learning-rate", 1e6, "--flat-steps", 1000, "--out", tmp_path]
-    code, out, err = run("train", *words, "--json")
+    flags = [*QUICK, *SHORT, "--learning-rate", 1e6, "--flat-steps", 1000, "--out", tmp_path]
+    code, out, err = run("train", *flags, "--json")
     answer = json.loads(out)
     assert (code, answer["warning"]) == (1, "diverged")
     assert answer["steps"] < 50
@@ -183,14 +183,14 @@ def test_a_diverged_run_stops_where_it_diverged_says_so_and_exits_with_1(run, tm
     record = parse_record((tmp_path / "record.json").read_bytes())
     assert record.flag == "diverged"
     assert record.history[-1].loss is None
-    assert run("train", *words)[0] == 1  # from its record
+    assert run("train", *flags)[0] == 1  # from its record
     code, out, _ = run("measure", tmp_path, "--num-sequences", 50, "--json")  # weights from before
     assert (code, json.loads(out)["accuracy"]["mean"] >= 0) == (0, True)
 
 
 def test_presets_take_changes(run):
-    words = ["--preset", "dn-linear", "--vocab-size", 32, "--num-facts", 2, "--embed-dim", 4, "--state-dim", 2, *SHORT]
-    answer = json.loads(run("train", *words, "--json")[1])
+    flags = ["--preset", "dn-linear", "--vocab-size", 32, "--num-facts", 2, "--embed-dim", 4, "--state-dim", 2, *SHORT]
+    answer = json.loads(run("train", *flags, "--json")[1])
     assert answer["spec"]["task"]["length"] == 8
     assert answer["spec"]["train"]["batch_size"] == 8
     assert answer["spec"]["train"]["clip_norm"] == 1.5
@@ -199,8 +199,8 @@ def test_presets_take_changes(run):
 @pytest.mark.parametrize("circuit", [name for name in CIRCUITS.names() if name != "ideal"])
 def test_design_writes_weights_that_measure_reads(circuit, run, tmp_path):
     path = tmp_path / "circuit.safetensors"
-    words = ["--vocab-size", 32, "--num-facts", 3, "--embed-dim", 16, "--state-dim", 4, "--num-sequences", 40]
-    code, out, _ = run("design", "--circuit", circuit, *words, "--output", path, "--json")
+    flags = ["--vocab-size", 32, "--num-facts", 3, "--embed-dim", 16, "--state-dim", 4, "--num-sequences", 40]
+    code, out, _ = run("design", "--circuit", circuit, *flags, "--output", path, "--json")
     assert code == 0
     answer = json.loads(out)
     assert 0 < answer["accuracy"] <= 1
@@ -210,22 +210,22 @@ def test_design_writes_weights_that_measure_reads(circuit, run, tmp_path):
 
 
 def test_the_ideal_circuit_is_perfect_without_key_filler(run):
-    words = ["--vocab-size", 32, "--num-facts", 3, "--filler", "zero", "--num-sequences", 100, "--json"]
-    answer = json.loads(run("design", "--circuit", "ideal", *words)[1])
+    flags = ["--vocab-size", 32, "--num-facts", 3, "--filler", "zero", "--num-sequences", 100, "--json"]
+    answer = json.loads(run("design", "--circuit", "ideal", *flags)[1])
     assert answer["accuracy"] == 1
     assert answer["model"]["embed_dim"] == answer["model"]["state_dim"] == 32
 
 
 def test_design_agrees_with_its_law(run):
-    words = ["--vocab-size", 128, "--num-facts", 4, "--embed-dim", 24, "--state-dim", 12, "--num-draws", 40]
-    answer = json.loads(run("design", *words, "--num-sequences", 4000, "--json")[1])
+    flags = ["--vocab-size", 128, "--num-facts", 4, "--embed-dim", 24, "--state-dim", 12, "--num-draws", 40]
+    answer = json.loads(run("design", *flags, "--num-sequences", 4000, "--json")[1])
     assert abs(answer["accuracy"] - answer["laws"]["designed-improved"]) < 0.02 + 4 * answer["standard_error"]
 
 
 def test_bad_input_is_answered_in_one_paragraph(run, tmp_path):
-    def refused(*words, says):
-        code, out, err = run(*words)
-        assert (code, out) == (2, ""), (words, code, err)
+    def refused(*flags, says):
+        code, out, err = run(*flags)
+        assert (code, out) == (2, ""), (flags, code, err)
         assert "Traceback" not in err
         assert says in err
 

@@ -114,14 +114,14 @@ def run_page(page, chosen, run, capsys):
 
 
 def output_of(command: str, run) -> str:
-    words = shlex.split(command, comments=True)
-    if words[0] == "make":  # what it does is tested elsewhere: the target has to be there
-        assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), command
+    arguments = shlex.split(command, comments=True)
+    if arguments[0] == "make":  # what it does is tested elsewhere: the target has to be there
+        assert re.search(rf"^{arguments[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), command
         return ""
-    if words[:2] == ["recallscope", "explore"]:
-        return served(words[1:])
-    if words[0] == "recallscope":  # here, where torch is loaded already
-        code, out, err = run(*words[1:])
+    if arguments[:2] == ["recallscope", "explore"]:
+        return served(arguments[1:])
+    if arguments[0] == "recallscope":  # here, where torch is loaded already
+        code, out, err = run(*arguments[1:])
         assert code in (0, None), f"$ {command}\n{out}\n{err}"
         return out
     python = Path(sys.executable).parent
@@ -136,10 +136,10 @@ def output_of(command: str, run) -> str:
     return done.stdout
 
 
-def served(words: list[str]) -> str:
-    """A verb that serves until it is stopped: started, its page asked for once, and stopped. What it prints first."""
+def served(arguments: list[str]) -> str:
+    """What a command prints that serves until it is stopped: started, its page asked for once, and stopped."""
     server = subprocess.Popen(
-        [sys.executable, "-m", "recallscope.cli.main", *words, "--no-browser"],
+        [sys.executable, "-m", "recallscope.cli.main", *arguments, "--no-browser"],
         env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
         stdout=subprocess.PIPE,
         text=True,
@@ -180,12 +180,14 @@ SLOW = [
 
 
 @pytest.mark.parametrize("command", dict.fromkeys(SLOW))
-def test_slow_commands_name_a_verb_and_its_flags(command, run):
+def test_slow_commands_name_a_command_and_its_flags(command, run):
     """The others are run."""
-    verb, *words = shlex.split(command, comments=True)[1:]
-    assert verb in COMMANDS
-    text = run(verb, *(words if verb == "measure" else words[:1] if verb == "store" else []), "--help")[1]
-    assert [word for word in words if word.startswith("--") and word not in text] == []
+    command, *arguments = shlex.split(command, comments=True)[1:]
+    assert command in COMMANDS
+    text = run(
+        command, *(arguments if command == "measure" else arguments[:1] if command == "store" else []), "--help"
+    )[1]
+    assert [word for word in arguments if word.startswith("--") and word not in text] == []
 
 
 def test_console_blocks_begin_with_a_command():

@@ -80,23 +80,23 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "verb", [pytest.param(verb, marks=pytest.mark.slow) if verb == "size" else verb for verb in COMMANDS]
+    "command", [pytest.param(command, marks=pytest.mark.slow) if command == "size" else command for command in COMMANDS]
 )
-def test_every_field_is_explained(verb, folder, run, monkeypatch):
+def test_every_field_is_explained(command, folder, run, monkeypatch):
     monkeypatch.chdir(folder)
-    if verb == "fit" and not (folder / "searched").exists():
+    if command == "fit" and not (folder / "searched").exists():
         run("capacity", *COMMANDS["capacity"])
-    if verb == "inspect" and not (folder / "one").exists():
+    if command == "inspect" and not (folder / "one").exists():
         run("train", *COMMANDS["train"])
-    code, out, err = run(verb, *COMMANDS[verb], "--json")
+    code, out, err = run(command, *COMMANDS[command], "--json")
     assert code == 0, err
-    known = SECTIONS[verb] | SECTIONS["Sizes"]
+    known = SECTIONS[command] | SECTIONS["Sizes"]
     sizes = {f"{table}.{name}" for table in ("answer", "frontier", "rows") for name in SECTIONS["Sizes"]}
     same = {f"frontier.{name.partition('.')[2]}" for name in known if name.startswith("answer.")}
     printed = fields(json.loads(out))
     assert sorted(printed - known - sizes - same) == []
-    if verb not in ("size", "measure"):  # what these print depends on the question
-        assert sorted(SECTIONS[verb] - printed - {name for name in SECTIONS[verb] if "." in name}) == []
+    if command not in ("size", "measure"):  # what these print depends on the question
+        assert sorted(SECTIONS[command] - printed - {name for name in SECTIONS[command] if "." in name}) == []
 
 
 def test_columns_of_a_store_are_explained():

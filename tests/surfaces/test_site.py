@@ -83,7 +83,7 @@ def test_every_law_verb_and_notebook_has_its_page(site):
 
     assert [law.name for law in LAWS if not (site / "laws" / f"{law.name}.html").exists()] == []
     commands = (site / "commands.html").read_text(encoding="utf-8")
-    assert [verb for verb in COMMANDS if f'id="{verb}"' not in commands] == []
+    assert [command for command in COMMANDS if f'id="{command}"' not in commands] == []
     notebooks = sorted(path.stem for path in (ROOT / "docs" / "notebooks").glob("*.py"))
     assert len(notebooks) == 6
     assert [name for name in notebooks if not (site / "notebooks" / f"{name}.html").exists()] == []

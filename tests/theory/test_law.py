@@ -96,10 +96,10 @@ def test_a_law_without_a_comparison_extrapolates_everywhere() -> None:
 
 def test_the_nearest_comparison_names_what_is_broken() -> None:
     sharing = find_law("trained-sharing")
-    words = {"vocab_size": 1024, "num_facts": 16}
+    fields = {"vocab_size": 1024, "num_facts": 16}
     beyond = "extrapolated: compared for 8 <= D <= 64, 4 D <= V only"
-    assert sharing.limits(**words, embed_dim=514, state_dim=2) == beyond
-    assert sharing.limits(**words, embed_dim=64, state_dim=16, task="ar") == ""
+    assert sharing.limits(**fields, embed_dim=514, state_dim=2) == beyond
+    assert sharing.limits(**fields, embed_dim=64, state_dim=16, task="ar") == ""
     assert sharing.limits(vocab_size=128, num_facts=8, embed_dim=68, state_dim=3) == ""
     for V, N_f, D, N in ((256, 8, 256, 3), (512, 16, 256, 5)):  # trained: .08 and .05 below the law
         assert "4 D <= V" in sharing.limits(vocab_size=V, num_facts=N_f, embed_dim=D, state_dim=N)
@@ -234,11 +234,11 @@ def test_laws_of_heads_are_compared_where_there_are_heads() -> None:
     from recallscope.analysis.compare import compare_laws
 
     task = MQARSpec(vocab_size=128, num_facts=8)
-    words = {"embed_dim": [8, 16], "state_dim": [4, 8]}
-    several = AccuracyGrid.over(words, task, num_heads=4, head_pattern="MQA", expand=2)
+    fields = {"embed_dim": [8, 16], "state_dim": [4, 8]}
+    several = AccuracyGrid.over(fields, task, num_heads=4, head_pattern="MQA", expand=2)
     measured = AccuracyGrid.from_law(find_law("trained-sharing-heads"), several)
     assert compare_laws(measured)[0].law == "trained-sharing-heads"
-    assert all("heads" not in found.law for found in compare_laws(AccuracyGrid.over(words, task)))
+    assert all("heads" not in found.law for found in compare_laws(AccuracyGrid.over(fields, task)))
 
 
 def test_asking_for_one_law_in_a_fresh_process_finds_all() -> None:

@@ -49,22 +49,22 @@ FINE = {"slot_nodes": 4, "norm_nodes": 12, "signal_nodes": 20, "residual_nodes":
 FINER = FINE | {"norm_nodes": 40}  # with two banks the power of the noise varies more
 
 
-def words(V, N_f, N, D, task="mqar"):
+def fields(V, N_f, N, D, task="mqar"):
     return {"vocab_size": V, "num_facts": N_f, "embed_dim": D, "state_dim": N, "task": task}
 
 
 def without_ageing(V, N_f, N, D, **nodes):
-    tasks = words(V, N_f, N, D), words(V, N_f, N, D, "ar")
+    tasks = fields(V, N_f, N, D), fields(V, N_f, N, D, "ar")
     return [float(law(**task, **nodes)) for law in (gated_law, least_squares_law) for task in tasks]
 
 
 def at_rates(V, N_f, N, D, **nodes):
     asked = (("mqar", 0.05), ("mqar", 0.2), ("ar", 0.2))
-    return [float(delta_law(**words(V, N_f, N, D, task), b=b, **nodes)) for task, b in asked]
+    return [float(delta_law(**fields(V, N_f, N, D, task), b=b, **nodes)) for task, b in asked]
 
 
 def in_full_mamba(N, D, N_f, V, task, **nodes):
-    return [float(law(**words(V, N_f, N, D, task), **nodes)) for law in (mask_law, find_law("full-nd"), bank_law)]
+    return [float(law(**fields(V, N_f, N, D, task), **nodes)) for law in (mask_law, find_law("full-nd"), bank_law)]
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_the_quick_form_is_near_the_fine_one(every):
     """Nodes that a law chooses by itself, against those given, where the reference values are; and at the best rate."""
     for case in (row[:4] for row in MEMORIES[::every]):
         assert without_ageing(*case) == pytest.approx(without_ageing(*case, **FINE), abs=1e-3)
-        assert float(delta_law(**words(*case))) == pytest.approx(float(delta_law(**words(*case), **FINE)), abs=1e-3)
+        assert float(delta_law(**fields(*case))) == pytest.approx(float(delta_law(**fields(*case), **FINE)), abs=1e-3)
     assert at_rates(*case) == pytest.approx(at_rates(*case, **FINE), abs=1e-3)
     for case in (row[:5] for row in FULL[::every]):
         assert in_full_mamba(*case) == pytest.approx(in_full_mamba(*case, **FINER), abs=1e-3)
@@ -116,7 +116,7 @@ def test_the_quick_form_is_near_the_fine_one(every):
 
 def test_masks_gain_by_every_further_channel():
     """Without idle channels there is nothing to mask: expand = 1 is N D / n."""
-    sizes = words(256, 8, 4, 24)
+    sizes = fields(256, 8, 4, 24)
     found = mask_law(**sizes, expand=[1, 2, 3, 4])
     np.testing.assert_allclose(found, [0.6526, 0.8263, 0.9236, 0.9621], atol=CLOSE + 1e-4)
     assert found[0] == pytest.approx(gated_law(**sizes), abs=1e-9)

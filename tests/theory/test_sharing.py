@@ -39,7 +39,7 @@ REFERENCE = [
     (8, 8, 2, 64, "ar", 5, 0.9372),
 ]
 # V, N_f, D, N (MQAR): p to three digits, and the accuracy of one trained model (None: not trained)
-CORNER = [
+SMALL_VOCAB = [
     (128, 8, 68, 2, 0.565, 0.599), (128, 8, 68, 4, 0.955, 0.946), (64, 8, 48, 4, 0.965, 0.950),
     (64, 8, 48, 2, 0.807, 0.768), (64, 8, 64, 2, 0.807, 0.785), (64, 8, 34, 2, 0.558, 0.604),
     (128, 16, 16, 16, 0.591, 0.561), (128, 16, 16, 8, 0.465, 0.453), (128, 16, 32, 8, 0.846, 0.885),
@@ -50,29 +50,29 @@ CORNER = [
 ]  # fmt: skip
 
 
-def words(N, D, N_f, V, task="mqar", L=None):
+def fields(N, D, N_f, V, task="mqar", L=None):
     return {"vocab_size": V, "num_facts": N_f, "embed_dim": D, "state_dim": N, "task": task, "length": L}
 
 
-def refined(word, **nodes):
+def refined(sizes, **nodes):
     """The law with given numbers of nodes."""
-    codes = sharing_codes(**word)
+    codes = sharing_codes(**sizes)
     measured = {name: getattr(codes, name) for name in ("key_variance", "value_variance", "leak", "unshared")}
-    return float(recall_given_variances(**word, **measured, **nodes))
+    return float(recall_given_variances(**sizes, **measured, **nodes))
 
 
 @pytest.mark.parametrize(("N", "D", "N_f", "V", "task", "L", "p"), REFERENCE)
 def test_reference_values(N, D, N_f, V, task, L, p):
     """Worked out by an independent program, to four digits."""
-    assert float(sharing_law(**words(N, D, N_f, V, task, L), exact=True)) == pytest.approx(p, abs=1e-4)
-    assert float(sharing_law(**words(N, D, N_f, V, task, L))) == pytest.approx(p, abs=5e-4)
+    assert float(sharing_law(**fields(N, D, N_f, V, task, L), exact=True)) == pytest.approx(p, abs=1e-4)
+    assert float(sharing_law(**fields(N, D, N_f, V, task, L))) == pytest.approx(p, abs=5e-4)
 
 
-@pytest.mark.parametrize(("V", "N_f", "D", "N", "p", "trained"), CORNER)
+@pytest.mark.parametrize(("V", "N_f", "D", "N", "p", "trained"), SMALL_VOCAB)
 def test_small_vocabularies_have_no_cliff(V, N_f, D, N, p, trained):
     """Worked out by an independent program; trained models are within .05, where orthogonal codes promised 1."""
     for exact in (True, False):
-        found = float(sharing_law(**words(N, D, N_f, V), exact=exact))
+        found = float(sharing_law(**fields(N, D, N_f, V), exact=exact))
         assert found == pytest.approx(p, abs=1e-3)
         assert trained is None or abs(found - trained) < 0.05
 
@@ -178,10 +178,10 @@ def test_rank_is_capped_below_the_embedding_for_mqar_and_by_it_for_ar():
 @pytest.mark.parametrize("task", ["ar", "mqar"])
 def test_broadcasting_is_calling_cell_by_cell(task):
     D, N, N_f, V = np.ix_([8, 33, 70], [1, 5, 40], [1, 9], [128, 600])
-    grid = sharing_law(**words(N, D, N_f, V, task))
+    grid = sharing_law(**fields(N, D, N_f, V, task))
     assert grid.shape == (3, 3, 2, 2)
     for i in np.ndindex(grid.shape):
-        one = sharing_law(**words(N[0, i[1], 0, 0], D[i[0], 0, 0, 0], N_f[0, 0, i[2], 0], V[0, 0, 0, i[3]], task))
+        one = sharing_law(**fields(N[0, i[1], 0, 0], D[i[0], 0, 0, 0], N_f[0, 0, i[2], 0], V[0, 0, 0, i[3]], task))
         assert one.shape == ()
         assert float(one) == pytest.approx(grid[i], abs=1e-12)
 
@@ -267,7 +267,7 @@ def test_more_state_may_cost_a_little_where_facts_fill_the_vocabulary():
 def test_the_law_is_a_probability_above_guessing_everywhere(half, crowd, D, N, stretch, task):
     N_f = max(1, int((half - 1) ** crowd))
     length = stretch * N_f if task == "mqar" and stretch else None
-    p = float(sharing_law(**words(N, D, N_f, 2 * half, task, length)))
+    p = float(sharing_law(**fields(N, D, N_f, 2 * half, task, length)))
     assert 1 / half <= p <= 1
 
 
@@ -324,7 +324,7 @@ def test_one_state_dimension_only_guesses_in_mqar():
 def test_one_fact_and_signs_for_keys_work():
     """N = 1: keys are told apart by a sign only, so about half of the facts answer to a query."""
     assert float(sharing_law(**CELL | {"num_facts": 1})) > 0.999
-    p = float(sharing_law(**words(1, 256, 8, 1024, "ar")))
+    p = float(sharing_law(**fields(1, 256, 8, 1024, "ar")))
     assert 1 / 16 < p < 1 / 2
 
 
@@ -352,8 +352,8 @@ def test_measured_variances_enter_like_predicted_ones():
 )
 def test_more_nodes_change_less_than_1e_4(case, nodes):
     N, D, N_f, V, task, L, _ = case
-    word = words(N, D, N_f, V, task, L)
-    assert refined(word, exact=True, **nodes) == pytest.approx(refined(word, exact=True), abs=1e-4)
+    sizes = fields(N, D, N_f, V, task, L)
+    assert refined(sizes, exact=True, **nodes) == pytest.approx(refined(sizes, exact=True), abs=1e-4)
 
 
 @pytest.mark.parametrize(("G", "N_f"), [(1, 1), (2, 1), (5, 5), (6, 6), (48, 16), (300, 10)])
@@ -472,6 +472,6 @@ def test_the_most_facts_a_vocabulary_allows_are_allowed():
 
 def test_orthogonal_values_cannot_save_a_state_of_one_dimension():
     """Values hardly interfere, so N = 4 recalls nearly perfectly; N = 1 tells keys by their sign only."""
-    words = {"vocab_size": 64, "num_facts": 4, "embed_dim": 64, "task": "ar"}
-    assert sharing_law(**words, state_dim=4) > 0.999
-    assert sharing_law(**words, state_dim=1) < 2 * (1 - 2**-4) / 4 + 1e-3
+    fields = {"vocab_size": 64, "num_facts": 4, "embed_dim": 64, "task": "ar"}
+    assert sharing_law(**fields, state_dim=4) > 0.999
+    assert sharing_law(**fields, state_dim=1) < 2 * (1 - 2**-4) / 4 + 1e-3

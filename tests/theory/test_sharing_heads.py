@@ -15,9 +15,9 @@ from recallscope.theory.laws.sharing import sharing_codes, sharing_law
 TASK: dict[str, Any] = {"vocab_size": 512, "num_facts": 16}
 
 
-def heads(pattern: Any, M: float, **words: Any) -> float:
+def heads(pattern: Any, M: float, **fields: Any) -> float:
     return float(
-        sharing_heads_law(head_pattern=pattern, num_heads=M, **(TASK | {"embed_dim": 60, "state_dim": 4} | words))
+        sharing_heads_law(head_pattern=pattern, num_heads=M, **(TASK | {"embed_dim": 60, "state_dim": 4} | fields))
     )
 
 
@@ -55,8 +55,8 @@ def test_idle_channels_pay_for_the_first_split() -> None:
 )
 def test_the_order_of_the_patterns_is_that_of_the_theorem(D: int, N: int, M: int, expand: int, V: int) -> None:
     """MQA = MKA <= single = MVA <= MHA, to the 1e-3 by which the law itself may step the wrong way."""
-    words = {"embed_dim": D, "state_dim": min(N, D), "expand": expand, "vocab_size": V}
-    MQA, MKA, MVA, MHA = (heads(pattern, M, **words) for pattern in ("MQA", "MKA", "MVA", "MHA"))
+    fields = {"embed_dim": D, "state_dim": min(N, D), "expand": expand, "vocab_size": V}
+    MQA, MKA, MVA, MHA = (heads(pattern, M, **fields) for pattern in ("MQA", "MKA", "MVA", "MHA"))
     assert MQA == MKA
     assert MQA <= MVA + 2e-3
     assert MVA <= MHA + 2e-3
@@ -74,8 +74,8 @@ def test_scarce_channels_keep_clear_of_the_keys() -> None:
 
 
 def test_enough_channels_change_nothing() -> None:
-    words = {**TASK, "embed_dim": np.array([16, 60]), "state_dim": np.array([16, 8])}
-    for free, held in zip(sharing_codes(**words), sharing_codes(**words, value_rank=60), strict=True):
+    fields = {**TASK, "embed_dim": np.array([16, 60]), "state_dim": np.array([16, 8])}
+    for free, held in zip(sharing_codes(**fields), sharing_codes(**fields, value_rank=60), strict=True):
         np.testing.assert_array_equal(free, held)
 
 

@@ -23,7 +23,7 @@ MORE: dict[str, Any] = {"weight_nodes": 64, "signal_nodes": 90, "norm_nodes": 10
 ORDINARY = {"vocab_size": 512, "num_facts": 16}
 
 # N, D, N_f, V, task, L: keys that repel each other, repeats, few key dimensions, many facts for the vocabulary
-CORNER = [
+SMALL_VOCAB = [
     (3, 248, 8, 120, "mqar", 104),
     (2, 83, 29, 94, "mqar", None),
     (5, 149, 59, 366, "ar", None),
@@ -42,7 +42,7 @@ EXTREME = [
 ]
 
 
-def words(N: float, D: float, N_f: int, V: int, task: str = "mqar", L: int | None = None) -> dict[str, Any]:
+def fields(N: float, D: float, N_f: int, V: int, task: str = "mqar", L: int | None = None) -> dict[str, Any]:
     return {"vocab_size": V, "num_facts": N_f, "embed_dim": D, "state_dim": N, "task": task, "length": L}
 
 
@@ -50,23 +50,23 @@ KEPT = Path(__file__).with_name("sharing_exact.json")  # the twin's values, whic
 EXACT: dict[str, float] = json.loads(KEPT.read_text())  # makes them again. To write it: python THIS_FILE
 
 
-def name_of(word: dict[str, Any], nodes: dict[str, int]) -> str:
-    return " ".join(f"{name}={value}" for name, value in (word | nodes).items() if value is not None)
+def name_of(sizes: dict[str, Any], nodes: dict[str, int]) -> str:
+    return " ".join(f"{name}={value}" for name, value in (sizes | nodes).items() if value is not None)
 
 
-def twin(word: dict[str, Any], **nodes: int) -> float:
+def twin(sizes: dict[str, Any], **nodes: int) -> float:
     """The slow form's value, as it is kept; worked out where it is not."""
-    return EXACT.get(name_of(word, nodes)) or slow_form(word, **nodes)
+    return EXACT.get(name_of(sizes, nodes)) or slow_form(sizes, **nodes)
 
 
-def slow_form(word: dict[str, Any], **nodes: int) -> float:
-    codes = sharing_codes(**word)
+def slow_form(sizes: dict[str, Any], **nodes: int) -> float:
+    codes = sharing_codes(**sizes)
     measured = {name: getattr(codes, name) for name in ("key_variance", "value_variance", "leak", "unshared")}
-    return float(recall_given_variances(**word, **measured, exact=True, **nodes))
+    return float(recall_given_variances(**sizes, **measured, exact=True, **nodes))
 
 
-def drawn(count: int, seed: int, *, corner: bool) -> list[dict[str, Any]]:
-    """Problems from all over V 64..4096, N_f >= 4, D 4..256, N 1..64, log-uniform; V >= 4.8 D unless in the corner."""
+def drawn(count: int, seed: int, *, small_vocab: bool) -> list[dict[str, Any]]:
+    """Problems from all over V 64..4096, N_f >= 4, D 4..256, N 1..64, log-uniform; V >= 4.8 D unless V is small."""
     rng = np.random.default_rng(seed)
 
     def log_uniform(low: float, high: float) -> int:
@@ -78,44 +78,44 @@ def drawn(count: int, seed: int, *, corner: bool) -> list[dict[str, Any]]:
         N_f, D, N = log_uniform(4, min(V // 2 - 1, 128)), log_uniform(4, 256), log_uniform(1, 64)
         task = str(rng.choice(["ar", "mqar", "mqar"]))
         L = N_f * int(rng.integers(4, 17)) if task == "mqar" and rng.random() < 0.25 else None
-        if (V < 4.8 * D) == corner:
-            problems.append(words(N, D, N_f, V, task, L))
+        if (V < 4.8 * D) == small_vocab:
+            problems.append(fields(N, D, N_f, V, task, L))
     return problems
 
 
-def assert_close(found: float, exact: float, bound: float, word: dict[str, Any]) -> None:
-    assert abs(found - exact) <= bound, f"{found:.5f} instead of {exact:.5f} for {word}"
+def assert_close(found: float, exact: float, bound: float, sizes: dict[str, Any]) -> None:
+    assert abs(found - exact) <= bound, f"{found:.5f} instead of {exact:.5f} for {sizes}"
 
 
 @pytest.mark.parametrize(("count", "seed"), [(100, 1), pytest.param(400, 2, marks=pytest.mark.slow)])
 def test_quick_and_exact_agree_all_over_the_domain(count: int, seed: int) -> None:
     """Within 1e-3, and 5e-4 where the law was compared with models; 2e-4 in root mean square."""
     differences = []
-    for word in drawn(count, seed, corner=False):
-        found, exact = float(sharing_law(**word)), twin(word)
-        compared = word["embed_dim"] >= 8 and word["num_facts"] >= 8
-        assert_close(found, exact, QUICK / 2 if compared else QUICK, word)
+    for sizes in drawn(count, seed, small_vocab=False):
+        found, exact = float(sharing_law(**sizes)), twin(sizes)
+        compared = sizes["embed_dim"] >= 8 and sizes["num_facts"] >= 8
+        assert_close(found, exact, QUICK / 2 if compared else QUICK, sizes)
         differences.append(found - exact)
     assert np.sqrt(np.mean(np.square(differences))) < 2e-4
 
 
 @pytest.mark.parametrize("case", EXTREME)
 def test_quick_and_exact_agree_at_the_ends_of_the_domain(case: tuple[Any, ...]) -> None:
-    word = words(*case)
-    assert_close(float(sharing_law(**word)), twin(word), QUICK, word)
+    sizes = fields(*case)
+    assert_close(float(sharing_law(**sizes)), twin(sizes), QUICK, sizes)
 
 
-@pytest.mark.parametrize("case", CORNER)
+@pytest.mark.parametrize("case", SMALL_VOCAB)
 def test_quick_is_right_where_values_nearly_fit_and_keys_repel(case: tuple[Any, ...]) -> None:
-    word = words(*case)
-    assert_close(float(sharing_law(**word)), twin(word, **MORE), QUICK, word)
+    sizes = fields(*case)
+    assert_close(float(sharing_law(**sizes)), twin(sizes, **MORE), QUICK, sizes)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
-def test_quick_is_right_all_over_the_corner(seed: int) -> None:
-    for word in drawn(60, seed=100 + seed, corner=True):
-        assert_close(float(sharing_law(**word)), twin(word, **MORE), QUICK, word)
+def test_quick_is_right_all_over_small_vocabularies(seed: int) -> None:
+    for sizes in drawn(60, seed=100 + seed, small_vocab=True):
+        assert_close(float(sharing_law(**sizes)), twin(sizes, **MORE), QUICK, sizes)
 
 
 @pytest.mark.parametrize("pattern", ["MHA", "MQA"])
@@ -128,9 +128,9 @@ def test_heads_are_as_quick_and_as_right(pattern: str) -> None:
 
 def test_near_certain_recall_loses_no_digits() -> None:
     """The chance to fail, down to 1e-8, within a third: what lies beyond the nodes is not taken for failure."""
-    word = {"vocab_size": [512, 64, 512, 1024], "num_facts": [16, 4, 16, 8], "task": "mqar"}
-    word |= {"embed_dim": [100, 64, 64, 64], "state_dim": [60, 16, 30, 20]}
-    quick, exact = (1 - sharing_law(**word, exact=exact) for exact in (False, True))
+    sizes = {"vocab_size": [512, 64, 512, 1024], "num_facts": [16, 4, 16, 8], "task": "mqar"}
+    sizes |= {"embed_dim": [100, 64, 64, 64], "state_dim": [60, 16, 30, 20]}
+    quick, exact = (1 - sharing_law(**sizes, exact=exact) for exact in (False, True))
     assert np.all((exact > 1e-9) & (exact < 3e-3))
     np.testing.assert_allclose(quick, exact, rtol=1 / 3)
 
@@ -154,18 +154,18 @@ def test_the_split_rule_integrates_across_a_bend_and_a_jump(shape: float, cut: f
 
 
 def kept_cases() -> list[tuple[dict[str, Any], dict[str, int]]]:
-    cases = [(word, {}) for word in drawn(100, 1, corner=False)] + [(words(*case), {}) for case in EXTREME]
-    return cases + [(words(*case), MORE) for case in CORNER]
+    cases = [(sizes, {}) for sizes in drawn(100, 1, small_vocab=False)] + [(fields(*case), {}) for case in EXTREME]
+    return cases + [(fields(*case), MORE) for case in SMALL_VOCAB]
 
 
 @pytest.mark.slow
 def test_the_kept_values_are_those_of_the_slow_form() -> None:
     """Sums of some thousand terms between 0 and 1, in any order: 1e-12."""
     assert len(EXACT) == len({name_of(*case) for case in kept_cases()})
-    for word, nodes in kept_cases():
-        assert EXACT[name_of(word, nodes)] == pytest.approx(slow_form(word, **nodes), abs=1e-12)
+    for sizes, nodes in kept_cases():
+        assert EXACT[name_of(sizes, nodes)] == pytest.approx(slow_form(sizes, **nodes), abs=1e-12)
 
 
 if __name__ == "__main__":
-    values = {name_of(word, nodes): slow_form(word, **nodes) for word, nodes in kept_cases()}
+    values = {name_of(sizes, nodes): slow_form(sizes, **nodes) for sizes, nodes in kept_cases()}
     KEPT.write_text(json.dumps(values, indent=0) + "\n")

@@ -12,12 +12,12 @@ UNIFIED = find_law("unified")
 
 
 def ask(law="unified", target=0.99, unknown="state_dim", **known):
-    words = (
+    fields = (
         {"vocab_size": 1024, "num_facts": 16, "embed_dim": 64, "state_dim": 32, "num_layers": 1}
         | {unknown: None}
         | known
     )
-    return SizeQuery(law=find_law(law), target=target, **words)
+    return SizeQuery(law=find_law(law), target=target, **fields)
 
 
 @pytest.mark.parametrize(
@@ -125,11 +125,11 @@ def test_questions_with_too_much_or_too_little_are_refused():
 
 def test_a_dip_hides_no_answer():
     """This law falls from N = 1 to 2 before it grows: the least N that reaches a target on the first hill is 1."""
-    words = {"vocab_size": 1484, "num_facts": 1, "embed_dim": 4, "state_dim": None}
-    p = find_law("designed-exact")(**words | {"state_dim": [1, 2, 3, 4]})
+    fields = {"vocab_size": 1484, "num_facts": 1, "embed_dim": 4, "state_dim": None}
+    p = find_law("designed-exact")(**fields | {"state_dim": [1, 2, 3, 4]})
     assert p[1] < p[0] - 0.009
-    assert solve(ask("designed-exact", float(p[0] + p[1]) / 2, **words), "state_dim").value == 1
-    between = ask("designed-exact", float(p[2:].max()) - 1e-9, **words)
+    assert solve(ask("designed-exact", float(p[0] + p[1]) / 2, **fields), "state_dim").value == 1
+    between = ask("designed-exact", float(p[2:].max()) - 1e-9, **fields)
     expected = 1 + int(np.argmax(p >= between.target))
     assert solve(between, "state_dim").value == expected
 
@@ -162,10 +162,12 @@ def test_answers_say_where_they_leave_what_was_compared():
 
 
 def test_heads_are_solved_for_dimensions_that_they_can_split():
-    words = {"vocab_size": 512, "num_facts": 16, "num_heads": 6, "head_pattern": "MHA"}
-    wide = solve(**words, state_dim=4)
+    fields = {"vocab_size": 512, "num_facts": 16, "num_heads": 6, "head_pattern": "MHA"}
+    wide = solve(**fields, state_dim=4)
     assert wide.value % 6 == 0
     law = find_law("trained-sharing-heads")
-    assert law(**words, embed_dim=wide.value, state_dim=4) >= 0.99 > law(**words, embed_dim=wide.value - 6, state_dim=4)
-    points = frontier(**words, target=0.8)
+    assert (
+        law(**fields, embed_dim=wide.value, state_dim=4) >= 0.99 > law(**fields, embed_dim=wide.value - 6, state_dim=4)
+    )
+    points = frontier(**fields, target=0.8)
     assert all(point.embed_dim % 6 == 0 and point.parameters is None for point in points)

@@ -273,7 +273,7 @@ def test_every_preset_is_a_run(name):
 
 def test_presets_are_the_published_settings():
     assert preset_run("dn-linear").train.total_steps == 2000
-    assert preset_run("dn-full").train.total_steps == 20_000
+    assert preset_run("dn-mamba").train.total_steps == 20_000
     assert preset_run("layers").train.total_steps == 4000
     assert preset_run("layers-ar").train.total_steps == 10_000
     assert preset_run("heads").train.total_steps == 4000

@@ -108,15 +108,15 @@ def test_a_header_nested_without_end_is_explained(weights):
 
 
 @pytest.mark.parametrize(
-    ("spoilt", "words"),
+    ("spoilt", "message"),
     [
         (lambda tensor: tensor.to(torch.int32), "int32"),
         (lambda tensor: tensor * torch.nan, "of E are NaN"),
         (lambda tensor: tensor * torch.inf, "infinite"),
     ],
 )
-def test_weights_that_are_none_are_refused(weights, spoilt, words):
+def test_weights_that_are_none_are_refused(weights, spoilt, message):
     tensors = load_file(weights)
     rewritten(weights, tensors | {"E": spoilt(tensors["E"])})
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match=message):
         read_weights(weights)

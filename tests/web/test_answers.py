@@ -15,9 +15,9 @@ from recallscope.web.runs import Watch
 SIZES = {"vocab_size": 512, "num_facts": 16, "embed_dim": 64, "state_dim": 16}
 
 
-def parts(client, **words):
+def parts(client, **fields):
     """The parts of an answer by name; of maps the finest, of curves all."""
-    response = client.get("/api/fit", params={"model": "mamba", **words})
+    response = client.get("/api/fit", params={"model": "mamba", **fields})
     assert response.status_code == 200, response.text
     found, curves = {}, {}
     for line in response.text.splitlines():
@@ -29,7 +29,7 @@ def parts(client, **words):
 
 
 @pytest.mark.parametrize(
-    "words",
+    "fields",
     [
         {},
         {"model": "linear_mamba"},
@@ -38,8 +38,8 @@ def parts(client, **words):
         {"model": "linear_mamba", "head_pattern": "MHA", "num_heads": 4, "embed_dim": 60, "state_dim": 4},
     ],
 )
-def test_the_number_is_that_of_predict(words, store_set, run):
-    asked = {**SIZES, "model": "mamba", **words}
+def test_the_number_is_that_of_predict(fields, store_set, run):
+    asked = {**SIZES, "model": "mamba", **fields}
     first = finite(next(predict.fit_parts(predict.PredictQuery.of(asked), store_set)))
     if asked["model"] == "designed":
         asked = {**asked, "model": "linear_mamba", "designed": ""}

@@ -35,7 +35,7 @@ READY = {  # of each view: shown once its data are there
     "fit": "#probability:not(:text-is('–'))",
     "runs": "text=12 of 12 runs",
     "inside": "text=0 facts in",
-    "zoo": "text=holds no run of the architecture comparison",
+    "architectures": "text=holds no run of the architecture comparison",
     "paper": "text=All claims",
 }
 
@@ -122,8 +122,8 @@ def until_drawn(page):
     until(page, "() => [...document.querySelectorAll('.chart.waiting')].every((node) => !node.offsetParent)")
 
 
-def expected(**words):
-    asked = PredictQuery.of(words)
+def expected(**fields):
+    asked = PredictQuery.of(fields)
     sizes = {"embed_dim": (asked.embed_dim,), "state_dim": (asked.state_dim,)}
     return prediction(asked.fields | sizes, others=False)["headline"]["probability"]
 
@@ -161,7 +161,7 @@ def test_a_slider_moves_the_number_to_that_of_predict(visit):
     expect(page.locator("#alert")).to_be_empty()
     until_number(page, expected(model="mamba", embed_dim=32, state_dim=10, vocab_size=100))
     page.wait_for_selector("[data-name=num_layers] [role=img]")  # the last curve
-    expect(page.get_by_role("img", name="Recall over D and N by full-capped")).to_be_visible()
+    expect(page.get_by_role("img", name="Recall over D and N by full-mamba")).to_be_visible()
 
 
 def test_what_is_copied_says_the_same(visit, capsys):

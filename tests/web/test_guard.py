@@ -145,7 +145,7 @@ def nonsense(rng):
 def test_a_thousand_crooked_requests_get_an_answer(store_set, monkeypatch, caplog):
     """Answered with a sentence or with data: no server error, no traceback, nothing in the log."""
     monkeypatch.setattr(predict, "MOST_SECONDS", 0.01)
-    slow = {"zoo", "zoo_curves", "findings", "figure"}
+    slow = {"architectures", "architecture_curves", "findings", "figure"}
     paths = [f"/api/{name}" for name in (*ROUTES, "fit") if name not in slow]
     rng = random.Random(20)
     codes = []
@@ -159,12 +159,12 @@ def test_a_thousand_crooked_requests_get_an_answer(store_set, monkeypatch, caplo
                     {"model": rng.choice(VALUES), "steps": nonsense(rng), "ask": nonsense(rng)})  # fmt: skip
                 answer = client.post(path, content=body[: rng.randrange(1, 400)], headers=JSON)
             else:
-                words = {rng.choice(WORDS): rng.choice(VALUES) for _ in range(rng.randrange(4))}
-                if path == "/api/fit" and words.get("model") not in ("x", "nan"):
-                    words["model"] = "mamba"
+                fields = {rng.choice(WORDS): rng.choice(VALUES) for _ in range(rng.randrange(4))}
+                if path == "/api/fit" and fields.get("model") not in ("x", "nan"):
+                    fields["model"] = "mamba"
                 if path in ("/api/findings", "/api/figure"):
-                    words["no"] = str(number)  # or they would be drawn
-                answer = client.get(path, params=words)
+                    fields["no"] = str(number)  # or they would be drawn
+                answer = client.get(path, params=fields)
             codes.append(answer.status_code)
             assert 200 <= answer.status_code < 500, (path, answer.status_code, answer.text)
             assert "Traceback" not in answer.text
@@ -190,7 +190,7 @@ from recallscope.web.server import make_app
 from recallscope.web.store_set import StoreSet
 client = TestClient(make_app(StoreSet([RunStore({str(store_set.stores[0].root)!r})]), frozenset(["a:1"])), base_url="http://a:1")
 assert client.get("/api/options").json()["torch"] is False
-for name in ("fit?model=mamba", "runs", "groups", "group?law=unified", "zoo", "claims", "models"):
+for name in ("fit?model=mamba", "runs", "groups", "group?law=unified", "architectures", "claims", "models"):
     assert client.get(f"/api/{{name}}").status_code == 200, name
 print(client.post("/api/memory", json={{"model": "circuit:compressive:64:32:16:0"}}).json()["error"])
 """
@@ -214,7 +214,7 @@ def test_it_listens_on_this_machine(monkeypatch):
 def test_an_empty_store_set_answers_in_sentences():
     with TestClient(make_app(StoreSet(), frozenset([HOST])), base_url=f"http://{HOST}") as client:
         assert client.get("/api/options").json()["stores"] == []
-        for name in ("runs", "groups", "zoo", "live"):
+        for name in ("runs", "groups", "architectures", "live"):
             assert "--store DIR" in client.get(f"/api/{name}").json()["error"]
 
 

@@ -156,7 +156,7 @@ def page(records: list[dict[str, Any]]) -> str:
         for when in ("before", "after"):
             now = one[when]
             cells = (now["recall"], now["read"]["share"], now["read"]["fourth_moment"], now["write"]["share"],
-                     now["correlation"], now["surgery"]["mean_gate"],
+                     now["correlation"], now["ablations"]["mean_gate"],
                      now["noise"]["dimensions"] / now["noise"]["bank_dimensions"])  # fmt: skip
             numbers = " | ".join(f"{cell:.3f}" for cell in cells)
             lines.append(f"| {name} | {when} | {numbers} | {now['mechanism'].partition(':')[0]} |")

@@ -125,7 +125,7 @@ def _compared(grid: AccuracyGrid, laws: Iterable[Law]) -> list[Comparison]:
     for law in laws:
         predicted = _on_kinds(law, kinds, len(measured)).tolist()
         cells = tuple(
-            CellError(words, seen, p) for words, seen, p in zip(places, accuracy, predicted, strict=True) if p == p
+            CellError(fields, seen, p) for fields, seen, p in zip(places, accuracy, predicted, strict=True) if p == p
         )
         errors = np.array([cell.error for cell in cells] or [np.nan])
         size, left_out = np.abs(errors), len(measured) - len(cells)

@@ -1,6 +1,6 @@
-"""Softmax attention, the reference that keeps everything.
+"""Softmax attention, the reference that keeps everything; with `rotary` and `mlp_width` it is a layer of Llama.
 
-Departs: no rotary embedding; with a window of two tokens and no positions it is what recall needs.
+Without positions a window of two tokens is what recall needs: it tells a value which key stood before it.
 """
 
 from typing import final
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from recallscope.architectures.capabilities import HasState
 from recallscope.architectures.matrix_memory import AttentionSpec
-from recallscope.architectures.matrix_memory_model import Drive, MemoryLayer, MemoryModel
+from recallscope.architectures.matrix_memory_model import Drive, MemoryLayer, MemoryModel, rotated
 from recallscope.ops.attention import softmax_attention
 
 
@@ -19,6 +19,12 @@ class SoftmaxLayer(MemoryLayer):
     """o_t = Σ_τ softmax_τ(kᵀ_τ q_t) v_τ."""
 
     spec: AttentionSpec
+
+    def placed(
+        self, q: Float[Tensor, "batch Q M N"], k: Float[Tensor, "batch L M N"], positions: Int[Tensor, "batch Q"] | None
+    ) -> tuple[Float[Tensor, "batch Q M N"], Float[Tensor, "batch L M N"]]:
+        """Turned by their positions, if the spec says so."""
+        return rotated(self.spec, q, k, positions)
 
     def recall(self, drive: Drive, positions: Int[Tensor, "batch Q"] | None) -> Float[Tensor, "batch Q M P"]:
         """All keys and values so far are looked at."""

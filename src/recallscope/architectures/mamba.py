@@ -26,10 +26,10 @@ class MambaBlock(Sizes):
 
 @architecture("mamba")
 class MambaSpec(MambaBlock):
-    """Full Mamba (Eq. 1-3), with the switches of the ablation ladder (Tab. 8, `fig:mqar_ablation`)."""
+    """Full Mamba (Eq. 1-3), with the switches of the ablations (Tab. 8, `fig:mqar_ablation`)."""
 
     model = "recallscope.architectures.mamba_model:Mamba"
-    law = "full-capped"
+    law = "full-mamba"
     gate: bool = Field(True, description="multiply by SiLU of the second half of in_proj")
     activation: Literal["silu", "none"] = Field("silu", description="what follows the convolution")
     transition: Literal["selective", "write", "identity"] = Field(

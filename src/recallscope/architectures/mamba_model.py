@@ -174,7 +174,7 @@ class MambaMixer(Mixer):
     def _draw_delta(self, dt_proj: nn.Linear, generator: torch.Generator) -> None:
         """Low rank: Δ starts log-uniform in [.001, .1], as in mamba-ssm.
 
-        Full rank, as in the published ladder: a plain Linear with torch's default bias; Δ starts near log 2.
+        Full rank, as in the published ablations: a plain Linear with torch's default bias; Δ starts near log 2.
         """
         fan_in = dt_proj.weight.shape[1]
         draw_uniform(dt_proj.weight, fan_in, generator)
@@ -198,7 +198,7 @@ class MambaMixer(Mixer):
 class Mamba(BlockModel):
     """Full Mamba-1. Weights: `E`, `layers[l].norm`, `layers[l].mixer` under mamba-ssm's names, `norm_f`.
 
-    Paper: Eq. 1 (`eq:output_block`), Eq. 2 (`eq:TimeVariantMatrices1`), Eq. 3 (`eq:original-ssm`); ladder of
+    Paper: Eq. 1 (`eq:output_block`), Eq. 2 (`eq:TimeVariantMatrices1`), Eq. 3 (`eq:original-ssm`); ablations of
         Tab. 8 (`fig:mqar_ablation`).
     """
 

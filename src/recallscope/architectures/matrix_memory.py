@@ -38,6 +38,7 @@ class MatrixMemory(Heads):
     qk_norm: Literal["l2", "none"] = Field("none", description="l2: queries and keys have length 1")
     output_norm: Literal["rms", "none"] = Field("none", description="RMSNorm of what each head reads")
     output_gate: Literal["silu", "sigmoid", "none"] = Field("none", description="of what is read, from the input")
+    mlp_width: Steps = Field(0, description="channels of a SwiGLU MLP, with its own norm, after every layer; 0: none")
 
     @classmethod
     def published(cls, **fields: Any) -> MatrixMemory:
@@ -61,6 +62,20 @@ class MatrixMemory(Heads):
                 f"conv_width={self.conv_width} with conv='shift': a token shift sees this token and the last, two. "
                 f"Use conv_width=2, or conv='depthwise'."
             )
+        return self
+
+
+class Rotary(ModelSpec):
+    """Queries and keys that know their position."""
+
+    rotary: bool = Field(False, description="rotary position embedding (RoPE) of queries and keys")
+    rotary_base: Positive = Field(10_000.0, description="pair n of N/2 turns by base^(-2n/N) per token")
+
+    @model_validator(mode="after")
+    def _dimensions_turn_in_pairs(self) -> Rotary:
+        N = self.size_of("state_dim")
+        if self.rotary and N % 2:
+            raise ValueError(f"state_dim={N} is odd: rotary turns dimensions in pairs. Use state_dim={N + 1}.")
         return self
 
 
@@ -119,12 +134,12 @@ class LinearAttentionSpec(MatrixMemory):
 
 
 @architecture("retnet")
-class RetNetSpec(MatrixMemory):
+class RetNetSpec(Rotary, MatrixMemory):
     """RetNet: S <- gamma S + k vᵀ with a fixed gamma per head, 1 - 2^(-5-h)."""
 
     model = "recallscope.architectures.retnet_model:RetNet"
     law = "retention"
-    PUBLISHED = LAYER | {"expand": 2, "output_gate": "silu"}
+    PUBLISHED = LAYER | {"expand": 2, "output_gate": "silu", "rotary": True}
     slowest: Steps = Field(5, description="head h = 0, 1, .. keeps 1 - 2^-(slowest + h) of its state per token")
 
 
@@ -210,12 +225,12 @@ class MesaNetSpec(Forgetting, Writing, MatrixMemory):
 
 
 @architecture("attention")
-class AttentionSpec(MatrixMemory):
+class AttentionSpec(Rotary, MatrixMemory):
     """Causal softmax attention: keeps every key and value, so its memory grows with the sequence."""
 
     model = "recallscope.architectures.attention_model:SoftmaxAttention"
     law = "softmax"
-    PUBLISHED = LAYER | {"output_norm": "none"}
+    PUBLISHED = LAYER | {"output_norm": "none", "rotary": True}
 
     @property
     def state_entries(self) -> None:  # type: ignore[override]

@@ -27,12 +27,13 @@ from recallscope.architectures.capabilities import (
     why_not_by_pairs,
 )
 from recallscope.architectures.layered import LayeredModel, LayerTrace, RecallLayer
-from recallscope.architectures.matrix_memory import MatrixMemory
+from recallscope.architectures.matrix_memory import MatrixMemory, Rotary
 from recallscope.architectures.model import MissingCapabilityError, draw_uniform
 from recallscope.architectures.steps import Steps
 from recallscope.ops.conv import add_taps, causal_conv
 from recallscope.ops.delta_scan import delta_scan
 from recallscope.ops.linear_scan import at_positions
+from recallscope.ops.rotary import rotary
 
 GATE_SCALE = 0.1  # of the weights of gates at the start: a gate begins near its bias
 NO_STATE = "its memory grows with the context: there is no state of a fixed size"
@@ -106,6 +107,37 @@ class Update(NamedTuple):
         return Update(self.q, *(inserted(own, more) for own, more in zip(self[1:], here[1:], strict=True)))  # type: ignore[arg-type]
 
 
+def rotated(
+    spec: Rotary,
+    q: Float[Tensor, "batch Q M N"],
+    k: Float[Tensor, "batch L M N"],
+    positions: Int[Tensor, "batch Q"] | None,
+) -> tuple[Float[Tensor, "batch Q M N"], Float[Tensor, "batch L M N"]]:
+    """Queries at the positions and keys at all tokens, with their rotary embedding if the spec has one."""
+    return (rotary(q, spec.rotary_base, positions), rotary(k, spec.rotary_base)) if spec.rotary else (q, k)
+
+
+class SwiGLU(nn.Module):
+    """What some models do to each token after a layer: W_down (SiLU(W_gate x) ⊙ W_up x), after a norm of its own."""
+
+    def __init__(self, spec: MatrixMemory) -> None:
+        super().__init__()
+        D, F = spec.embed_dim, spec.mlp_width
+        self.norm = nn.RMSNorm(D, eps=1e-5) if spec.norm == "rms" else nn.Identity()
+        self.W_gate, self.W_up = nn.Parameter(torch.zeros(F, D)), nn.Parameter(torch.zeros(F, D))
+        self.W_down = nn.Parameter(torch.zeros(D, F))
+
+    def forward(self, x: Float[Tensor, "batch T D"]) -> Float[Tensor, "batch T D"]:
+        """Of every token alone."""
+        u = self.norm(x)
+        return (silu(u @ self.W_gate.T) * (u @ self.W_up.T)) @ self.W_down.T
+
+    def draw_weights(self, generator: torch.Generator) -> None:
+        """torch's default for Linear."""
+        for weight in (self.W_gate, self.W_up, self.W_down):
+            draw_uniform(weight, weight.shape[1], generator)
+
+
 class MemoryLayer(RecallLayer):
     """One layer. Weights: `W_in` (taps, rows, D), rows for q, k, v of all heads, then gates; `W_out` (D, M P)."""
 
@@ -128,6 +160,7 @@ class MemoryLayer(RecallLayer):
             self.W_gate = nn.Parameter(torch.zeros(M * P, D))
         self.norm = nn.RMSNorm(D, eps=1e-5) if spec.norm == "rms" else nn.Identity()
         self.norm_out = nn.RMSNorm(P, eps=1e-5) if spec.output_norm == "rms" else nn.Identity()
+        self.mlp = SwiGLU(spec) if spec.mlp_width else None
 
     def gates(self) -> dict[str, Gate]:
         """The gates of the architecture, by name."""
@@ -163,9 +196,16 @@ class MemoryLayer(RecallLayer):
         q = q if positions is None else at_positions(q.flatten(2), positions).unflatten(-1, (M, N))
         if spec.qk_norm == "l2":
             q, k = normalize(q, dim=-1), normalize(k, dim=-1)
+        q, k = self.placed(q, k, positions)
         parts = (raw if self.gate_bias is None else raw + self.gate_bias).split(self.rows[3:], dim=-1)
         gates = {name: part.unflatten(-1, (M, -1)) for name, part in zip(self.gate_names, parts, strict=True)}
         return Drive(q * N**-0.5, k, v, gates)
+
+    def placed(
+        self, q: Float[Tensor, "batch Q M N"], k: Float[Tensor, "batch L M N"], positions: Int[Tensor, "batch Q"] | None
+    ) -> tuple[Float[Tensor, "batch Q M N"], Float[Tensor, "batch L M N"]]:
+        """Queries and keys with what tells their position: nothing, unless an architecture says more."""
+        return q, k
 
     def project_in(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch C"]:
         """Norm and projections: what a token adds to q, k, v and gates, by tap where taps are matrices."""
@@ -176,9 +216,10 @@ class MemoryLayer(RecallLayer):
         return self.norm(x) @ W.flatten(0, 1).T
 
     def project_out(self, o: Float[Tensor, "batch T M P"], x: Float[Tensor, "batch T D"]) -> Float[Tensor, "batch T D"]:
-        """Norm, gate and projection of what was read, x being the layer's input there."""
-        y, gate = self.norm_out(o).flatten(2), self.gate(x)
-        return self.passed_on(x, (y if gate is None else y * gate) @ self.W_out.T)
+        """Norm, gate and projection of what was read, x being the layer's input there; then the MLP, if any."""
+        read, gate = self.norm_out(o).flatten(2), self.gate(x)
+        y = self.passed_on(x, (read if gate is None else read * gate) @ self.W_out.T)
+        return y if self.mlp is None else y + self.mlp(y)
 
     def gate(self, x: Float[Tensor, "batch T D"]) -> Float[Tensor, "batch T D_in"] | None:
         """The factor on what is read."""
@@ -238,6 +279,8 @@ class MemoryLayer(RecallLayer):
         if self.gate_bias is not None:
             new, gates = self.gate_bias.new_full, self.gate_names.values()
             self.gate_bias.copy_(torch.cat([new((spec.num_heads * gate.width,), gate.bias) for gate in gates]))
+        if self.mlp is not None:
+            self.mlp.draw_weights(generator)
 
 
 class DeltaLayer(MemoryLayer):

@@ -60,11 +60,11 @@ class MixerModel(UserModule):
     def _constructed(self, seed: int) -> nn.Module:
         spec, make = self.spec, self._imported()
         name = _width_argument(make)
-        words = {name: spec.width} if name else {}
-        shown = ", ".join(f"{key}={value!r}" for key, value in (words | spec.arguments).items())
+        width = {name: spec.width} if name else {}
+        shown = ", ".join(f"{key}={value!r}" for key, value in (width | spec.arguments).items())
         with seeded_global_rng(seed), _their_code(f"{spec.kind} is called with {shown or spec.width}, and failed"):
             made = [
-                make(**words, **spec.arguments) if name else make(spec.width, **spec.arguments)
+                make(**width, **spec.arguments) if name else make(spec.width, **spec.arguments)
                 for _ in range(spec.num_layers)
             ]
             net = MixerNet(made, self.vocab_size, spec.width, spec.short_conv)

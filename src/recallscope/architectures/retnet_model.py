@@ -1,14 +1,13 @@
-"""RetNet: every head forgets at its own fixed rate.
-
-Departs: no rotary embedding of queries and keys.
-"""
+"""RetNet: every head forgets at its own fixed rate."""
 
 from typing import final
 
 import torch
+from jaxtyping import Float, Int
+from torch import Tensor
 
 from recallscope.architectures.matrix_memory import RetNetSpec
-from recallscope.architectures.matrix_memory_model import DeltaLayer, Drive, MemoryModel, Update
+from recallscope.architectures.matrix_memory_model import DeltaLayer, Drive, MemoryModel, Update, rotated
 
 
 @final
@@ -16,6 +15,16 @@ class RetNetLayer(DeltaLayer):
     """S <- γ S + k vᵀ."""
 
     spec: RetNetSpec
+
+    def placed(
+        self, q: Float[Tensor, "batch Q M N"], k: Float[Tensor, "batch L M N"], positions: Int[Tensor, "batch Q"] | None
+    ) -> tuple[Float[Tensor, "batch Q M N"], Float[Tensor, "batch L M N"]]:
+        """Turned by their positions, if the spec says so."""
+        return rotated(self.spec, q, k, positions)
+
+    def why_not_edited(self) -> str | None:
+        """A turned key is another one at every position."""
+        return "with rotary a fact is written under another key at every position" if self.spec.rotary else None
 
     def update(self, drive: Drive) -> Update:
         """γ = 1 - 2^-(5+h)."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Inspect(StateFlags, RunFlags):
     """recallscope inspect WEIGHTS --out DIR
 
-    Show that the state of a model is a hash table: operators, tables, attention, copy and shift, surgery on the state.
+    Show that the state of a model is a hash table: operators, tables, attention, copy and shift, state patching.
     A model that cannot show all of that, a module of your own for one, gets what it can, and why the rest is left out.
     WEIGHTS is what `recallscope train --out` or `recallscope design --output` wrote. Without it, train first:
 

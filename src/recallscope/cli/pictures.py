@@ -39,7 +39,7 @@ def draw_pictures(
     elif model.capability(HasAttention) is not None:
         figures["attention"] = _attention_strength_figure(model, batch, f"{model.spec.kind}, {label}")
     if found.banks is not None:
-        figures["banks"] = banks_figure(picture_masks(model), found.banks.surgery, f"{model.spec.kind}, {label}")
+        figures["banks"] = banks_figure(picture_masks(model), found.banks.ablations, f"{model.spec.kind}, {label}")
     return [path for name, figure in figures.items() for path in save_figure(figure, out / name, kinds)]
 
 

@@ -88,7 +88,7 @@ class Reproduce:
             if not self.quiet:
                 self._say(f"{experiment.name}: measuring hand-constructed weights, {part.label}")
             part.measure(store.root, self.scale)
-        experiment.call("after_runs", PaperRuns(store, self.scale))
+        experiment.call("after_runs", PaperRuns(store, self.scale, [experiment.name]))
         return 0
 
     def _sweep(self, experiment: Experiment, cells: list[Cell], store: RunStore, keep_weights: bool) -> int:
@@ -128,7 +128,7 @@ class Reproduce:
     def _report(self, chosen: list[Experiment], store: RunStore) -> int:
         from recallscope.studies.paper_runs import PaperRuns
 
-        runs = PaperRuns(store, self.scale)
+        runs = PaperRuns(store, self.scale, [experiment.name for experiment in chosen])
         found = {experiment.name: experiment.find(runs) for experiment in chosen}
         summaries = {experiment.name: experiment.summaries(runs) for experiment in chosen}
         figures = self._draw(chosen, runs)

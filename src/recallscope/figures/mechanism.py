@@ -294,7 +294,7 @@ def draw_surgery(recall: Mapping[str, float], ax: Axes) -> Axes:
 
 
 def banks_figure(masks: Mapping[str, NDArray[Any]], recall: Mapping[str, float], label: str = "") -> Figure:
-    """All four, from the arrays of `interp.picture_masks` and the scores of its surgery."""
+    """All four, from the arrays of `interp.picture_masks` and recall with parts of them ablated."""
     with figure_style():
         figure = new_figure(1.5 * PAGE, 2.8)
         read, write, keys, cut = figure.subplots(1, 4, width_ratios=[1, 1, 1.1, 1])

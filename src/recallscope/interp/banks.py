@@ -177,7 +177,7 @@ def noise_budget(model: RecallModel, generator: torch.Generator) -> NoiseBudget:
     return NoiseBudget(pairs, own_fact, 1 / pairs[PAIRS[0]], float(N * D), float(N * (2 * D - N)))
 
 
-def surgery(model: RecallModel, batch: Batch) -> dict[str, float]:
+def recall_ablated(model: RecallModel, batch: Batch) -> dict[str, float]:
     """Recall with parts of the masks taken away; what a model without Δ or decay cannot lose is left out.
 
     The gate is replaced by its mean over keys; writes at facts lose what depends on key and value together; only the
@@ -220,12 +220,12 @@ class BankScores:
     correlation: float
     """of the keys' coordinates on the first directions of both masks; its sign means nothing"""
     noise: NoiseBudget
-    surgery: dict[str, float]
+    ablations: dict[str, float]
 
     @property
     def mechanism(self) -> str:
         """What was found, in words: one bank bit, several directions of mask, or none."""
-        if not self.surgery["as_is"] - self.surgery["mean_gate"] > USED:
+        if not self.ablations["as_is"] - self.ablations["mean_gate"] > USED:
             return "none: the gate may be replaced by its mean over keys"
         bit = min(self.read.share, self.read.two_valued) > ONE_BIT
         if bit and self.correlation > SAME:
@@ -255,4 +255,4 @@ def measure_banks(model: RecallModel, batch: Batch, generator: torch.Generator) 
     masks = channel_masks(model)
     (read, r), (write, w) = mask_scores(masks.read), mask_scores(masks.write)
     correlation = abs(float((r * w).mean()))
-    return BankScores(read, write, correlation, noise_budget(model, generator), surgery(model, batch))
+    return BankScores(read, write, correlation, noise_budget(model, generator), recall_ablated(model, batch))

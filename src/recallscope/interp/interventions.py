@@ -35,9 +35,9 @@ class OverwriteScores:
     others_changed: float
     """share of the other queries whose answer is not what it was"""
     others_changed_control: float
-    """the same if the new value stands in the sequence from the start, instead of surgery: chance"""
+    """the same if the sequence has the new value from the start and the state is not patched: chance"""
     others_accuracy: float
-    """accuracy of the other queries after surgery"""
+    """accuracy of the other queries after it"""
     others_accuracy_before: float
     """and without"""
     erased: float
@@ -234,7 +234,7 @@ def ablate_blocks(model: RecallModel, batch: Batch) -> AblationScores:
     W = ops.conv_width
     if W < 2:
         raise ValueError(
-            "conv_width=1: no window holds a key and its value, so G_kq has no predicted block (Tab. 8, rung E). "
+            "conv_width=1: no window holds a key and its value, so G_kq has no predicted block (Tab. 8, ablation E). "
             "Use conv_width >= 2."
         )
     value = torch.zeros(W, dtype=torch.bool, device=batch.tokens.device)

@@ -75,9 +75,9 @@ def _with_operators(found: Inspection, ops: OperatorScores) -> list[str]:
         )
     if overwrite := found.overwrite:
         lines.append(
-            f"surgery: overwriting one fact gives its new answer in {overwrite.success:.1%} of {overwrite.trials} "
-            f"trials; of the others {overwrite.others_changed:.2%} change, {overwrite.others_changed_control:.2%} if "
-            f"the sequence is rewritten instead"
+            f"state patching: overwriting one fact gives its new answer in {overwrite.success:.1%} of "
+            f"{overwrite.trials} trials; of the others {overwrite.others_changed:.2%} change, "
+            f"{overwrite.others_changed_control:.2%} if the sequence is rewritten instead"
         )
     if (key := found.key_variance) and (value := found.value_variance):
         lines.append(
@@ -134,7 +134,7 @@ def _without_operators(found: Inspection) -> list[str]:
         energy = overwrite.factored_energy
         part = "" if energy is None else f", {energy:.0%} of what the model writes,"
         lines.append(
-            f"surgery: exchanging v' k'ᵀ{part} for one fact gives its new answer in {overwrite.success:.1%} of "
+            f"state patching: exchanging v' k'ᵀ{part} for one fact gives its new answer in {overwrite.success:.1%} of "
             f"{overwrite.trials} trials; {overwrite.others_changed:.2%} of the others change"
         )
     reasons: dict[str, list[str]] = {}
@@ -156,7 +156,7 @@ def _of_rates(rates: RateScores) -> list[str]:
 
 
 def _of_banks(banks: BankScores) -> list[str]:
-    """Masks, noise, surgery, and the mechanism they add up to."""
+    """Masks, noise, ablations, and the mechanism they add up to."""
     read, noise = banks.read, banks.noise
     pairs = ", ".join(
         f"({name}) {power * noise.dimensions:.2%}" for name, power in list(noise.pairs.items())[1:] if power == power
@@ -168,7 +168,7 @@ def _of_banks(banks: BankScores) -> list[str]:
         f"noise: another fact adds 1/{noise.dimensions:.0f} of a fact's power (N D = {noise.shared_dimensions:g}, two "
         f"banks N (2D - N) = {noise.bank_dimensions:g}); of that, other pairs: {pairs}",
         "recall with masks changed: "
-        + ", ".join(f"{name.replace('_', ' ')} {recall:.3f}" for name, recall in banks.surgery.items()),
+        + ", ".join(f"{name.replace('_', ' ')} {recall:.3f}" for name, recall in banks.ablations.items()),
         f"mechanism: {banks.mechanism}",
     ]
 

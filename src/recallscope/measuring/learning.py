@@ -15,7 +15,15 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from recallscope.health import BEGUN, left_chance
-from recallscope.measuring.training_runs import RATES, RateSearch, Trainer, Training, lengthened, search_rate, with_train
+from recallscope.measuring.training_runs import (
+    RATES,
+    RateSearch,
+    Trainer,
+    Training,
+    lengthened,
+    search_rate,
+    with_train,
+)
 from recallscope.records import RunRecord
 from recallscope.specs import RunSpec
 
@@ -88,7 +96,8 @@ class Learning:
     @property
     def best(self) -> Stage:
         """The most accurate of those in which every seed has left chance; the latest if there is none."""
-        return max((stage for stage in self.stages if all(stage.begun)), key=lambda one: one.accuracy, default=self.last)
+        begun = (stage for stage in self.stages if all(stage.begun))
+        return max(begun, key=lambda stage: stage.accuracy, default=self.last)
 
     @property
     def gain(self) -> float | None:
@@ -98,7 +107,7 @@ class Learning:
 
     @property
     def settled(self) -> bool:
-        """Whether more steps would gain little: all seeds have left chance, and doubling changed less than `SETTLED`."""
+        """Whether more steps would gain little: all seeds left chance, and doubling changed less than `SETTLED`."""
         if not all(self.last.begun):
             return False
         return self.last.accuracy > 1 - SETTLED or (self.gain is not None and abs(self.gain) < SETTLED)
@@ -172,9 +181,7 @@ def learn(
     while factors:
         factor = factors.pop(0)
         longer = lengthened(run, factor)
-        if found.stages and found.fell:
-            rate = max((lower for lower in RATES if lower < rate), default=rate)
-        elif search and factor in SEARCHED and not any(search.begun for search in found.searches):
+        if search and factor in SEARCHED and not any(search.begun for search in found.searches):
             found.searches.append(search_rate(longer, train))
             rate = found.searches[-1].chosen
         stage = with_train(longer, learning_rate=rate)
@@ -182,8 +189,12 @@ def learn(
         if found.settled or (all(found.last.begun) and found.last.accuracy >= enough):
             break
         if found.fell:
-            at_these_steps = [one.rate for one in found.stages if one.steps == found.last.steps]
-            factors = [factor, *factors] if search and len(at_these_steps) == 1 and rate > min(RATES) else []
+            at_these_steps = [one.accuracy for one in found.stages if one.steps == found.last.steps]
+            lower = max((lower for lower in RATES if lower < rate), default=None)
+            if search and len(at_these_steps) == 1 and lower is not None:
+                factors, rate = [factor, *factors], lower
+            elif at_these_steps[-1] - at_these_steps[0] < SETTLED:  # the lower rate does no better
+                break
     return found
 
 

@@ -1,13 +1,11 @@
-"""The architectures of the zoo as they are trained, and what the runs of a store say of each."""
+"""The architectures that are compared, as they are trained, and what the runs of a store say of each."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import ceil, floor, inf, log2, nan
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -20,7 +18,6 @@ from recallscope.analysis.seed_noise import Ends, seed_noise
 from recallscope.measuring.measurement import Information, linear_by_state, linear_curve
 from recallscope.presets import Fields, Preset
 from recallscope.records import RunRecord
-from recallscope.runs.store import RunStore
 from recallscope.specs import TaskSpec, find_architecture
 from recallscope.studies.paper_runs import PaperRuns
 from recallscope.theory.bounds import most_recall
@@ -83,7 +80,7 @@ PUBLISHED = tuple(
         ("GLA", "GLA", {"kind": "gla"}, 0.01),
         ("RWKV-7", "RWKV-7", {"kind": "rwkv7"}, 0.01),
         ("Mamba-2", "Mamba-2 without norm", {"kind": "mamba2", "num_heads": 1, "conv_width": 4}, 0.01),
-        ("attention", "attention", {"kind": "attention"}, 0.01),
+        ("attention", "attention", {"kind": "attention", "rotary": False}, 0.01),
     )
 )  # fmt: skip
 FORMS = (*BARE, *PUBLISHED)
@@ -92,8 +89,8 @@ RULES: tuple[Rule, ...] = ("adds", "fades", "replaces", "solves", "keeps all")
 QUESTIONS = ("recall", "repeated", "by age")  # the measurements; "rates" is the search
 
 
-ZOO = Preset(
-    "the zoo: bare architectures at equal D and N",
+COMPARISON = Preset(
+    "the architecture comparison: bare architectures at equal D and N",
     {"kind": "mqar", "vocab_size": 512, "num_facts": 16},
     {"kind": "delta_net", "embed_dim": 32, "state_dim": 8},
     {"batch_size": 32, "eval_size": 1600, "eval_every": 500},
@@ -110,7 +107,7 @@ TINY: tuple[Cell, ...] = ((64, 4, 16, 4),)  # for a demonstration
 
 def label_of(what: str, form: Form) -> str:
     """How parts are named: what is asked, and of which form."""
-    return f"zoo {what}, {form.label}"
+    return f"{what}, {form.label}"
 
 
 # What was measured
@@ -255,20 +252,18 @@ def _flag(form: Form, record: RunRecord) -> str:
 # Recall by the age of the fact
 
 
-def ages_path(store: RunStore, run: str) -> Path:
-    """Where the recall of a run by place of the fact is kept."""
-    return store.root / "inside" / f"{run}-ages.json"
+AGES = "ages"  # what `PaperRuns.inside` keeps
 
 
 def ages(runs: PaperRuns, forms: Sequence[Form] = BARE) -> dict[str, list[float]]:
     """Recall by the fact's place in the context, oldest first, of every form of which it was measured."""
-    found = {}
-    for form in forms:
-        for record in runs.records(label_of("by age", form)):
-            path = ages_path(runs.store, record.run)
-            if path.exists():
-                found[form.label] = json.loads(path.read_text(encoding="utf-8"))["recall_by_place"]
-    return found
+    kept = runs.inside(AGES)
+    return {
+        form.label: kept[record.run]["recall_by_place"]
+        for form in forms
+        for record in runs.records(label_of("by age", form))
+        if record.run in kept
+    }
 
 
 def age_gap(oldest_first: Sequence[float]) -> float:
@@ -285,7 +280,7 @@ def named(values: Mapping[str, Any] | Iterable[tuple[str, Any]], digits: int = 3
 # Laws
 
 
-def zoo_law_errors(
+def law_errors(
     runs: PaperRuns, what: str = "recall", forms: Sequence[Form] = BARE
 ) -> dict[str, dict[Form, NDArray[np.float64]]]:
     """Measured minus predicted, by law and bare form, in every cell that has runs of `what`; mean of seeds."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from recallscope.atomic import write_atomically
 from recallscope.runs.store import RunStore
-from recallscope.studies.experiment import PaperFigure, Scale, paper_figures
+from recallscope.studies.experiment import PaperFigure, Scale, find_experiment, paper_figures
 from recallscope.studies.paper_runs import NoRunsError, PaperRuns
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def _results(runs: PaperRuns | None, jobs: Mapping[str, Job], workers: int) -> I
     if workers < 2 or len(jobs) < FEWEST:
         yield from ((name, job(runs)) for name, job in jobs.items())
         return
-    store = (runs.store.root, runs.scale) if runs else None
+    store = (runs.store.root, runs.scale, runs.names) if runs else None
     pool = ProcessPoolExecutor(min(workers, len(jobs)), get_context("spawn"))
     try:
         waiting = {pool.submit(_do, job, store): name for name, job in jobs.items()}
@@ -45,14 +45,14 @@ def _results(runs: PaperRuns | None, jobs: Mapping[str, Job], workers: int) -> I
         pool.shutdown(cancel_futures=True)
 
 
-def _do(job: Job, store: tuple[Path, Scale] | None) -> Any:
+def _do(job: Job, store: tuple[Path, Scale, tuple[str, ...]] | None) -> Any:
     return job(_opened(*store) if store else None)
 
 
 @cache
-def _opened(root: Path, scale: Scale) -> PaperRuns:
+def _opened(root: Path, scale: Scale, names: tuple[str, ...]) -> PaperRuns:
     """A store as a worker process has it: read once for all its jobs."""
-    return PaperRuns(RunStore(root), scale)
+    return PaperRuns(RunStore(root), scale, names)
 
 
 def shown(results: Iterator[tuple[str, Any]], total: int) -> Iterator[tuple[str, Any]]:
@@ -72,12 +72,12 @@ def shown(results: Iterator[tuple[str, Any]], total: int) -> Iterator[tuple[str,
             yield name, result
 
 
-def figure_job(name: str, kind: str) -> Job:
+def figure_job(figure: PaperFigure, kind: str) -> Job:
     """Draw a figure: kind `files` for PNG and SVG, `small` for the smaller of them. A text says why it cannot be."""
-    return partial(_draw, name, kind)
+    return partial(_draw, figure.name, figure.experiment, kind)
 
 
-def _draw(name: str, kind: str, runs: PaperRuns | None) -> Files | str:
+def _draw(name: str, experiment: str | None, kind: str, runs: PaperRuns | None) -> Files | str:
     from recallscope.figures.style import figure_files, small_picture
 
     ways: dict[str, Callable[[Figure], Files]] = {
@@ -85,7 +85,8 @@ def _draw(name: str, kind: str, runs: PaperRuns | None) -> Files | str:
         "small": lambda f: {".small": small_picture(f)},
     }
     try:
-        return ways[kind](paper_figures()[name].draw(runs))
+        figures = find_experiment(experiment).figures if experiment else paper_figures()
+        return ways[kind](figures[name].draw(runs))
     except NoRunsError as error:  # the message says how to get them
         return str(error)
 
@@ -94,7 +95,7 @@ def draw_figures(
     runs: PaperRuns | None, figures: list[PaperFigure], out: Path, workers: int = 1
 ) -> dict[str, list[Path] | str]:
     """The PNG and SVG of every figure in a folder, or why it cannot be drawn."""
-    drawn = do_jobs(runs, {figure.name: figure_job(figure.name, "files") for figure in figures}, workers)
+    drawn = do_jobs(runs, {figure.name: figure_job(figure, "files") for figure in figures}, workers)
     answers: dict[str, list[Path] | str] = {}
     for name, files in drawn.items():
         if isinstance(files, str):

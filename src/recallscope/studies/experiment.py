@@ -116,6 +116,7 @@ class Experiment:
     claims: tuple[str, ...]  # keys of claims.toml
     make_parts: Callable[[Scale], Iterable[Part | DesignedPart]]
     presets: Mapping[str, Preset] = field(default_factory=dict)
+    reads: tuple[str, ...] = ()  # other experiments whose runs its findings and figures are made of
     figures: dict[str, PaperFigure] = field(default_factory=dict)
     _made: dict[Scale, tuple[Part | DesignedPart, ...]] = field(default_factory=dict)
     _functions: dict[str, list[Callable[..., Any]]] = field(default_factory=dict)  # by decorator
@@ -209,12 +210,17 @@ STUDIES: Registry[Experiment] = Registry(  # in the order of the report: the pap
 
 
 def experiment(
-    name: str, title: str, *, claims: Sequence[str] = (), presets: Mapping[str, Preset] | None = None
+    name: str,
+    title: str,
+    *,
+    claims: Sequence[str] = (),
+    presets: Mapping[str, Preset] | None = None,
+    reads: Sequence[str] = (),
 ) -> Callable[[Callable[[Scale], Iterable[Part | DesignedPart]]], Experiment]:
     """Make an experiment of the function that gives its parts at a scale, and register it; ours have no claims."""
 
     def register(make_parts: Callable[[Scale], Iterable[Part | DesignedPart]]) -> Experiment:
-        made = Experiment(name, title, tuple(claims), make_parts, presets or {})
+        made = Experiment(name, title, tuple(claims), make_parts, presets or {}, tuple(reads))
         STUDIES.add(name, made, module=make_parts.__module__)
         return made
 
@@ -245,14 +251,14 @@ def paper_figures() -> dict[str, PaperFigure]:
 
 
 def find_figures(name: str) -> list[PaperFigure]:
-    """The figure of that name, those of an experiment, or all."""
+    """The figures of an experiment, the figure of that name, or all."""
+    if name in STUDIES:
+        return list(STUDIES.find(name).figures.values())
     figures = paper_figures()
     if name == "all":
         return list(figures.values())
     if name in figures:
         return [figures[name]]
-    if name in STUDIES:
-        return [figure for figure in figures.values() if figure.experiment == name]
     known = [*figures, *(one.name for one in experiments()), "all"]
     raise ValueError(f"{name!r} is no figure and no experiment. {suggestion(name, known)}")
 

@@ -104,8 +104,8 @@ def counted(cells: DataFrame) -> Array | None:
     """
     if "head_pattern" not in cells or cells["head_pattern"].isna().any():
         return None
-    words = ["head_pattern", "num_heads", "vocab_size", "num_facts", "embed_dim", "state_dim", "task", "expand"]
-    return np.array([float(sharing_heads_law(**cell)) for cell in rows_of(cells[words])])
+    columns = ["head_pattern", "num_heads", "vocab_size", "num_facts", "embed_dim", "state_dim", "task", "expand"]
+    return np.array([float(sharing_heads_law(**cell)) for cell in rows_of(cells[columns])])
 
 
 def _fitted_curve(rows: DataFrame) -> Array | None:

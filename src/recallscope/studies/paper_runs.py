@@ -3,6 +3,7 @@
 STORE/runs/HASH/record.json           the training runs
 STORE/designed/NAME.json              designed circuits, measured (no training, so no record)
 STORE/inside/HASH.npz, HASH.json      arrays and scores of a trained model that was inspected
+STORE/inside/WHAT.json                what a study measured of trained models, by run
 
 Reading needs no torch, so that every figure can be redrawn without it. Below are the things all figures share: their
 sheet, the line that names their runs, and panels of parts.
@@ -10,9 +11,11 @@ sheet, the line that names their runs, and panels of parts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +26,11 @@ from recallscope.analysis.accuracy_grid import AccuracyGrid, planned_grid
 from recallscope.analysis.collapse import CollapseCurve, collapse_curve
 from recallscope.analysis.seed_noise import SeedNoise, seed_noise
 from recallscope.analysis.table import COMPARED, D_N, as_table, learned
+from recallscope.atomic import write_atomically
 from recallscope.records import RunRecord
-from recallscope.runs.store import RunStore
+from recallscope.runs.store import WEIGHTS, RunStore
 from recallscope.studies.designed import DesignedPart
-from recallscope.studies.experiment import Part, Scale, experiments
+from recallscope.studies.experiment import Experiment, Part, Scale, experiments, find_experiment
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,23 +38,30 @@ if TYPE_CHECKING:
 
 
 class PaperRuns:
-    """A store read as the experiments of the paper at one scale."""
+    """A store read as some experiments at one scale, and those whose runs they read; as all of them by default."""
 
-    def __init__(self, store: RunStore, scale: Scale) -> None:
+    def __init__(self, store: RunStore, scale: Scale, names: Sequence[str] = ()) -> None:
         self.store = store
         self.scale = scale
+        self.names = tuple(names)
         self._noises: dict[str, SeedNoise] = {}
         self._tables: dict[tuple[str, ...], DataFrame] = {}
 
     @cached_property
+    def _experiments(self) -> list[Experiment]:
+        chosen = [find_experiment(name) for name in self.names]
+        read = [find_experiment(name) for one in chosen for name in one.reads]
+        return list(dict.fromkeys(chosen + read)) or experiments()
+
+    @cached_property
     def parts(self) -> dict[str, Part]:
-        """All parts of all experiments at this scale, by label."""
-        return {part.label: part for one in experiments() for part in one.parts(self.scale)}
+        """All parts of these experiments at this scale, by label."""
+        return {part.label: part for one in self._experiments for part in one.parts(self.scale)}
 
     @cached_property
     def designed_parts(self) -> dict[str, DesignedPart]:
         """The parts that are not trained, by label."""
-        return {part.label: part for one in experiments() for part in one.designed(self.scale)}
+        return {part.label: part for one in self._experiments for part in one.designed(self.scale)}
 
     @cached_property
     def _records(self) -> dict[str, RunRecord]:
@@ -72,20 +83,38 @@ class PaperRuns:
         return sum(len(self.parts[label].cells) - len(self.rows(label)) for label in labels if label in self.parts)
 
     def noise(self, rows: DataFrame) -> SeedNoise:
-        """Seed noise of some runs; if none of them differ in the seed alone, that of all runs of the same model."""
+        """Seed noise of some runs; if none differ in the seed alone, that of all runs of the model in the store."""
         own = seed_noise(rows)
         return own if own.degrees or rows.empty else self._noise_of(rows["model"].iloc[0])
 
     def _noise_of(self, model: str) -> SeedNoise:
         if model not in self._noises:
-            every = self.rows(*self.parts).drop_duplicates("run")  # parts may share runs
-            self._noises[model] = seed_noise(every[every["model"] == model])
+            same = (record for record in self._records.values() if record.spec.model.kind == model)
+            self._noises[model] = seed_noise(as_table(same))
         return self._noises[model]
 
     def designed(self, label: str) -> DataFrame:
         """Measured circuits of a part; none if they were not measured."""
         part = self.designed_parts.get(label)
         return part.read(self.store.root, self.scale) if part else DataFrame()
+
+    def inside(self, what: str) -> dict[str, Any]:
+        """What was measured of trained models, by run."""
+        path = self.store.root / "inside" / f"{what}.json"
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+    def measure_inside(self, what: str, labels: Iterable[str], measure: Callable[[Path], Any]) -> None:
+        """Measure every model of these parts whose weights are there and that was not measured before."""
+        found = self.inside(what)
+        for record in [record for label in labels for record in self.records(label)]:
+            weights = self.store.folder(record.run) / WEIGHTS
+            if record.run not in found and weights.exists():
+                self.keep_inside(what, found := found | {record.run: measure(weights)})
+
+    def keep_inside(self, what: str, found: Mapping[str, Any]) -> None:
+        """Write what was measured, a line for each run."""
+        lines = ",\n".join(f"{json.dumps(run)}: {json.dumps(found[run])}" for run in sorted(found))
+        write_atomically(self.store.root / "inside" / f"{what}.json", f"{{\n{lines}\n}}\n".encode())
 
 
 class NoRunsError(ValueError):

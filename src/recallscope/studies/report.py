@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 CHAPTERS: Mapping[str, Callable[[PaperRuns], Chapter]] = {
-    "ZOO.md": architectures,
+    "ARCHITECTURE_COMPARISON.md": architectures,
     "COMPONENTS.md": components,
     "TABLES.md": cells,
 }
@@ -302,7 +302,7 @@ def make_report(runs: PaperRuns, *, store: str = "", pictures: bool = False, wor
     """Read a store and put all it says into a report; `pictures` asks for its figures."""
     figures = paper_figures() if pictures else {}
     jobs: dict[str, Any] = {f"findings: {one.name}": partial(_find, one.name) for one in experiments()}
-    jobs |= {"law table": law_table} | {name: figure_job(name, "small") for name in figures}
+    jobs |= {"law table": law_table} | {name: figure_job(figure, "small") for name, figure in figures.items()}
     jobs |= CHAPTERS if pictures else {}
     done = do_jobs(runs, jobs, workers)
     drawn = []

@@ -60,11 +60,10 @@ def circuits_for_laws(store: RunStore) -> list[Row]:
 
 
 def spec_of(row: Row) -> ModelSpec:
-    """The model of a row, as it was."""
+    """The model of a row, as it was; a field that is younger than the record has its default."""
     kind = find_architecture(row["model"])
-    return kind.model_validate(
-        {name: row[name] for name in kind.model_fields if name != "kind" and row[name] is not None}
-    )
+    known = {name: row.get(name) for name in kind.model_fields if name != "kind"}
+    return kind.model_validate({name: value for name, value in known.items() if value is not None})
 
 
 def measured_for(law: Law, store: RunStore) -> list[Row]:

@@ -1,4 +1,4 @@
-"""Architectures: the numbers of the zoo that a store holds, as docs/ZOO.md and its figures have them."""
+"""The architecture comparison from the runs of a store: what docs/ARCHITECTURE_COMPARISON.md and its figures show."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ def paper_runs(store_set: StoreSet, store: RunStore) -> PaperRuns:
     return store_set.kept(store, ("paper runs",), lambda: PaperRuns(RunStore(store.root), SCALE))
 
 
-def zoo(store_set: StoreSet, fields: dict[str, Any]) -> dict[str, Any]:
+def architectures(store_set: StoreSet, fields: dict[str, Any]) -> dict[str, Any]:
     """Every form: recall by cell with intervals, keys written twice, recall by age."""
     store = store_set.store(StoreQuery.of(fields).store)
-    return store_set.kept(store, ("zoo",), lambda: _zoo(paper_runs(store_set, store)))
+    return store_set.kept(store, ("architectures",), lambda: _architectures(paper_runs(store_set, store)))
 
 
-def zoo_curves(store_set: StoreSet, fields: dict[str, Any]) -> dict[str, Any]:
+def architecture_curves(store_set: StoreSet, fields: dict[str, Any]) -> dict[str, Any]:
     """What the forms of each cell are compared with, which takes longer: the linear Mamba by its law, and the bound."""
     store = store_set.store(StoreQuery.of(fields).store)
-    return store_set.kept(store, ("zoo curves",), lambda: _curves(paper_runs(store_set, store)))
+    return store_set.kept(store, ("architecture curves",), lambda: _curves(paper_runs(store_set, store)))
 
 
-def _zoo(runs: PaperRuns) -> dict[str, Any]:
+def _architectures(runs: PaperRuns) -> dict[str, Any]:
     old, forms, cells = ages(runs, FORMS), [], dict[str, None]()
     for form in FORMS:
         recall, repeated = measured(runs, "recall", form), measured(runs, "repeated", form)

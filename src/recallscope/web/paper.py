@@ -70,7 +70,7 @@ def figure(store_set: StoreSet, fields: dict[str, Any]) -> Response:
 
     def make() -> Picture:
         with _DRAWING:
-            drawn = figure_job(question.name, "small")(paper_runs(store_set, store))
+            drawn = figure_job(figures[question.name], "small")(paper_runs(store_set, store))
         if isinstance(drawn, str):
             raise NoRunsError(drawn)
         return Picture(question.name, figures[question.name].title, data=drawn[".small"])

@@ -73,11 +73,11 @@ def test_the_bar_names_the_facts_and_quiet_shows_none(folders, run, tmp_path, mo
     assert run(*flags, tmp_path / "b", "--quiet")[2] == ""
 
 
-def refused(result, store, *words):
+def refused(result, store, *phrases):
     code, out, err = result
     assert (code, out) == (2, ""), (code, out, err)
     assert "Traceback" not in err
-    for word in words:
+    for word in phrases:
         assert word in err, err
     assert not store.exists(), "nothing is written"
 
@@ -147,11 +147,11 @@ SPOILT = {
 
 @pytest.mark.parametrize("how", SPOILT)
 def test_a_spoilt_folder_is_refused_with_a_sentence(how, folders, run, tmp_path, no_network):
-    spoil, words = SPOILT[how]
+    spoil, phrases = SPOILT[how]
     folder = tmp_path / "spoilt"
     shutil.copytree(folders["llama"], folder)
     spoil(folder)
-    refused(run("probe", folder, *QUICK, "--store", tmp_path / "store"), tmp_path / "store", *words)
+    refused(run("probe", folder, *QUICK, "--store", tmp_path / "store"), tmp_path / "store", *phrases)
 
 
 def test_a_pickle_beside_safetensors_is_not_opened_and_few_facts_are_enough(folders, run, tmp_path):
@@ -198,12 +198,12 @@ def test_help_opens_with_the_command_and_lists_the_templates(run):
 
 
 @pytest.mark.parametrize("command", re.findall(r"^\$ (recallscope .*)$", PAGE.read_text(), flags=re.M))
-def test_every_command_of_the_page_names_a_verb_and_its_flags(command, capsys):
-    words = shlex.split(command, comments=True)[1:]
-    assert words[0] in COMMANDS
+def test_every_command_of_the_page_names_a_command_and_its_flags(command, capsys):
+    arguments = shlex.split(command, comments=True)[1:]
+    assert arguments[0] in COMMANDS
     with pytest.raises(SystemExit):
-        main([words[0], "--help"])
+        main([arguments[0], "--help"])
     text = capsys.readouterr().out
-    for word in words:
+    for word in arguments:
         if word.startswith("--"):
             assert word in text, command

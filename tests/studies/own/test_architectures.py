@@ -1,4 +1,4 @@
-"""The zoo's numbers, findings, figures and page, from runs whose answers are known, all of them or a few."""
+"""The architecture comparison's numbers, findings, figures and page, from runs of known accuracy."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from recallscope.records import Evaluation, RunRecord
 from recallscope.runs.store import WEIGHTS, RunStore
 from recallscope.specs import find_architecture
 from recallscope.studies.architecture_forms import (
+    AGES,
     BARE,
     FORMS,
     PUBLISHED,
     Form,
     age_gap,
     ages,
-    ages_path,
     best_rate,
     flagged,
     label_of,
@@ -65,7 +65,7 @@ def put(store: RunStore, form: Form, what: str, *, best: float = 0.01, flag: str
 @pytest.fixture(scope="module")
 def some(tmp_path_factory: pytest.TempPathFactory) -> PaperRuns:
     """A form of every rule, one of them published; the search of one ends at another rate than it is trained at."""
-    store = RunStore(tmp_path_factory.mktemp("zoo") / "store", create=True)
+    store = RunStore(tmp_path_factory.mktemp("architectures") / "store", create=True)
     for form in (BARE[0], BARE[4], BARE[6], BARE[10]):
         for what in ("rates", "recall", "repeated"):
             put(store, form, what, best=0.003 if form is BARE[4] and what == "rates" else form.rate)
@@ -131,20 +131,23 @@ def test_the_page_holds_the_numbers_of_the_runs_that_are_there(some: PaperRuns) 
 
 def test_docs_hold_what_the_committed_records_give() -> None:
     page = chapter_page(architectures(PaperRuns(RunStore(ROOT / "results" / "paper"), "small")), "results/paper")
-    assert_same_text(page, (ROOT / "docs" / "ZOO.md").read_text(encoding="utf-8"), "make report")
+    assert_same_text(page, (ROOT / "docs" / "ARCHITECTURE_COMPARISON.md").read_text(encoding="utf-8"), "make report")
 
 
 def test_figures_are_drawn_from_a_few_runs_and_refused_without_any(some: PaperRuns, tmp_path: Path) -> None:
-    drawn = {name: paper_figures()[name].draw(some) for name in ("zoo", "zoo-parameters", "zoo-repeated")}
-    panels = [ax for ax in drawn["zoo"].axes if ax.get_visible()]
+    drawn = {
+        name: paper_figures()[name].draw(some)
+        for name in ("architectures", "architectures-parameters", "architectures-repeated")
+    }
+    panels = [ax for ax in drawn["architectures"].axes if ax.get_visible()]
     assert panels[0].get_title() == "$V=512$, $N_f=16$, $D=32$, $N=8$"
     assert len(panels) == len(CELLS)
-    assert [label.get_text() for label in drawn["zoo-repeated"].axes[0].get_yticklabels()] == [
+    assert [label.get_text() for label in drawn["architectures-repeated"].axes[0].get_yticklabels()] == [
         "linear Mamba", "GLA", "DeltaNet", "MesaNet"
     ]  # fmt: skip
     for runs in (some, PaperRuns(RunStore(tmp_path / "empty", create=True), "small")):
         with pytest.raises(NoRunsError, match="recallscope reproduce architectures"):
-            paper_figures()["zoo-age"].draw(runs)
+            paper_figures()["architectures-age"].draw(runs)
 
 
 def test_ages_are_read_once_measured_and_models_without_weights_are_left_out(tmp_path: Path) -> None:
@@ -153,7 +156,7 @@ def test_ages_are_read_once_measured_and_models_without_weights_are_left_out(tmp
         "linear Mamba": 0.3, "DeltaNet": 0.3
     }  # fmt: skip
     (record,) = runs.records(label_of("by age", BARE[0]))
-    ages_path(runs.store, record.run).unlink()
+    runs.keep_inside(AGES, {run: seen for run, seen in runs.inside(AGES).items() if run != record.run})
     measure_ages(runs)  # there are no weights to read
     assert list(ages(runs)) == ["DeltaNet"]
     model = build_model(record.spec.model, record.spec.task.vocab_size, torch.Generator().manual_seed(0))

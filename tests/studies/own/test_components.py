@@ -42,11 +42,11 @@ ND, BANK = 0.7, 0.85
 Rule = Callable[[dict[str, Any]], float]
 
 
-def as_expected(words: dict[str, Any]) -> float:
+def as_expected(fields: dict[str, Any]) -> float:
     """The linear law, N D with SiLU or Delta, banks with both and the gate, more with more channels."""
-    partners = (words["activation"] == "silu") + (words["transition"] != "identity")
-    if words["gate"] and partners == 2:
-        return BANK + 0.05 * (words["expand"] - 2) / 2
+    partners = (fields["activation"] == "silu") + (fields["transition"] != "identity")
+    if fields["gate"] and partners == 2:
+        return BANK + 0.05 * (fields["expand"] - 2) / 2
     return ND if partners else 0.64
 
 
@@ -74,9 +74,9 @@ def made(folder: Path, rule: Rule, best: float | None = None) -> PaperRuns:
     """Every run, seeds .004 apart; the search ends at the rate of the form, or at one for all."""
     records = []
     for cell in components.cells("small").values():
-        words = flat_fields(cell.spec)
-        loss = 1 + abs(words["learning_rate"] - (best or form_of(words).rate))  # type: ignore[operator]
-        records.append(record(cell.spec, rule(words) + 0.004 * (min(cell.spec.seed, 3) - 1), loss))
+        fields = flat_fields(cell.spec)
+        loss = 1 + abs(fields["learning_rate"] - (best or form_of(fields).rate))  # type: ignore[operator]
+        records.append(record(cell.spec, rule(fields) + 0.004 * (min(cell.spec.seed, 3) - 1), loss))
     return Held(folder, records)
 
 
@@ -157,9 +157,9 @@ def test_the_bound_is_not_tested_while_no_gated_model_passes_it_either(tmp_path:
 
 
 def test_runs_that_only_guess_are_left_out_of_differences_and_shown(tmp_path: Path) -> None:
-    def one_fails(words: dict[str, Any]) -> float:
-        failed = form_of(words).label == "linear + gate" and words["seed"] == 2
-        return 0.03 if failed else as_expected(words)
+    def one_fails(fields: dict[str, Any]) -> float:
+        failed = form_of(fields).label == "linear + gate" and fields["seed"] == 2
+        return 0.03 if failed else as_expected(fields)
 
     runs = made(tmp_path, one_fails)
     assert verdicts(runs)["Does the gate alone add nothing?"] == "holds"

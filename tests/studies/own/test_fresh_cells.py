@@ -1,4 +1,4 @@
-"""Fresh cells: none was compared with a law before, and findings give the error there apart from the zoo's."""
+"""Fresh cells: no law was compared with them before, and their errors are apart from those of the other cells."""
 
 from pathlib import Path
 
@@ -7,35 +7,35 @@ from made_up import fill
 
 from recallscope.runs.store import RunStore
 from recallscope.studies.architecture_forms import WITH_LAWS as FORMS
-from recallscope.studies.architecture_forms import label_of, zoo_law_errors
-from recallscope.studies.own.architectures import CELLS as ZOO_CELLS
+from recallscope.studies.architecture_forms import label_of, law_errors
+from recallscope.studies.own.architectures import CELLS as COMPARISON_CELLS
 from recallscope.studies.own.fresh_cells import CELLS, fresh_cells
 from recallscope.studies.paper_runs import PaperRuns
 
 STORE = Path(__file__).resolve().parents[3] / "results" / "paper"
 
 
-def test_no_cell_is_one_of_the_zoo() -> None:
+def test_no_cell_is_one_of_the_comparison() -> None:
     assert len(FORMS) == 4
-    assert not set(CELLS) & set(ZOO_CELLS)
+    assert not set(CELLS) & set(COMPARISON_CELLS)
     for V, N_f, D, N in CELLS:
         assert V >= 256
         assert N < min(N_f, D)
 
 
-def test_findings_are_apart_from_the_zoo(tmp_path: Path) -> None:
-    """Runs as `unified-mv` has them are far from the laws of these memories, and no run of the zoo is there."""
+def test_findings_are_apart_from_the_comparison(tmp_path: Path) -> None:
+    """Runs as `unified-mv` has them are far from the laws of these memories; no other run is there."""
     runs = fill(tmp_path, "quick", [label_of("fresh", form) for form in FORMS], designed=False, inside=False)
     found = {finding.question.split()[3]: finding for finding in fresh_cells.find(runs)}
     assert list(found) == ["gated", "delta", "least-squares"]
     assert {finding.verdict for finding in found.values()} == {"does not hold"}
-    assert found["delta"].ours.count("(zoo not run)") == 2
+    assert found["delta"].ours.count("(comparison not run)") == 2
     (empty,) = fresh_cells.find(PaperRuns(RunStore(tmp_path / "none", create=True), "quick"))
     assert empty.verdict == "not tested"
 
 
 def test_the_committed_fresh_cells_are_as_near_as_the_support_lines_say() -> None:
-    found = zoo_law_errors(PaperRuns(RunStore(STORE), "small"), "fresh", FORMS)
+    found = law_errors(PaperRuns(RunStore(STORE), "small"), "fresh", FORMS)
     errors = {form.label: np.abs(size) for forms in found.values() for form, size in forms.items()}
     admitted = {"mLSTM": (0.0115, 0.03), "MesaNet": (0.0105, 0.025)}
     admitted |= {"DeltaNet": (0.0105, 0.02), "Gated DeltaNet": (0.03, 0.05)}

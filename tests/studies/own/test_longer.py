@@ -1,4 +1,4 @@
-"""Longer: four times the zoo's steps in the zoo's own cells, and the rate that counts is chosen by validation."""
+"""Longer: four times the steps in the cells of the architecture comparison; the rate is chosen by validation."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from recallscope.analysis.compare import law_on_cells
 from recallscope.analysis.table import accuracies, cells_of
 from recallscope.runs.store import RunStore
 from recallscope.studies.architecture_forms import WITH_LAWS as FORMS
-from recallscope.studies.architecture_forms import label_of, zoo_law_errors
+from recallscope.studies.architecture_forms import label_of, law_errors
 from recallscope.studies.own.architectures import CELLS, architectures
 from recallscope.studies.own.large_sizes import KINDS, law_of
 from recallscope.studies.own.large_sizes import label_of as large_label
@@ -22,13 +22,13 @@ from recallscope.theory.law import find_law
 STORE = Path(__file__).resolve().parents[3] / "results" / "paper"
 
 
-def test_runs_are_those_of_the_zoo_but_for_steps_rate_and_seeds() -> None:
-    of_zoo = {part.label: part for part in architectures.parts("small")}
+def test_runs_are_those_of_the_comparison_but_for_steps_rate_and_seeds() -> None:
+    of_comparison = {part.label: part for part in architectures.parts("small")}
     for part in longer.parts("small"):
         (form,) = (form for form in FORMS if part.label.endswith(f", {form.label}"))
-        like = {(cell.spec.task, cell.spec.model) for cell in of_zoo[label_of("recall", form)].cells}
+        like = {(cell.spec.task, cell.spec.model) for cell in of_comparison[label_of("recall", form)].cells}
         assert {(cell.spec.task, cell.spec.model) for cell in part.cells} == like
-        (before,) = {cell.spec.train.total_steps for cell in of_zoo[label_of("recall", form)].cells}
+        (before,) = {cell.spec.train.total_steps for cell in of_comparison[label_of("recall", form)].cells}
         assert {cell.spec.train.total_steps for cell in part.cells} == {4 * before}
 
 
@@ -63,7 +63,7 @@ def test_the_committed_runs_are_as_near_their_laws_as_the_support_lines_say() ->
     for form in FORMS:
         rate = chosen_rate(runs, form)
         assert rate is not None
-        ((errors,),) = (forms.values() for forms in zoo_law_errors(runs, name_of(rate), [form]).values())
+        ((errors,),) = (forms.values() for forms in law_errors(runs, name_of(rate), [form]).values())
         mean, largest = admitted[form.label]
         assert len(errors) == len(CELLS)
         assert np.abs(errors).mean() <= mean
@@ -76,7 +76,7 @@ def test_the_page_on_laws_gives_these_errors() -> None:
     def error(what: str, label: str) -> float:
         (form,) = (form for form in FORMS if form.label == label)
         name = name_of(chosen_rate(runs, form) or 0) if what == "longer" else what
-        (forms,) = zoo_law_errors(runs, name, [form]).values()
+        (forms,) = law_errors(runs, name, [form]).values()
         return float(np.abs(forms[form]).mean())
 
     page = " ".join((STORE.parents[1] / "docs" / "LAWS.md").read_text(encoding="utf-8").split())

@@ -19,9 +19,9 @@ def test_the_steps_of_the_demo_are_commands_that_fit_a_terminal(run, tmp_path, m
     monkeypatch.chdir(tmp_path)
     for number, (title, duration, command) in enumerate(DEMO["STEPS"], 1):
         assert max(len(line) for line in (f"[{number}/3] {title}", f"{number} {duration:>7} {title}", command)) <= 80
-        name, *words = shlex.split(command)
+        name, *arguments = shlex.split(command)
         assert name == "recallscope"
-        code, out, err = run(*words, *(["--dry-run"] if "reproduce" in words else []))
+        code, out, err = run(*arguments, *(["--dry-run"] if "reproduce" in arguments else []))
         assert (code, err) == (0, "")
         assert out
 
@@ -52,8 +52,8 @@ def test_reproduce_prints_what_was_tested_and_counts_the_rest(run, quick, tmp_pa
 
 
 def test_json_has_every_finding_and_the_sentence(run, quick, tmp_path):
-    words = ["reproduce", "dn-grid", "--scale", "quick", "--store", quick.store.root, "--out", tmp_path]
-    code, out, _ = run(*words, "--json")
+    arguments = ["reproduce", "dn-grid", "--scale", "quick", "--store", quick.store.root, "--out", tmp_path]
+    code, out, _ = run(*arguments, "--json")
     answer = json.loads(out)
     assert code == 0
     assert len(answer["findings"]["dn-grid"]) == len(find_experiment("dn-grid").find(quick))

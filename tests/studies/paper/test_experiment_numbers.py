@@ -1,4 +1,4 @@
-"""The numbers that only one experiment needs: the rungs of the ladder, and slopes against m_V."""
+"""The numbers that only one experiment needs: the ablations, and slopes against m_V."""
 
 import numpy as np
 import pytest
@@ -8,37 +8,37 @@ from recallscope.analysis.table import as_table
 from recallscope.architectures.mamba import MambaSpec
 from recallscope.presets import PRESETS
 from recallscope.studies.paper.large_vocab import vocabulary_slopes
-from recallscope.studies.paper.minimality import LADDER, LADDER_PRESETS, ladder, minimality, rung_of
+from recallscope.studies.paper.minimality import ABLATION_PRESETS, ABLATIONS, ablation_of, ablation_results, minimality
 from recallscope.theory.extremes import typical_max
 
 
-def ladder_rows():
+def ablation_rows():
     (part,) = minimality.parts("small")
     cells = {tuple(cell.fields.items()): cell for cell in part.cells}
     return [{**cell.fields, "test_accuracy": 0.9 + 0.02 * cell.fields["seed"]} for cell in cells.values()]
 
 
-def test_every_rung_of_the_paper_is_recognised():
-    """Tab. 8: six rungs, five seeds each."""
-    rungs = ladder(as_table(ladder_rows()))
-    assert [result.rung for result in rungs] == list(LADDER)
-    assert all(rung.accuracies == pytest.approx((0.9, 0.92, 0.94, 0.96, 0.98)) for rung in rungs)
-    assert rungs[0].mean == pytest.approx(0.94)
-    assert rungs[0].spread == pytest.approx(np.std([0.9, 0.92, 0.94, 0.96, 0.98]))
+def test_every_ablation_of_the_paper_is_recognised():
+    """Tab. 8: six ablations, five seeds each."""
+    ablations = ablation_results(as_table(ablation_rows()))
+    assert [result.ablation for result in ablations] == list(ABLATIONS)
+    assert all(ablation.accuracies == pytest.approx((0.9, 0.92, 0.94, 0.96, 0.98)) for ablation in ablations)
+    assert ablations[0].mean == pytest.approx(0.94)
+    assert ablations[0].spread == pytest.approx(np.std([0.9, 0.92, 0.94, 0.96, 0.98]))
 
 
-def test_every_rung_is_a_preset_and_a_run_of_the_grid() -> None:
-    """The ladder is written once: its presets and its grid have the same models, from Base down."""
+def test_every_ablation_is_a_preset_and_a_run_of_the_grid() -> None:
+    """The ablations are written once: presets and grid have the same models, from Base down."""
     (part,) = minimality.parts("paper")
     models = list(dict.fromkeys(cell.spec.model for cell in sorted(part.cells, key=lambda cell: cell.spec.seed)))
-    assert models == [MambaSpec(**PRESETS[name].model) for name in LADDER_PRESETS]
-    assert [rung_of({**model.model_dump(), "seed": 0}) for model in models] == list(LADDER)
+    assert models == [MambaSpec(**PRESETS[name].model) for name in ABLATION_PRESETS]
+    assert [ablation_of({**model.model_dump(), "seed": 0}) for model in models] == list(ABLATIONS)
 
 
-def test_a_width_that_is_no_rung_is_refused():
+def test_a_width_that_is_no_ablation_is_refused():
     row = {"transition": "identity", "gate": False, "activation": "none", "conv_width": 3, "seed": 0}
     with pytest.raises(ValueError, match="conv_width=3"):
-        rung_of(row)
+        ablation_of(row)
 
 
 def vocab_rows(slope, sizes=(512, 1024, 2048, 4096), length=64, noise=0.0, generator=None):

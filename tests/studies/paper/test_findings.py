@@ -29,7 +29,7 @@ from recallscope.studies.full_as_linear import coefficient_ratio
 from recallscope.studies.law_table import SHOWN_LAWS, law_table
 from recallscope.studies.paper import curves, heads
 from recallscope.studies.paper.dn_grid import equal_products
-from recallscope.studies.paper.minimality import rung_of
+from recallscope.studies.paper.minimality import ablation_of
 from recallscope.studies.paper_runs import PaperRuns
 from recallscope.theory.extremes import sqrt_two_log
 from recallscope.theory.law import find_law
@@ -206,9 +206,9 @@ def test_slopes_of_the_printed_law_are_one(tmp_path: Path) -> None:
     assert slopes.ours.startswith("1.00 +- 0.00 at L = 64")
 
 
-def test_the_ladder_names_its_rungs_and_misses_none(tmp_path: Path) -> None:
+def test_the_ablations_are_named_and_none_is_missing(tmp_path: Path) -> None:
     def printed(rows: Rows) -> list[float]:
-        return [0.0625 if rung_of(row).name == "E" else 1.0 for row in rows]
+        return [0.0625 if ablation_of(row).name == "E" else 1.0 for row in rows]
 
     found = found_by("minimality", AsIf(tmp_path / "yes", printed))
     assert [finding.question.split()[1] for finding in found] == ["Base:", "A:", "B:", "C:", "D:", "E:"]

@@ -12,10 +12,10 @@ from recallscope.theory.laws.sharing import sharing_law
 
 def cells(in_D: float, in_N: float) -> DataFrame:
     """A full model that is a linear one with (in_D D, in_N N)."""
-    words = {"vocab_size": 512, "num_facts": 16, "length": 64}
+    fields = {"vocab_size": 512, "num_facts": 16, "length": 64}
     return as_table(
         {
-            **words, "embed_dim": D, "state_dim": N,
+            **fields, "embed_dim": D, "state_dim": N,
             "test_accuracy": float(
                 sharing_law(vocab_size=512, num_facts=16, embed_dim=in_D * D, state_dim=in_N * N, length=64)
             ),

@@ -14,7 +14,7 @@ from recallscope.studies.experiment import STUDIES, find_figures, paper_figures
 from recallscope.studies.paper_runs import NoRunsError
 
 FIGURES = paper_figures()
-ZOO = {"zoo", "zoo-parameters", "zoo-age", "zoo-repeated"}
+COMPARISON = {"architectures", "architectures-parameters", "architectures-age", "architectures-repeated"}
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def tiles(ax):
     return np.ma.filled(ax.images[0].get_array().astype(float), np.nan)
 
 
-def words(figure):
+def texts(figure):
     """Everything written on a figure."""
     texts = [text.get_text() for ax in figure.axes for text in ax.texts]
     texts += [text.get_text() for ax in figure.axes if ax.get_legend() for text in ax.get_legend().get_texts()]
@@ -46,12 +46,12 @@ def words(figure):
 def test_every_figure_of_the_paper_has_a_function_and_an_experiment():
     assert {row.key for row in CLAIMS if row.kind == "figure"} == set(FIGURES) - {
         "laws",
-        "corner",
+        "small-vocab",
         "components",
         "large-sizes",
         "facts-per-entry",
         "state-precision",
-        *ZOO,
+        *COMPARISON,
     }
     for name, figure in FIGURES.items():
         assert figure.experiment is None or figure.experiment in STUDIES
@@ -98,7 +98,7 @@ def test_fig_4_prints_both_levels_and_the_free_fit(small):
         assert fitted == pytest.approx(3.12, abs=0.05 if ax is axes[2] else 0)  # of two seeds the mean is no rule's
         assert "both free" in written[2]
         assert [line.get_label() for line in ax.lines] == ["printed", "fitted"]
-    assert "resampled" in words(figure)
+    assert "resampled" in texts(figure)
 
 
 def test_fig_8_stands_below_its_grids_and_fig_9_has_three_regimes(small):
@@ -144,7 +144,7 @@ def test_fig_17_bars_are_means_and_dots_are_seeds(small):
     assert [len(seeds) for seeds in dots] == [5] * 6
     assert [bar.get_height() for bar in ax.patches] == pytest.approx([np.mean(seeds) for seeds in dots])
     assert ax.lines[6].get_ydata() == pytest.approx([1 / 16] * 2)
-    assert "no convolution" in words(figure)
+    assert "no convolution" in texts(figure)
 
 
 def test_fig_18_shows_guessing_beside_every_depth(small):
@@ -191,19 +191,19 @@ def test_fig_13_has_a_row_per_model(small):
 def test_a_panel_without_runs_says_so(tmp_path):
     runs = fill(tmp_path / "part", "small", labels=["linear MQAR (i)"], designed=False)
     figure = FIGURES["fig-1"].draw(runs)
-    assert words(figure).count("no runs yet") == 3
-    assert words(figure).count("not measured yet") == 2
+    assert texts(figure).count("no runs yet") == 3
+    assert texts(figure).count("not measured yet") == 2
     wanted = [f"{model} MQAR ({regime})" for model in ("linear", "full") for regime in ("i", "ii")]
     counts = [len(runs.parts[label].cells) for label in wanted]
     assert figure.get_supxlabel().startswith(f"{counts[0]} of {sum(counts)} runs, scale small")
-    assert words(FIGURES["fig-9"].draw(runs)).count("no runs yet") == 8
+    assert texts(FIGURES["fig-9"].draw(runs)).count("no runs yet") == 8
 
 
 @pytest.mark.parametrize("name", [name for name, figure in FIGURES.items() if figure.experiment])
 def test_a_finished_quick_scale_has_no_empty_panel(name, quick):
     """Panels of what this scale does not train are left out."""
     figure = FIGURES[name].draw(quick)
-    assert not re.search("no runs?|not (at|measured)", words(figure).removesuffix(figure.get_supxlabel()))
+    assert not re.search("no runs?|not (at|measured)", texts(figure).removesuffix(figure.get_supxlabel()))
     assert all(ax.axison for ax in panels(figure))
 
 

@@ -1,4 +1,4 @@
-"""The architecture comparison (docs/ZOO.md): its numbers as tables, and what follows from them."""
+"""The architecture comparison (docs/ARCHITECTURE_COMPARISON.md): its numbers as tables, and what follows from them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from statistics import mean
 from recallscope.studies.architecture_forms import (
     BARE,
     CELLS,
+    COMPARISON,
     FORMS,
     PUBLISHED,
     QUESTIONS,
     RATES,
-    ZOO,
     Form,
     Measured,
     age_gap,
@@ -37,14 +37,14 @@ def architectures(runs: PaperRuns) -> Chapter:
     blocks = (
         "## What follows",
         *bullets(_what_follows(runs)),
-        "![recall of every form against the size of its state, in six cells](figures/zoo.png)",
+        "![recall of every form against the size of its state, in six cells](figures/architectures.png)",
         *_accuracy_table(runs),
         *_form_table(runs),
         *_published_table(runs),
         *_method(),
     )
     labels = [label_of(what, form) for form in FORMS for what in ("rates", *QUESTIONS)]
-    return chapter("The zoo: which recurrence recalls most per number of state?", blocks, runs, labels)
+    return chapter("Which recurrent architecture recalls the most per state entry?", blocks, runs, labels)
 
 
 def _recall(runs: PaperRuns, form: Form) -> dict[tuple[int, int, int, int], Measured]:
@@ -156,7 +156,7 @@ def _rate(runs: PaperRuns, form: Form) -> str:
 
 
 def _method() -> Iterator[str]:
-    train, rates = ZOO.train, ", ".join(f"{rate:g}" for rate in RATES)
+    train, rates = COMPARISON.train, ", ".join(f"{rate:g}" for rate in RATES)
     yield "## How it was done"
     yield (
         "Bare forms have one layer, one head, windows of two tokens, no norm and no output gate; two Mambas keep their "

@@ -15,7 +15,7 @@ from recallscope.studies.dn_parts import EXAMPLE, FULL_EXAMPLE, mean_grid
 from recallscope.studies.full_as_linear import coefficient_ratio
 from recallscope.studies.law_table import SHOWN_LAWS
 from recallscope.studies.paper.dn_grid import PUBLISHED_EXAMPLE
-from recallscope.studies.paper.minimality import RUNGS, ladder, rung_of
+from recallscope.studies.paper.minimality import ABLATION_LABEL, ablation_of, ablation_results
 from recallscope.studies.paper_runs import PaperRuns
 from recallscope.theory.law import find_law
 
@@ -24,8 +24,8 @@ TASK = {"vocab_size": 512, "num_facts": 16}  # of the authors' small grid
 
 def cells(runs: PaperRuns) -> Chapter:
     """The authors' small grid, linear and full, and the ablations of Tab. 8."""
-    blocks = (*_example(runs), *_full(runs), *_ladder(runs))
-    return chapter("The reproduction, cell by cell", blocks, runs, (EXAMPLE, FULL_EXAMPLE, RUNGS))
+    blocks = (*_example(runs), *_full(runs), *_ablations(runs))
+    return chapter("The reproduction, cell by cell", blocks, runs, (EXAMPLE, FULL_EXAMPLE, ABLATION_LABEL))
 
 
 def _cell(record: RunRecord) -> tuple[int, int]:
@@ -102,25 +102,28 @@ def _half(low: float, high: float, one_low: float, one_high: float) -> str:
     )
 
 
-def _ladder(runs: PaperRuns) -> Iterator[str]:
+def _ablations(runs: PaperRuns) -> Iterator[str]:
     """Tab. 8, seed by seed."""
-    records = runs.records(RUNGS)
+    records = runs.records(ABLATION_LABEL)
     if not records:
         return
-    yield "## The ablation ladder: V = 128, L = 64, N_f = 16, D = 64, N = 16, every seed"
+    yield "## The ablations: V = 128, L = 64, N_f = 16, D = 64, N = 16, every seed"
     rows = []
-    for result in ladder(runs.rows(RUNGS)):
-        rung, members = result.rung, [record for record in records if rung_of(record.fields) == result.rung]
+    for result in ablation_results(runs.rows(ABLATION_LABEL)):
+        ablation, members = (
+            result.ablation,
+            [record for record in records if ablation_of(record.fields) == result.ablation],
+        )
         steps, seconds = (np.mean([getattr(record, name) for record in members]) for name in ("steps", "seconds"))
         seeds = ", ".join(f"{p:.4f}" for p in result.accuracies)
         numbers = (
-            f"{rung.published:.2f}",
+            f"{ablation.published:.2f}",
             f"{result.mean:.4f}",
             f"{result.spread:.4f}",
             seeds,
             f"{steps:.0f}",
             f"{seconds:.0f}",
         )
-        rows.append([rung.name, rung.title, *numbers])
-    yield table(["rung", "", "published", "mean", "sd", "seeds", "steps", "seconds a run"], rows)
+        rows.append([ablation.name, ablation.title, *numbers])
+    yield table(["ablation", "", "published", "mean", "sd", "seeds", "steps", "seconds a run"], rows)
     yield "1/N_f = 0.0625: without the convolution the model can only guess among the values of the context."

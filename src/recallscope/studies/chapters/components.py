@@ -75,7 +75,7 @@ def _large(runs: PaperRuns) -> Iterator[str]:
     yield table(["V, N_f, D, N", "memory", "trained", "its law", "printed law"], lines)
     cuts = ", ".join(dict.fromkeys(part.cut for part in large_sizes.parts(runs.scale)))
     yield (
-        f"{cuts[:1].upper()}{cuts[1:]}; rates as the zoo's search gave them. Redo all of it with `recallscope "
-        "reproduce components --scale small --store results/paper`, the same with `large-sizes`, and `recallscope "
-        "report`; pictures with `recallscope figures STORE components large-sizes`."
+        f"{cuts[:1].upper()}{cuts[1:]}; rates from the search of the architecture comparison. Redo all of it with "
+        "`recallscope reproduce components --scale small --store results/paper`, the same with `large-sizes`, and "
+        "`recallscope report`; pictures with `recallscope figures STORE components large-sizes`."
     )

@@ -1,4 +1,4 @@
-"""The zoo, our own experiment: which recurrence recalls most per number of state, which can overwrite, which trains?
+"""Architectures, our own experiment: which recurrence recalls the most per state entry, can overwrite, and trains?
 
 Every architecture in its bare form (one layer, one head, windows of two tokens, no norm, no output gate) at the same D
 and N on three tasks, and with every key written twice; and published layers, two of them stacked. All have the same
@@ -7,16 +7,17 @@ recipe, and the same search of the learning rate on a seed of its own.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from recallscope.atomic import write_atomically
 from recallscope.studies.architecture_forms import (
+    AGES,
     BARE,
     CELLS,
+    COMPARISON,
     CURVES,
     FORMS,
     PUBLISHED,
@@ -25,22 +26,20 @@ from recallscope.studies.architecture_forms import (
     RATES,
     RULES,
     WANTED,
-    ZOO,
     Cell,
     Measured,
     Size,
     age_gap,
     ages,
-    ages_path,
     best_rate,
     flagged,
     label_of,
+    law_errors,
     losses,
     measured,
     named,
     ranking,
     size_curves,
-    zoo_law_errors,
 )
 from recallscope.studies.claims import Finding, own_check, verdict_of
 from recallscope.studies.experiment import Part, Scale, experiment, part
@@ -62,7 +61,7 @@ QUICK = (BARE[0], BARE[6])
 AGE_SEQUENCES = 4000  # behind the recall by age
 
 
-@experiment("architectures", "our own: linear RNNs at equal state, on a CPU", presets={"architectures": ZOO})
+@experiment("architectures", "our own: linear RNNs at equal state, on a CPU", presets={"architectures": COMPARISON})
 def architectures(scale: Scale) -> Iterator[Part]:
     """For every form: the search of its learning rate, the cells, and keys that are written twice."""
     if scale == "quick":
@@ -72,17 +71,26 @@ def architectures(scale: Scale) -> Iterator[Part]:
     for form in FORMS:
         model, rate = form.fields, {"learning_rate": form.rate}
         steps = LONGER if form.published else {}  # deep layers do not start to recall in a quarter of the steps
-        yield part(label_of("rates", form), ZOO, model=model, train=steps or QUARTER,
+        yield part(label_of("rates", form), COMPARISON, model=model, train=steps or QUARTER,
                    axes={"learning_rate": RATES, "seed": [SEARCH_SEED]})  # fmt: skip
         cells = CELLS[:1] if form.published else CELLS
         zipped = dict(zip(DIMENSIONS, zip(*cells, strict=True), strict=True))
-        yield part(label_of("recall", form), ZOO, model=model, train=steps | rate, axes={"seed": seeds}, zipped=zipped)
+        yield part(
+            label_of("recall", form), COMPARISON, model=model, train=steps | rate, axes={"seed": seeds}, zipped=zipped
+        )
         if not form.published:
             wide = model | {"embed_dim": 64, "state_dim": 16}
-            yield part(label_of("repeated", form), ZOO, task=REPEATED, model=wide, train=rate, axes={"seed": seeds})
+            yield part(
+                label_of("repeated", form), COMPARISON, task=REPEATED, model=wide, train=rate, axes={"seed": seeds}
+            )
             square = model | {"embed_dim": 16, "state_dim": 16}  # one of the cells, its weights kept
             yield part(
-                label_of("by age", form), ZOO, model=square, train=rate, axes={"seed": seeds[:1]}, keep_weights=True
+                label_of("by age", form),
+                COMPARISON,
+                model=square,
+                train=rate,
+                axes={"seed": seeds[:1]},
+                keep_weights=True,
             )
 
 
@@ -91,29 +99,27 @@ def _tiny() -> Iterator[Part]:
     for form in QUICK:
         model, train = {**form.fields, "embed_dim": 16, "state_dim": 4}, QUARTER | {"eval_size": 500}
         for what, task in (("recall", TINY), ("repeated", REPEATED | TINY), ("by age", TINY)):
-            yield part(label_of(what, form), ZOO, task=task, model=model, train=train, axes={"seed": [0]},
+            yield part(label_of(what, form), COMPARISON, task=task, model=model, train=train, axes={"seed": [0]},
                        keep_weights=what == "by age", cut="tiny task")  # fmt: skip
 
 
 @architectures.after_runs
 def measure_ages(runs: PaperRuns) -> None:
-    """Recall by the place of the fact, of every model whose weights are there and that was not asked before."""
-    from recallscope.runs.store import WEIGHTS
+    """Recall by the place of the fact, of every model that was not asked before."""
+    runs.measure_inside(AGES, [label_of("by age", form) for form in BARE], recall_by_place)
 
-    for form in BARE:
-        for record in runs.records(label_of("by age", form)):
-            path, weights = ages_path(runs.store, record.run), runs.store.folder(record.run) / WEIGHTS
-            if weights.exists() and not path.exists():
-                import torch
 
-                from recallscope.interp.decoders import measure_behaviour
-                from recallscope.tasks.drawing import sample_batch
-                from recallscope.train.weights import read_weights
+def recall_by_place(weights: Path) -> dict[str, Any]:
+    """Recall of a trained model by the fact's place in the context, oldest first."""
+    import torch
 
-                model, task = read_weights(weights)
-                batch = sample_batch(task, AGE_SEQUENCES, torch.Generator().manual_seed(0))
-                kept = {"recall_by_place": measure_behaviour(model, batch).recall_by_place, "sequences": AGE_SEQUENCES}
-                write_atomically(path, json.dumps(kept).encode() + b"\n")
+    from recallscope.interp.decoders import measure_behaviour
+    from recallscope.tasks.drawing import sample_batch
+    from recallscope.train.weights import read_weights
+
+    model, task = read_weights(weights)
+    batch = sample_batch(task, AGE_SEQUENCES, torch.Generator().manual_seed(0))
+    return {"recall_by_place": measure_behaviour(model, batch).recall_by_place, "sequences": AGE_SEQUENCES}
 
 
 # Findings
@@ -150,8 +156,8 @@ def rates(runs: PaperRuns) -> Iterator[Finding]:
 def per_size(runs: PaperRuns) -> Iterator[Finding]:
     """Who recalls most at equal state, and at equal parameters."""
     labels = [label_of("recall", form) for form in BARE]
-    sizes: tuple[tuple[Size, str, str], ...] = (("state_entries", "state entry", "zoo"),
-                                                ("parameters", "parameter", "zoo-parameters"))  # fmt: skip
+    sizes: tuple[tuple[Size, str, str], ...] = (("state_entries", "state entry", "architectures"),
+                                                ("parameters", "parameter", "architectures-parameters"))  # fmt: skip
     for size, name, figure in sizes:
         check = own_check(f"Which bare form recalls most per {name}?", figure)
         order = ranking(runs, size)
@@ -170,7 +176,7 @@ def per_size(runs: PaperRuns) -> Iterator[Finding]:
 def own_laws(runs: PaperRuns) -> Iterator[Finding]:
     """How far every form is from the law of its memory."""
     labels = [label_of("recall", form) for form in BARE]
-    found = zoo_law_errors(runs)
+    found = law_errors(runs)
     if not found:
         why = "no cell of a form that has a law yet"
         yield own_check("Do bare forms recall as their laws say?").untested(why, runs.missing(*labels))
@@ -198,7 +204,7 @@ def overwriting(runs: PaperRuns) -> Iterator[Finding]:
         ("Does a state that only adds guess?", ("adds",), 0.5, (0.03, 0.1)),
         ("Do fading, least squares and attention overwrite?", ("fades", "solves", "keeps all"), 1.0, (0.05, 0.1)),
     ):
-        check = own_check(question, "zoo-repeated")
+        check = own_check(question, "architectures-repeated")
         mine = {label: one for label, one in found.items() if one.form.rule in rules}
         if not mine:
             yield check.untested("no such run yet", runs.missing(*labels))
@@ -221,7 +227,7 @@ def by_age(runs: PaperRuns) -> Iterator[Finding]:
         ("Do states that only add recall old facts as well as new ones?", ("adds",), True),
         ("Do states that replace recall new facts better?", ("replaces",), False),
     ):
-        check = own_check(question, "zoo-age")
+        check = own_check(question, "architectures-age")
         mine = {label: age_gap(places) for label, places in found.items() if rule[label] in rules}
         if not mine:
             yield check.untested("no weights of such a model, or nothing measured from them yet")
@@ -239,7 +245,7 @@ def by_age(runs: PaperRuns) -> Iterator[Finding]:
 def published(runs: PaperRuns) -> Iterator[Finding]:
     """Two published layers on the first cell."""
     labels = [label_of("recall", form) for form in PUBLISHED]
-    check = own_check("Do two published layers train by the same recipe?", "zoo")
+    check = own_check("Do two published layers train by the same recipe?", "architectures")
     found = {form: one for form in PUBLISHED for one in measured(runs, "recall", form).values()}
     if not found:
         yield check.untested("no such run yet", runs.missing(*labels))
@@ -293,8 +299,10 @@ def _looks() -> dict[str, Look]:
     return found
 
 
-@architectures.figure("zoo", "ours: recall against state entries, fourteen architectures", size="state_entries")
-@architectures.figure("zoo-parameters", "ours: the same against parameters", size="parameters")
+@architectures.figure(
+    "architectures", "ours: recall against state entries, fourteen architectures", size="state_entries"
+)
+@architectures.figure("architectures-parameters", "ours: the same against parameters", size="parameters")
 def size_figure(runs: PaperRuns, size: Size) -> Figure:
     """A panel per cell: mean of seeds with interval; the law of the linear Mamba, and what the bound allows."""
     from recallscope.figures.forms import Dot, draw_sizes
@@ -335,7 +343,7 @@ def _place(item: tuple[Cell, object]) -> int:
     return CELLS.index(item[0]) if item[0] in CELLS else len(CELLS)
 
 
-@architectures.figure("zoo-age", "ours: recall by the age of the fact")
+@architectures.figure("architectures-age", "ours: recall by the age of the fact")
 def age_figure(runs: PaperRuns) -> Figure:
     """A panel per rule, a line per form."""
     from recallscope.figures.accuracy_panels import draw_missing
@@ -369,7 +377,7 @@ def age_figure(runs: PaperRuns) -> Figure:
     return figure
 
 
-@architectures.figure("zoo-repeated", "ours: who can overwrite")
+@architectures.figure("architectures-repeated", "ours: who can overwrite")
 def repeated_figure(runs: PaperRuns) -> Figure:
     """Accuracy with every key written twice: all seeds of every form."""
     from recallscope.figures.forms import draw_seeds

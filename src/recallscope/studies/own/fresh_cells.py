@@ -1,7 +1,7 @@
 """Fresh cells, our own experiment: laws without a fitted constant on cells trained after the laws were frozen.
 
-Four memories with a write gate, a delta rule or least squares, as the zoo trains them, in six cells that no law was
-compared with before. The cells were chosen by the laws alone, in their transition, before any of them was trained.
+Four memories with a write gate, a delta rule or least squares, trained as in the architecture comparison, in six cells
+that no law was compared with before. The laws alone chose the cells, in their transition, before any was trained.
 """
 
 from __future__ import annotations
@@ -10,7 +10,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from recallscope.studies.architecture_forms import QUARTER, TINY, WANTED, WITH_LAWS, ZOO, Cell, label_of, zoo_law_errors
+from recallscope.studies.architecture_forms import (
+    COMPARISON,
+    QUARTER,
+    TINY,
+    WANTED,
+    WITH_LAWS,
+    Cell,
+    label_of,
+    law_errors,
+)
 from recallscope.studies.claims import Finding, own_check, verdict_of
 from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.law_table import entry_of
@@ -22,14 +31,14 @@ CELLS: tuple[Cell, ...] = (
 )  # fmt: skip
 
 
-@experiment("fresh-cells", "our own: laws on cells trained after they were frozen")
+@experiment("fresh-cells", "our own: laws on cells trained after they were frozen", reads=("architectures",))
 def fresh_cells(scale: Scale) -> Iterator[Part]:
-    """The same cells for every form, by the zoo's recipe and learning rates; one seed at the small scale."""
+    """The same cells for every form, trained as in the architecture comparison; one seed at the small scale."""
     cells, train, cut = (TINY, QUARTER, "tiny task") if scale == "quick" else (CELLS, {}, "")
     for form in WITH_LAWS:
         yield part(
             label_of("fresh", form),
-            ZOO,
+            COMPARISON,
             model=form.fields,
             train=train | {"learning_rate": form.rate},
             axes={"seed": range(5 if scale == "paper" else 1)},
@@ -40,16 +49,16 @@ def fresh_cells(scale: Scale) -> Iterator[Part]:
 
 @fresh_cells.findings
 def on_fresh_cells(runs: PaperRuns) -> Iterator[Finding]:
-    """How far every law is off here, and in the zoo beside it."""
+    """How far every law is off here, and in the architecture comparison."""
     missing = runs.missing(*(label_of("fresh", form) for form in WITH_LAWS))
-    found = zoo_law_errors(runs, "fresh", WITH_LAWS)
+    found = law_errors(runs, "fresh", WITH_LAWS)
     if not found:
         yield own_check("Do laws hold on cells trained after them?").untested("no runs yet", missing)
-    before = zoo_law_errors(runs, "recall", WITH_LAWS)
+    before = law_errors(runs, "recall", WITH_LAWS)
     for law, forms in found.items():
         every, wanted = entry_of(np.concatenate(list(forms.values()))), WANTED.get(law, 0.01)
         each = (
-            f"{form.label} {entry_of(errors).mean_error:.4f} (zoo "
+            f"{form.label} {entry_of(errors).mean_error:.4f} (comparison "
             + (f"{entry_of(before[law][form]).mean_error:.4f})" if form in before.get(law, {}) else "not run)")
             for form, errors in forms.items()
         )

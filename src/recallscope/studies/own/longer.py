@@ -1,9 +1,9 @@
-"""Longer, our own experiment: does a memory that misses its law in the zoo reach it with four times the steps?
+"""Longer, our own experiment: does a memory that misses its law reach it with four times the steps?
 
-The zoo trains every form for 2000 steps, at the rate that a short search preferred. A law says what a trained memory
-can reach, not how soon. Here the zoo's cells get 8000 steps at each of two rates, the same for every form; which rate
-counts is decided by the validation accuracy. It was asked after the zoo had shown which forms miss, so it explains the
-zoo's figures and does not replace them.
+The architecture comparison trains every form for 2000 steps, at the rate that a short search preferred. A law predicts
+what a trained memory can reach, not how soon. Here the same cells get 8000 steps at each of two rates, the same for
+every form; which rate counts is decided by the validation accuracy. It was asked after the comparison had shown which
+forms miss, so it explains its figures and does not replace them.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from recallscope.studies.architecture_forms import (
     CELLS,
+    COMPARISON,
     QUARTER,
     TINY,
     WANTED,
     WITH_LAWS,
-    ZOO,
     Form,
     label_of,
-    zoo_law_errors,
+    law_errors,
 )
 from recallscope.studies.claims import Finding, own_check, verdict_of
 from recallscope.studies.experiment import Part, Scale, experiment, part
@@ -31,7 +31,7 @@ from recallscope.studies.paper_runs import PaperRuns
 from recallscope.theory.law import DIMENSIONS
 
 TRIED = (0.01, 0.003)
-STEPS = {"flat_steps": 1900, "decay_steps": 6000}  # with 100 of warm-up, four times the zoo's
+STEPS = {"flat_steps": 1900, "decay_steps": 6000}  # with 100 of warm-up, four times the architecture comparison's
 Errors = Mapping[str, Mapping[Form, NDArray[np.float64]]]
 
 
@@ -40,7 +40,7 @@ def name_of(rate: float) -> str:
     return f"longer at rate {rate:g}"
 
 
-@experiment("longer", "our own: laws of the zoo's cells after four times the steps")
+@experiment("longer", "our own: the architecture comparison after four times the steps", reads=("architectures",))
 def longer(scale: Scale) -> Iterator[Part]:
     """Every form at both rates; one seed at the small scale."""
     cells, train, cut = (TINY, QUARTER, "tiny task") if scale == "quick" else (CELLS, STEPS, "")
@@ -48,7 +48,7 @@ def longer(scale: Scale) -> Iterator[Part]:
         for rate in TRIED:
             yield part(
                 label_of(name_of(rate), form),
-                ZOO,
+                COMPARISON,
                 model=form.fields,
                 train=train | {"learning_rate": rate},
                 axes={"seed": range(5 if scale == "paper" else 1)},
@@ -69,31 +69,31 @@ def chosen_rate(runs: PaperRuns, form: Form) -> float | None:
 
 @longer.findings
 def after_longer(runs: PaperRuns) -> Iterator[Finding]:
-    """How far every form is from its law now, at either rate, and in the zoo."""
+    """How far every form is from its law now, at either rate, and in the comparison."""
     missing = runs.missing(*(label_of(name_of(rate), form) for form in WITH_LAWS for rate in TRIED))
     rates = {form: rate for form in WITH_LAWS if (rate := chosen_rate(runs, form))}
     if not rates:
         yield own_check("Do laws hold after four times the steps?").untested("no runs yet", missing)
-    by_rate = {rate: zoo_law_errors(runs, name_of(rate), list(rates)) for rate in TRIED}
-    zoo = zoo_law_errors(runs, "recall", WITH_LAWS)
+    by_rate = {rate: law_errors(runs, name_of(rate), list(rates)) for rate in TRIED}
+    comparison = law_errors(runs, "recall", WITH_LAWS)
     for law in by_rate[TRIED[0]]:
         forms = by_rate[TRIED[0]][law]
         every = entry_of(np.concatenate([by_rate[rates[form]][law][form] for form in forms]))
         wanted = WANTED.get(law, 0.01)
         yield own_check(f"Does the law {law} hold after four times the steps?").answer(
             f"off by {every.mean_error:.4f} on average, {every.max_error:.3f} at most ({every.bias:+.3f}); "
-            + ", ".join(f"{form.label} {_told(law, form, rates[form], by_rate, zoo)}" for form in forms),
+            + ", ".join(f"{form.label} {_told(law, form, rates[form], by_rate, comparison)}" for form in forms),
             verdict_of(every.mean_error, wanted, 3 * wanted),
-            f"{every.cells} cells of the zoo, 8000 steps for its 2000, L = 4 N_f, measured minus predicted; rate by "
-            f"validation accuracy; holds: at most {wanted} on average",
+            f"{every.cells} cells of the architecture comparison, 8000 steps for its 2000, L = 4 N_f, measured minus "
+            f"predicted; rate by validation accuracy; holds: at most {wanted} on average",
             missing,
         )
 
 
-def _told(law: str, form: Form, chosen: float, by_rate: Mapping[float, Errors], zoo: Errors) -> str:
-    """The error at the chosen rate, and in brackets at the other and in the zoo."""
+def _told(law: str, form: Form, chosen: float, by_rate: Mapping[float, Errors], comparison: Errors) -> str:
+    """The error at the chosen rate, and in brackets at the other and in the comparison."""
     error = {rate: entry_of(found[law][form]).mean_error for rate, found in by_rate.items()}
     others = [f"{error[rate]:.4f} at {rate:g}" for rate in TRIED if rate != chosen]
-    if form in zoo.get(law, {}):
-        others.append(f"zoo {entry_of(zoo[law][form]).mean_error:.4f} at {form.rate:g}")
+    if form in comparison.get(law, {}):
+        others.append(f"comparison {entry_of(comparison[law][form]).mean_error:.4f} at {form.rate:g}")
     return f"{error[chosen]:.4f} at rate {chosen:g} ({', '.join(others)})"

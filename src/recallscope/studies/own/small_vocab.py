@@ -1,4 +1,4 @@
-"""The corner D ~ V/2, our own experiment: where orthogonal codes would fit, does training find them?
+"""Small vocabularies (D ~ V/2), our own experiment: where orthogonal codes would fit, does training find them?
 
 The cells were chosen before any of them was trained. `trained-sharing` had been written down by then, with none of them
 in view, and has not been changed since.
@@ -25,8 +25,8 @@ from recallscope.theory.problem import Problem
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-CORNER, CORNER_HEADS = "corner MQAR", "corner heads"
-SIZED, SIZED_INSIDE = "corner, as sized", "corner, as sized within the domain"
+SMALL, SMALL_HEADS = "small V, one head", "small V, several heads"
+SIZED, SIZED_INSIDE = "small V, as sized", "small V, as sized within the domain"
 CELLS = (  # (V, N_f, D, N), from V/D = 1 to 8
     (64, 4, 64, 3), (64, 8, 64, 5), (128, 16, 128, 5), (128, 12, 96, 2), (128, 12, 96, 5),
     (64, 4, 32, 2), (64, 6, 32, 4), (128, 16, 64, 6), (256, 16, 128, 2), (256, 16, 128, 5),
@@ -62,8 +62,8 @@ def small_vocab(scale: Scale) -> Iterator[Part]:
     several = {"kind": "multihead", "num_heads": 2, "head_pattern": "MHA"}
     once = range(1) if scale == "small" else seeds
     for label, task, model, names, cells, repeats in (
-        (CORNER, {}, {}, DIMENSIONS, chosen, seeds),
-        (CORNER_HEADS, {"num_facts": 8}, several, HEAD_SIZES, with_heads, seeds),
+        (SMALL, {}, {}, DIMENSIONS, chosen, seeds),
+        (SMALL_HEADS, {"num_facts": 8}, several, HEAD_SIZES, with_heads, seeds),
         (SIZED, {}, {}, DIMENSIONS, sized, once),
         (SIZED_INSIDE, {}, {}, DIMENSIONS, inside, seeds),
     ):
@@ -86,15 +86,15 @@ def _size(found: NDArray[np.float64]) -> str:
 
 
 @small_vocab.findings
-def law_in_the_corner(runs: PaperRuns) -> Iterator[Finding]:
+def law_at_small_vocabularies(runs: PaperRuns) -> Iterator[Finding]:
     """The law against every list of cells."""
     for label, question in (
-        (CORNER, "Small vocabularies, V/D from 1 to 8: does trained-sharing hold?"),
-        (CORNER_HEADS, "Heads and small vocabularies: does trained-sharing-heads hold?"),
+        (SMALL, "Small vocabularies, V/D from 1 to 8: does trained-sharing hold?"),
+        (SMALL_HEADS, "Heads and small vocabularies: does trained-sharing-heads hold?"),
         (SIZED, "Does training reach what `size` promises?"),
         (SIZED_INSIDE, "And within the stated domain of the law?"),
     ):
-        check = own_check(question, "corner")
+        check = own_check(question, "small-vocab")
         rows, missing = runs.rows(label), runs.missing(label)
         kept = learned(rows)
         if rows.empty:
@@ -118,13 +118,13 @@ def law_in_the_corner(runs: PaperRuns) -> Iterator[Finding]:
         )
 
 
-@small_vocab.figure("corner", "ours: the law where codes could be orthogonal")
-def corner_figure(runs: PaperRuns) -> Figure:
+@small_vocab.figure("small-vocab", "ours: the law where codes could be orthogonal")
+def small_vocab_figure(runs: PaperRuns) -> Figure:
     """Predicted against measured accuracy, a dot per cell, by list."""
     from recallscope.figures.accuracy_panels import draw_law_points
     from recallscope.figures.style import BLUE, GREEN, PAGE, PURPLE, VERMILION
 
-    labels = (CORNER, CORNER_HEADS, SIZED, SIZED_INSIDE)
+    labels = (SMALL, SMALL_HEADS, SIZED, SIZED_INSIDE)
     text = source_line(runs, small_vocab.name, labels)
     measured = {label: cells_of(learned(rows)) for label in labels if len(rows := runs.rows(label))}
     off = {label: errors(cells) for label, cells in measured.items()}

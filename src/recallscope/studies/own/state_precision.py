@@ -7,16 +7,14 @@ with predictions committed before the measurement, for more sizes, and the Monte
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from recallscope.atomic import write_atomically
 from recallscope.state_precision import StatePrecision
-from recallscope.studies.architecture_forms import BARE, QUARTER, ZOO, Form
+from recallscope.studies.architecture_forms import BARE, COMPARISON, QUARTER, Form
 from recallscope.studies.claims import Finding, own_check, verdict_of
 from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.paper_runs import PaperRuns, sheet, source_line
@@ -29,6 +27,7 @@ FORMS = tuple(form for form in BARE if form.label != "attention")  # it keeps ev
 QUICK = tuple(form for form in FORMS if form.label in ("linear Mamba", "DeltaNet"))
 TINY = {"vocab_size": 64, "num_facts": 4}
 SEQUENCES, SEED = 128, 1
+STORED = "stored"  # what `PaperRuns.inside` keeps
 ONCE, NEAREST, COARSE, STOCHASTIC, FLOATS, CHUNKS = (
     "once and error feedback", "nearest, 5 to 8 bits", "nearest, 3 and 4 bits", "stochastic", "floats",
     "every 8 tokens",
@@ -76,25 +75,14 @@ def state_precision(scale: Scale) -> Iterator[Part]:
         model = form.fields | dict(zip(("embed_dim", "state_dim"), sizes, strict=True))
         rate = {} if scale == "quick" else {"learning_rate": form.rate}
         seeds = range(5 if scale == "paper" else 1)
-        yield part(label_of(form), ZOO, task=task, model=model, train=train | rate, axes={"seed": seeds},
+        yield part(label_of(form), COMPARISON, task=task, model=model, train=train | rate, axes={"seed": seeds},
                    keep_weights=True, cut=cut)  # fmt: skip
-
-
-def stored_path(runs: PaperRuns, run: str) -> Path:
-    """Where recall with rounded states is kept."""
-    return runs.store.root / "inside" / f"{run}-stored.json"
 
 
 @state_precision.after_runs
 def measure_formats(runs: PaperRuns) -> None:
-    """Predicted and measured recall in every format, of every model whose weights are there and that was not asked."""
-    from recallscope.runs.store import WEIGHTS
-
-    for form in FORMS:
-        for record in runs.records(label_of(form)):
-            path, weights = stored_path(runs, record.run), runs.store.folder(record.run) / WEIGHTS
-            if weights.exists() and not path.exists():
-                write_atomically(path, json.dumps(measured_formats(weights), indent=1).encode() + b"\n")
+    """Predicted and measured recall in every format, of every model that was not asked before."""
+    runs.measure_inside(STORED, map(label_of, FORMS), measured_formats)
 
 
 def measured_formats(weights: Path) -> dict[str, Any]:
@@ -137,13 +125,13 @@ class Row(NamedTuple):
 
 def stored(runs: PaperRuns) -> dict[str, dict[str, Any]]:
     """What was measured, by form; the first run of each."""
-    found = {}
-    for form in FORMS:
-        for record in runs.records(label_of(form))[:1]:
-            path = stored_path(runs, record.run)
-            if path.exists():
-                found[form.label] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    kept = runs.inside(STORED)
+    return {
+        form.label: kept[record.run]
+        for form in FORMS
+        for record in runs.records(label_of(form))[:1]
+        if record.run in kept
+    }
 
 
 def rows_of(runs: PaperRuns) -> list[Row]:

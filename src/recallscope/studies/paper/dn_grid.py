@@ -60,7 +60,8 @@ PUBLISHED_EXAMPLE = {
     "dn-grid",
     "accuracy over D and N: designed, predicted, trained linear, trained full; three regimes",
     claims=("sec-5.1", "fig-1", "fig-7"),
-    presets={"dn-linear": LINEAR, "dn-full": FULL},
+    presets={"dn-linear": LINEAR, "dn-mamba": FULL},
+    reads=("components",),
 )
 def dn_grid(scale: Scale) -> Iterator[Part | DesignedPart]:
     """Designed circuits, then the trained grids."""

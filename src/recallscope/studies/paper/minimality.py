@@ -1,4 +1,4 @@
-"""What a recall circuit cannot do without: the ablation ladder.
+"""What a recall circuit cannot do without: the ablations of Tab. 8.
 
 Paper: App. I.1 (`app:mqar_ablation_impl_details`), Tab. 8 (`fig:mqar_ablation`), Fig. 17
 (`app-fig:circuit-minimality`).
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Rung:
-    """One step of the ladder: what it is, the accuracy the paper prints, and the parts that its model has."""
+class Ablation:
+    """One ablation: what it is, the accuracy the paper prints, and the parts that its model has."""
 
     name: str
     title: str
@@ -37,49 +37,51 @@ class Rung:
 
 _FULL: Fields = {"transition": "selective", "gate": True, "activation": "silu", "conv_width": 4}
 _NONE: Fields = {"transition": "identity", "gate": False, "activation": "none"}
-LADDER = (
-    Rung("Base", "one layer, no norm, conv width 4", 1.0, _FULL),
-    Rung("A", "Base with A-bar = I, no discretisation", 1.0, _FULL | {"transition": "identity"}),
-    Rung("B", "A without the gate", 1.0, _FULL | {"transition": "identity", "gate": False}),
-    Rung("C", "B without SiLU after the convolution", 1.0, _NONE | {"conv_width": 4}),
-    Rung("D", "C with conv width 2", 1.0, _NONE | {"conv_width": 2}),
-    Rung("E", "C with conv width 1: no convolution", 0.06, _NONE | {"conv_width": 1}),
+ABLATIONS = (
+    Ablation("Base", "one layer, no norm, conv width 4", 1.0, _FULL),
+    Ablation("A", "Base with A-bar = I, no discretisation", 1.0, _FULL | {"transition": "identity"}),
+    Ablation("B", "A without the gate", 1.0, _FULL | {"transition": "identity", "gate": False}),
+    Ablation("C", "B without SiLU after the convolution", 1.0, _NONE | {"conv_width": 4}),
+    Ablation("D", "C with conv width 2", 1.0, _NONE | {"conv_width": 2}),
+    Ablation("E", "C with conv width 1: no convolution", 0.06, _NONE | {"conv_width": 1}),
 )
-LADDER_PRESETS = {
-    "minimality" if rung.name == "Base" else f"minimality-{rung.name.lower()}": Preset(
-        f"ablation ladder, rung {rung.name} (Tab. 8)",
+ABLATION_PRESETS = {
+    "minimality" if ablation.name == "Base" else f"minimality-{ablation.name.lower()}": Preset(
+        f"ablation {ablation.name} (Tab. 8)",
         {"kind": "mqar", "vocab_size": 128, "num_facts": 16},
         {"kind": "mamba", "embed_dim": 64, "state_dim": 16, "norm": "none", "skip": False, "delta_rank": "full"}
-        | rung.parts,
+        | ablation.parts,
         {
             "flat_steps": 1400, "decay_steps": 2500, "weight_decay": 0.1, "clip_norm": 1.5, "stop_accuracy": 0.999,
             "eval_every": 250,
         },
         seeds=5,
     )
-    for rung in LADDER
+    for ablation in ABLATIONS
 }  # fmt: skip
-RUNGS = "ladder"
+ABLATION_LABEL = "ablations"
 
 
-@experiment("minimality", "the ablation ladder Base, A .. E", claims=("tab-8", "fig-17"), presets=LADDER_PRESETS)
+@experiment("minimality", "ablations Base, A to E", claims=("tab-8", "fig-17"), presets=ABLATION_PRESETS)
 def minimality(scale: Scale) -> Iterator[Part]:
-    """All rungs, the same at the small scale as in the paper; the last three at the quick scale."""
-    base = LADDER_PRESETS["minimality"]
-    walk = {name: [rung.parts[name] for rung in LADDER] for name in _FULL}
+    """All ablations, the same at the small scale as in the paper; the last three at the quick scale."""
+    base = ABLATION_PRESETS["minimality"]
+    walk = {name: [ablation.parts[name] for ablation in ABLATIONS] for name in _FULL}
     if scale == "quick":
         last = {name: values[-3:] for name, values in walk.items()}
         less = {"flat_steps": 400, "decay_steps": 500, "batch_size": 64, "eval_size": 1000}
-        yield part(RUNGS, base, axes={"seed": [0]}, zipped=last, train=less, cut="rungs C, D, E; 1000 steps")
+        yield part(
+            ABLATION_LABEL, base, axes={"seed": [0]}, zipped=last, train=less, cut="ablations C, D, E; 1000 steps"
+        )
     else:
-        yield part(RUNGS, base, axes={"seed": range(base.seeds)}, zipped=walk)
+        yield part(ABLATION_LABEL, base, axes={"seed": range(base.seeds)}, zipped=walk)
 
 
 @dataclass(frozen=True)
-class RungResult:
-    """A rung with the accuracy of every seed, in their order."""
+class AblationResult:
+    """An ablation with the accuracy of every seed, in their order."""
 
-    rung: Rung
+    ablation: Ablation
     accuracies: tuple[float, ...]
 
     @property
@@ -93,60 +95,63 @@ class RungResult:
         return pstdev(self.accuracies)
 
 
-def rung_of(row: Mapping[str, Any]) -> Rung:
-    """Which step of the ladder a run is, from the parts its model has."""
-    for rung in LADDER:
-        if all(row[name] == value for name, value in rung.parts.items()):
-            return rung
+def ablation_of(row: Mapping[str, Any]) -> Ablation:
+    """Which ablation a run is, from the parts its model has."""
+    for ablation in ABLATIONS:
+        if all(row[name] == value for name, value in ablation.parts.items()):
+            return ablation
     parts = ", ".join(f"{name}={row[name]}" for name in _FULL)
-    raise ValueError(f"{parts} is no rung of the ladder, which ends with conv_width 4, 2 and 1 (Tab. 8).")
+    raise ValueError(f"{parts} is not one of the ablations, which end with conv_width 4, 2 and 1 (Tab. 8).")
 
 
-def ladder(table: DataFrame) -> list[RungResult]:
-    """The rungs that have runs, from Base down."""
+def ablation_results(table: DataFrame) -> list[AblationResult]:
+    """The ablations that have runs, from Base down."""
     rows = sorted(rows_of(table), key=lambda row: int(row["seed"]))
-    results = [RungResult(rung, tuple(row["test_accuracy"] for row in rows if rung_of(row) == rung)) for rung in LADDER]
+    seen = ((one, tuple(row["test_accuracy"] for row in rows if ablation_of(row) == one)) for one in ABLATIONS)
+    results = [AblationResult(*found) for found in seen]
     return [result for result in results if result.accuracies]
 
 
 @minimality.findings
-def rung_by_rung(runs: PaperRuns) -> Iterator[Finding]:
-    """One finding per rung."""
-    rows = runs.rows(RUNGS)
-    results = {result.rung.name: result for result in ladder(rows)}
-    for rung in LADDER:
-        check = Check("tab-8", f"Rung {rung.name}: {rung.title}", f"{rung.published:.2f} +- .00", "fig-17")
-        if rung.name not in results:
+def one_by_one(runs: PaperRuns) -> Iterator[Finding]:
+    """One finding per ablation."""
+    rows = runs.rows(ABLATION_LABEL)
+    results = {result.ablation.name: result for result in ablation_results(rows)}
+    for ablation in ABLATIONS:
+        check = Check(
+            "tab-8", f"Ablation {ablation.name}: {ablation.title}", f"{ablation.published:.2f} +- .00", "fig-17"
+        )
+        if ablation.name not in results:
             yield check.untested("no runs")
             continue
-        result = results[rung.name]
-        also = f"; 1/N_f = {1 / rows['num_facts'].iloc[0]:.4f}" if rung is LADDER[-1] else ""
+        result = results[ablation.name]
+        also = f"; 1/N_f = {1 / rows['num_facts'].iloc[0]:.4f}" if ablation is ABLATIONS[-1] else ""
         yield check.answer(
             f"{result.mean:.4f} +- {result.spread:.4f}{also}",
-            verdict_of(abs(result.mean - rung.published), 0.01, 0.03),
+            verdict_of(abs(result.mean - ablation.published), 0.01, 0.03),
             f"mean and standard deviation of {len(result.accuracies)} seeds",
-            runs.missing(RUNGS),
+            runs.missing(ABLATION_LABEL),
         )
 
 
-@minimality.figure("fig-17", "the ablation ladder")
-def ladder_figure(runs: PaperRuns) -> Figure:
-    """The ablation ladder as bars.   Paper: Fig. 17 (`app-fig:circuit-minimality`), Tab. 8 (`fig:mqar_ablation`)."""
+@minimality.figure("fig-17", "the ablations")
+def ablations_figure(runs: PaperRuns) -> Figure:
+    """The ablations as bars.   Paper: Fig. 17 (`app-fig:circuit-minimality`), Tab. 8 (`fig:mqar_ablation`)."""
     from recallscope.figures.style import COLUMN
 
-    text = source_line(runs, minimality.name, (RUNGS,))
-    rows = runs.rows(RUNGS)
-    results = ladder(rows)
-    names = "; ".join(f"{result.rung.name}: {result.rung.title}" for result in results)
+    text = source_line(runs, minimality.name, (ABLATION_LABEL,))
+    rows = runs.rows(ABLATION_LABEL)
+    results = ablation_results(rows)
+    names = "; ".join(f"{result.ablation.name}: {result.ablation.title}" for result in results)
     with sheet(1.3 * COLUMN, 2.9, f"{names}. Bars: mean, dots: seeds. {text}") as figure:
         ax = figure.subplots()
-        _draw_ladder(results, rows["num_facts"].iloc[0], ax)
+        _draw_ablations(results, rows["num_facts"].iloc[0], ax)
         ax.set_title("What can be taken away")
     return figure
 
 
-def _draw_ladder(results: Sequence[RungResult], num_facts: int, ax: Axes) -> None:
-    """Mean accuracy of each rung as a bar, every seed as a dot, and guessing among the facts as a line."""
+def _draw_ablations(results: Sequence[AblationResult], num_facts: int, ax: Axes) -> None:
+    """Mean accuracy of each ablation as a bar, every seed as a dot, and guessing among the facts as a line."""
     from recallscope.figures.style import BLACK, BLUE, GUESS
 
     ax.bar(range(len(results)), [result.mean for result in results], color=BLUE, width=0.6)
@@ -156,5 +161,5 @@ def _draw_ladder(results: Sequence[RungResult], num_facts: int, ax: Axes) -> Non
         ax.plot(place + beside, result.accuracies, ".", color=BLACK)
     ax.axhline(1 / num_facts, color=GUESS, ls="--", lw=0.8)
     ax.text(1.01, 1 / num_facts, "$1/N_f$", color="#555555", va="center", transform=ax.get_yaxis_transform())
-    ax.set_xticks(range(len(results)), [result.rung.name for result in results])
+    ax.set_xticks(range(len(results)), [result.ablation.name for result in results])
     ax.set(ylabel="accuracy", ylim=(0, 1.05))

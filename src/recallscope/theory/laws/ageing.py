@@ -204,7 +204,7 @@ LAWS = [
         models=("delta_net", "gated_delta_net", "kda"),
         with_templates="template-delta",
         support="bare DeltaNet and KDA are .01 off on average, at most .02; Gated DeltaNet .03 and .05 after 2000 "
-        "steps (docs/ZOO.md), .005 and .015 after 8000",
+        "steps (docs/ARCHITECTURE_COMPARISON.md), .005 and .015 after 8000",
         **_MEMORY,
     ),
     Law(
@@ -212,7 +212,7 @@ LAWS = [
         retention_law,
         summary="trained-sharing with a state that fades by a fixed gamma per token, 31/32 unless given",
         models=("retnet",),
-        support="bare RetNet is .012 off on average, at most .03 (docs/ZOO.md)",
+        support="bare RetNet is .012 off on average, at most .03 (docs/ARCHITECTURE_COMPARISON.md)",
         **_MEMORY,
     ),
 ]

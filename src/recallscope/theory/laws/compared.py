@@ -33,9 +33,10 @@ SHARING_HEADS = (
     *HEADS,
     Domain("128 <= V <= 256", "N_f = 8", _SHORTEST, "D = 64", "2 <= N <= 4", "Lambda = 1", "M <= 4", task="mqar"),
 )
-# the bare forms of the zoo, trained; and memories of explicit codes (results/theory/memories_monte_carlo.md)
+# the trained bare forms of the architecture comparison; memories of explicit codes
+# (results/theory/memories_monte_carlo.md)
 _BARE = (_SHORTEST, "16 <= D <= 64", "4 <= N <= 16", *_ONE)
-ZOO = (Domain("256 <= V <= 512", "8 <= N_f <= 16", *_BARE, task="mqar"),)
-MEMORIES = (*ZOO, Domain("256 <= V <= 1024", "8 <= N_f <= 32", "16 N_f <= V", *_BARE))
+TRAINED_MEMORIES = (Domain("256 <= V <= 512", "8 <= N_f <= 16", *_BARE, task="mqar"),)
+MEMORIES = (*TRAINED_MEMORIES, Domain("256 <= V <= 1024", "8 <= N_f <= 32", "16 N_f <= V", *_BARE))
 # memories of explicit codes with correlated keys (results/theory/template_monte_carlo.md)
 CORRELATED = (Domain("256 <= V <= 1024", "12 <= N_f <= 16", "32 <= D <= 64", "4 <= N <= 16", *_ONE),)

@@ -16,7 +16,7 @@ assumed.) Hence:
   channels, self-noise 1 + (1/p - 1) / R, weight of a wrong fact p² + 3 (1 - p²) / (R D), R = expand - N/D, and the p
   that minimises self-noise and interference together (`full-mask`). It leaves out that the signal varies, 3 (1/p - 1)
   / (R D): independent masks are .03 to .11 below it. Trained masks are better ordered than independent ones, and the
-  two errors cancel. An interpolation, not a theorem; beyond the capacity of two banks it is cut (`full-capped`).
+  two errors cancel. An interpolation, not a theorem; beyond the capacity of two banks it is cut (`full-mamba`).
 
 Filler behind a query is written like a fact. Norm, residual, skip and decay do not enter. No constant is fitted.
 """
@@ -76,7 +76,7 @@ def bank_law(problem: Problem, **nodes: int | None) -> Array:
 
 
 @takes_fields
-def capped_law(problem: Problem, **nodes: int | None) -> Array:
+def full_mamba_law(problem: Problem, **nodes: int | None) -> Array:
     """Chance that a well-trained full Mamba answers a query rightly: by its masks, as far as banks hold.
 
     Where masks are to be sparse the interpolation is too good: it leaves out that the signal varies. Banks hold a
@@ -112,8 +112,8 @@ LAWS = [
         **_FULL,
     ),
     Law(
-        "full-capped",
-        capped_law,
+        "full-mamba",
+        full_mamba_law,
         summary="full-mask, and no more than two banks hold",
         holds="full Mamba as the best of a few seeds trains it",
         support="trained full models are .017 off on average, at most .08, by the best of seeds; by the mean of the "
@@ -127,7 +127,7 @@ LAWS = [
         summary="nothing but facts is written: SNR² = N D / n",
         holds="Mamba without a gate, with SiLU or input-dependent Delta, trained long",
         support="Mamba with SiLU alone, or with a selective Delta alone, is .01 off after 8000 steps or more "
-        "(docs/COMPONENTS.md); after 2000 it is still far below (docs/ZOO.md)",
+        "(docs/COMPONENTS.md); after 2000 it is still far below (docs/ARCHITECTURE_COMPARISON.md)",
         status="approximate",
         **_FULL,
     ),

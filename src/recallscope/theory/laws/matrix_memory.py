@@ -29,7 +29,7 @@ import numpy as np
 
 from recallscope.theory.domain import Domain
 from recallscope.theory.law import Law
-from recallscope.theory.laws.compared import MEMORIES, ZOO
+from recallscope.theory.laws.compared import MEMORIES, TRAINED_MEMORIES
 from recallscope.theory.laws.sharing import (
     mean_recall,
     num_keys,
@@ -119,7 +119,8 @@ LAWS = [
         models=("mlstm",),
         with_templates="template-addition",
         holds=BARE,
-        support="bare mLSTM is .011 off on average, at most .03, and memories of random codes as far (docs/ZOO.md)",
+        support="bare mLSTM is .011 off on average, at most .03, and memories of random codes as far "
+        "(docs/ARCHITECTURE_COMPARISON.md)",
         **_MEMORY,
     ),
     Law(
@@ -131,7 +132,7 @@ LAWS = [
         with_templates="template-least-squares",
         holds=BARE,
         support="bare MesaNet is .005 off on average, at most .02; .01 and .025 on cells trained after the law; "
-        "memories of random codes .01 and .05 (docs/ZOO.md)",
+        "memories of random codes .01 and .05 (docs/ARCHITECTURE_COMPARISON.md)",
         domain=Domain("L = 4 N_f"),
         **_MEMORY,
     ),
@@ -154,7 +155,7 @@ LAWS = [
         status="exact",
         layers="one",
         tasks=(*PLAIN, *TEMPLATES),
-        compared=ZOO,
+        compared=TRAINED_MEMORIES,
         holds=f"N >= 5, {BARE}",
         domain=Domain("N >= 5"),
         support="bare attention is above .999 for N >= 8; for N <= 4 training stops short of it, and this is no law",

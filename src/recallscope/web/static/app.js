@@ -4,10 +4,10 @@ import { forget } from "./charts.js";
 import { openFit } from "./predict.js";
 import { openRuns } from "./runs.js";
 import { openInside } from "./inside.js";
-import { openZoo } from "./architectures.js";
+import { openArchitectures } from "./architectures.js";
 import { openPaper } from "./paper.js";
 
-const VIEWS = { fit: openFit, runs: openRuns, inside: openInside, zoo: openZoo, paper: openPaper };
+const VIEWS = { fit: openFit, runs: openRuns, inside: openInside, architectures: openArchitectures, paper: openPaper };
 let closing = null;
 let turn = 0;
 

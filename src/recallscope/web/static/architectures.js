@@ -7,7 +7,7 @@ const SYMBOLS = ["circle", "square", "triangle-up", "diamond", "cross"];
 const MEANS = { adds: "adds every fact", fades: "lets old facts fade", replaces: "replaces what a key held", solves: "fits all facts at once", "keeps all": "keeps every token" };
 const within = (one) => (one ? `${probability(one.mean)}${one.interval[0] === null ? "" : ` [${probability(one.interval[0])}, ${probability(one.interval[1])}]`}` : "–");
 
-export async function openZoo(root, params, options) {
+export async function openArchitectures(root, params, options) {
   const state = { store: "0", cell: "", size: "state_entries", first: "", second: "", ...params };
   root.append(h("h1", {}, "Architectures"));
   if (!options.stores.length) {
@@ -16,51 +16,51 @@ export async function openZoo(root, params, options) {
   }
   const waiting = h("p", { className: "quiet", role: "status" }, "Reading the records.");
   root.append(waiting);
-  const zoo = await ask("zoo", { store: state.store });
+  const comparison = await ask("architectures", { store: state.store });
   waiting.remove();
-  if (!zoo.forms.length) {
+  if (!comparison.forms.length) {
     root.append(h("p", { className: "card" }, `${options.stores[state.store]} holds no run of the architecture comparison. Make them: recallscope reproduce architectures --scale small --store ${options.stores[state.store]}`));
     return null;
   }
-  const by = Object.fromEntries(zoo.forms.map((form) => [form.label, form]));
-  state.cell ||= zoo.cells[0];
+  const by = Object.fromEntries(comparison.forms.map((form) => [form.label, form]));
+  state.cell ||= comparison.cells[0];
   const best = (a, b) => ((b.recall[state.cell]?.mean ?? 0) > (a.recall[state.cell]?.mean ?? 0) ? b : a);
-  state.first = by[state.first] ? state.first : zoo.forms.filter((form) => form.rule === "replaces" && !form.published).concat(zoo.forms[0]).reduce(best).label;
+  state.first = by[state.first] ? state.first : comparison.forms.filter((form) => form.rule === "replaces" && !form.published).concat(comparison.forms[0]).reduce(best).label;
   let curves = {};
-  state.second = by[state.second] ? state.second : zoo.forms[0].label;
+  state.second = by[state.second] ? state.second : comparison.forms[0].label;
   const look = (form) => {
-    const kin = zoo.forms.filter((other) => other.rule === form.rule && !other.published);
+    const kin = comparison.forms.filter((other) => other.rule === form.rule && !other.published);
     const place = Math.max(0, kin.findIndex((other) => form.label.startsWith(other.label)));
     return { colour: RULES[form.rule], symbol: SYMBOLS[place % 5] + (form.published ? "-open" : ""), dash: DASHES[place % 5] };
   };
   const [sizes, ages, repeated] = [chart(470), chart(360), chart(360)];
   const pair = h("div");
   const ranked = h("p", { className: "quiet", role: "status" }, "Computing the law of the linear Mamba.");
-  const labels = zoo.forms.map((form) => form.label);
-  const rules = h("p", { className: "row middle quiet" }, zoo.rules.map((rule) => {
+  const labels = comparison.forms.map((form) => form.label);
+  const rules = h("p", { className: "row middle quiet" }, comparison.rules.map((rule) => {
     const dot = h("b", {}, "● ");
     dot.style.color = RULES[rule];
     return h("span", {}, dot, MEANS[rule] ?? rule);
   }));
   root.append(
     h("section", { className: "card" }, h("h2", {}, "Recall against size"),
-      h("div", { className: "row" }, choice("Task and dimensions", zoo.cells, state.cell, (cell) => { state.cell = cell; all(); }), choice("Against", { state_entries: "state entries", parameters: "parameters" }, state.size, (size) => { state.size = size; all(); })),
+      h("div", { className: "row" }, choice("Task and dimensions", comparison.cells, state.cell, (cell) => { state.cell = cell; all(); }), choice("Against", { state_entries: "state entries", parameters: "parameters" }, state.size, (size) => { state.size = size; all(); })),
       rules, sizes, h("p", { className: "quiet" }, "Mean over seeds with 95 % intervals. Hollow: the layer as published, two of them. Curves: the best linear Mamba with a state of that size, by its law, and what one bit per number of the state allows (Lem 4.5)."), ranked),
     h("div", { className: "pair" },
       h("section", { className: "card" }, h("h2", {}, "Recall by age of the fact"), ages, h("p", { className: "quiet" }, "Colours as above. Thick: the two chosen below. Point at a line to see its name.")),
       h("section", { className: "card" }, h("h2", {}, "Every key written twice"), repeated, h("p", { className: "quiet" }, "The last value is asked for. A dot for each seed; 0.5 is a guess between the two values."))),
     h("section", { className: "card" }, h("h2", {}, "Two side by side"),
       h("div", { className: "row" }, choice("First", labels, state.first, (label) => { state.first = label; all(); }), choice("Second", labels, state.second, (label) => { state.second = label; all(); })), pair),
-    h("section", { className: "card" }, h("h2", {}, "All of them, recall"), everything(), ...(zoo.flagged.length ? [h("p", { className: "quiet" }, `Not to be taken at face value: ${zoo.flagged.join("; ")}.`)] : [])));
+    h("section", { className: "card" }, h("h2", {}, "All of them, recall"), everything(), ...(comparison.flagged.length ? [h("p", { className: "quiet" }, `Not to be taken at face value: ${comparison.flagged.join("; ")}.`)] : [])));
 
   function all() {
-    note("zoo", state);
+    note("architectures", state);
     drawSizes();
     drawAges();
     compare();
   }
   function drawSizes() {
-    const here = zoo.forms.filter((form) => form.recall[state.cell]?.[state.size]);
+    const here = comparison.forms.filter((form) => form.recall[state.cell]?.[state.size]);
     const over = state.size === "state_entries" ? curves[state.cell] ?? {} : {};
     draw(sizes, (c) => ({
       says: `Recall against ${state.size.replace("_", " ")} at ${state.cell}: ${here.map((form) => `${form.label} ${probability(form.recall[state.cell].mean)}`).join(", ")}.`,
@@ -78,7 +78,7 @@ export async function openZoo(root, params, options) {
     }));
   }
   function drawAges() {
-    const known = zoo.forms.filter((form) => form.ages);
+    const known = comparison.forms.filter((form) => form.ages);
     ages.hidden = !known.length;
     if (known.length) draw(ages, () => ({
       says: `Recall by the place of the fact, oldest first: ${known.map((form) => `${form.label}, newest less oldest ${form.age_gap.toFixed(2)}`).join("; ")}.`,
@@ -88,7 +88,7 @@ export async function openZoo(root, params, options) {
       }),
       layout: { xaxis: { title: "place of the fact, oldest first" }, yaxis: { title: "recall", range: [-0.03, 1.04] }, hovermode: "closest" },
     }));
-    const twice = zoo.forms.filter((form) => form.repeated).sort((a, b) => a.repeated.mean - b.repeated.mean);
+    const twice = comparison.forms.filter((form) => form.repeated).sort((a, b) => a.repeated.mean - b.repeated.mean);
     repeated.hidden = !twice.length;
     if (twice.length) draw(repeated, (c) => ({
       says: `Recall with every key written twice: ${twice.map((form) => `${form.label} ${probability(form.repeated.mean)}`).join(", ")}.`,
@@ -99,21 +99,21 @@ export async function openZoo(root, params, options) {
   function compare() {
     const two = [by[state.first], by[state.second]];
     const row = (name, tell) => ({ name, first: tell(two[0]), second: tell(two[1]) });
-    const rows = [row("rule", (form) => form.rule), row("update", (form) => form.update), ...zoo.cells.map((cell) => row(`recall, ${cell}`, (form) => within(form.recall[cell]))),
+    const rows = [row("rule", (form) => form.rule), row("update", (form) => form.update), ...comparison.cells.map((cell) => row(`recall, ${cell}`, (form) => within(form.recall[cell]))),
       row("keys written twice", (form) => within(form.repeated)), row("newest facts less oldest", (form) => (form.age_gap === null ? "–" : form.age_gap.toFixed(3))),
       row(`state entries, ${state.cell}`, (form) => many(form.recall[state.cell]?.state_entries)), row(`parameters, ${state.cell}`, (form) => many(form.recall[state.cell]?.parameters)),
       row(`bits held per state entry, ${state.cell}`, (form) => (form.recall[state.cell]?.bits_per_entry ?? NaN).toFixed(3).replace("NaN", "–")), row("learning rate", (form) => form.rate)];
     pair.replaceChildren(table([{ name: "name", title: "", text: "6rem" }, { name: "first", title: state.first, text: "7rem" }, { name: "second", title: state.second, text: "7rem" }], rows, { caption: "Two architectures" }));
   }
   function everything() {
-    const columns = [{ name: "label", title: "architecture" }, { name: "rule" }, ...zoo.cells.map((cell) => ({ name: cell, number: true, show: (p, row) => h("span", { title: within(row.form.recall[cell]) }, probability(p)) })),
+    const columns = [{ name: "label", title: "architecture" }, { name: "rule" }, ...comparison.cells.map((cell) => ({ name: cell, number: true, show: (p, row) => h("span", { title: within(row.form.recall[cell]) }, probability(p)) })),
       { name: "repeated", title: "keys twice", number: true, show: (p, row) => h("span", { title: within(row.form.repeated) }, probability(p)) }, { name: "records", show: (runs) => h("a", { href: `#runs?${query({ store: state.store, run: runs[0] })}` }, `${runs.length} records`) }];
-    const rows = zoo.forms.map((form) => ({ form, label: form.label, rule: form.rule, repeated: form.repeated?.mean ?? null, records: form.runs, ...Object.fromEntries(zoo.cells.map((cell) => [cell, form.recall[cell]?.mean ?? null])) }));
+    const rows = comparison.forms.map((form) => ({ form, label: form.label, rule: form.rule, repeated: form.repeated?.mean ?? null, records: form.runs, ...Object.fromEntries(comparison.cells.map((cell) => [cell, form.recall[cell]?.mean ?? null])) }));
     return table(columns, rows, { caption: "All architectures" });
   }
   all();
   latest()(async () => {
-    const found = await ask("zoo_curves", { store: state.store });
+    const found = await ask("architecture_curves", { store: state.store });
     curves = found.curves;
     ranked.textContent = `Recall above that of the best linear Mamba with an equal state, mean over the cells that both have: ${found.ranking.map(([label, gain]) => `${label} ${gain >= 0 ? "+" : ""}${gain.toFixed(3)}`).join(", ")}.`;
     drawSizes();
