@@ -205,6 +205,7 @@ STUDIES: Registry[Experiment] = Registry(  # in the order of the report: the pap
         "fresh-cells": "recallscope.studies.own.fresh_cells:fresh_cells",
         "longer": "recallscope.studies.own.longer:longer",
         "state-precision": "recallscope.studies.own.state_precision:state_precision",
+        "correlated-keys": "recallscope.studies.own.correlated_keys:correlated_keys",
     },
 )
 
