@@ -108,8 +108,8 @@ def question(fields: Mapping[str, Any]) -> tuple[TaskSpec, Problem, list[Law]]:
         best = recommended_law(**family).for_task(problem.task)
         if problem.task not in best.tasks:
             raise ValueError(
-                f"no law predicts the recall of {fields['model']} at {problem.task}: correlated keys need a memory that "
-                f"stores facts only. Try --model mlstm, delta_net, mesa_net or attention."
+                f"no law predicts the recall of {fields['model']} at {problem.task}: with correlated keys there are "
+                f"laws of memories that store facts only. Try --model mlstm, delta_net, mesa_net or attention."
             )
         first = best.for_pattern(fields["head_pattern"]) if fields["num_layers"] == 1 else best
         ordered = dict.fromkeys([first, best, *laws_for(**family), *LAWS])
