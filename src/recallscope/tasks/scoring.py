@@ -1,6 +1,7 @@
 """How many questions were answered rightly, and how sure that number is."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jaxtyping import Bool, Float, Int
@@ -17,6 +18,7 @@ class Score:
     standard_error: float  # nan for a single sequence, which says nothing about how sequences differ
     queries: int
     in_context: float | None = None  # fraction of answers that are the value of some fact of the context
+    top_k: Mapping[int, float] | None = None  # by k: fraction of queries whose answer is among the k largest logits
 
 
 def score(output: Float[Tensor, "batch positions V"] | Int[Tensor, "batch positions"], batch: Batch) -> Score:
@@ -50,12 +52,20 @@ def answered(
     return (predicted == batch.answers) & ~largest.isnan()
 
 
+def rank(logits: Float[Tensor, "batch Q V"], batch: Batch) -> Int[Tensor, "batch Q"]:
+    """How many tokens have a logit as large as the answer's, or larger, or none that is a number."""
+    own = logits.gather(2, batch.answers[:, :, None])
+    return (~(logits < own)).sum(dim=2) - 1
+
+
 def named(predicted: Int[Tensor, "batch Q"], batch: Batch) -> Bool[Tensor, "batch Q"]:
     """Which answers are the value of some fact of the context, right or not."""
     return (predicted[:, :, None] == batch.values[:, None, :]).any(dim=2)
 
 
-def accuracy(right: Bool[Tensor, "batch Q"], in_context: float | None = None) -> Score:
+def accuracy(
+    right: Bool[Tensor, "batch Q"], in_context: float | None = None, top_k: Mapping[int, float] | None = None
+) -> Score:
     """Mean over all queries. Those of one sequence share its facts and filler, so they err together.
 
     The standard error therefore treats sequences, not queries, as independent: the standard deviation of the
@@ -64,4 +74,4 @@ def accuracy(right: Bool[Tensor, "batch Q"], in_context: float | None = None) ->
     n, Q = right.shape
     means = right.double().mean(dim=1)
     spread = float(means.std()) if n > 1 else math.nan
-    return Score(int(right.sum()) / (n * Q), spread / math.sqrt(n), n * Q, in_context)
+    return Score(int(right.sum()) / (n * Q), spread / math.sqrt(n), n * Q, in_context, top_k)

@@ -82,6 +82,8 @@ class Law:
     """Name of the law that answers in its place where keys are correlated, the tasks `template_*`."""
     layers: Literal["printed", "joint", "one"] = "joint"
     """How layers count: Lambda N, Lambda N up to the rank D (see `effective_state`), or one layer only."""
+    top_k: bool = False
+    """Whether its function takes `top_k`, for the chance that the right value is among the k best."""
     fewest_facts: int = 1
     vocab_per_fact: int = 2
     """The function needs V > vocab_per_fact N_f."""

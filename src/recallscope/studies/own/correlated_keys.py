@@ -46,7 +46,7 @@ FORMS = (
     Form("DeltaNet", "replaces", "S + β k (v - Sᵀ k)ᵀ", {"kind": "delta_net"}),
     Form("Gated DeltaNet", "replaces", "α S, then S + β k (v - Sᵀ k)ᵀ", {"kind": "gated_delta_net"}),
     Form("MesaNet", "solves", "S + k vᵀ, H + k kᵀ; read Sᵀ (H + λ)⁻¹ q", {"kind": "mesa_net"}),
-    Form("attention", "keeps all", "every key and value is kept", {"kind": "attention"}),
+    Form("attention", "keeps all", "every key and value is kept", {"kind": "attention"}, 0.003),
 )
 PREDICTED = {  # recall
     "template": {"mLSTM": 0.63, "DeltaNet": 0.71, "Gated DeltaNet": 0.71, "MesaNet": 1.0, "attention": 1.0},

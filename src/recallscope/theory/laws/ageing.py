@@ -200,6 +200,7 @@ LAWS = [
     Law(
         "delta",
         delta_law,
+        top_k=True,
         summary="the delta rule at its best rate b, by slot and age",
         models=("delta_net", "gated_delta_net", "kda"),
         with_templates="template-delta",

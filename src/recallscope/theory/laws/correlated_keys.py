@@ -29,7 +29,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
+from scipy.special import gammaincc, log_ndtr
 from scipy.stats import binom
 
 from recallscope.theory.extremes import success_integral
@@ -108,13 +108,13 @@ def table_rank(problem: Problem) -> Array:
 
 
 @takes_fields
-def template_law(problem: Problem, *, memory: Memory = "delta", b: float | None = None) -> Array:
+def template_law(problem: Problem, *, memory: Memory = "delta", b: float | None = None, top_k: int = 1) -> Array:
     """Chance that a memory answers rightly, by exact weights in sampled contexts; the delta rule at `b`, or its best.
 
     Paper: none; it asks the question of Thm 4.2 (`thm:prob-scaling-law`) of correlated keys.
     Holds for: a write gate or a rate that is shut at all tokens but the values, and a state that queries leave alone.
     """
-    return _over_cells(problem, lambda keys, D, V_v: _memory_recall(keys, D, V_v, memory, b)[0])
+    return _over_cells(problem, lambda keys, D, V_v: _memory_recall(keys, D, V_v, memory, b, top_k)[0])
 
 
 @takes_fields
@@ -149,11 +149,13 @@ def _slope(keys: Array) -> float:
     return float(np.mean(2 * (others * change).sum(-1) / noise - 2 * own))
 
 
-def _memory_recall(keys: Array, D: float, V_v: float, memory: Memory, b: float | None) -> tuple[float, float]:
+def _memory_recall(
+    keys: Array, D: float, V_v: float, memory: Memory, b: float | None, k: int = 1
+) -> tuple[float, float]:
     """Mean recall over the contexts, and the rate: the one given, or the best."""
 
     def recall(rate: float, every: int = 1) -> float:
-        return _recall(weights(keys[::every], memory, rate), D, V_v)
+        return _recall(weights(keys[::every], memory, rate), D, V_v, k)
 
     if memory != "delta" or b is not None:
         return recall(b or 0.0), b or 0.0
@@ -161,8 +163,8 @@ def _memory_recall(keys: Array, D: float, V_v: float, memory: Memory, b: float |
     return recall(best), best
 
 
-def _recall(W: Array, D: float, V_v: float) -> float:
-    """Mean chance that the right value has the largest logit, over the contexts and the facts asked in them."""
+def _recall(W: Array, D: float, V_v: float, k: int = 1) -> float:
+    """Mean chance that the right value has one of the k largest logits, over contexts and the facts asked in them."""
     n = W.shape[-1]
     asked = np.unique(np.linspace(0, n - 1, min(n, QUERIES)).round().astype(int))
     W = W[:, asked]
@@ -177,8 +179,8 @@ def _recall(W: Array, D: float, V_v: float) -> float:
     log_p = (V_v - n) * np.log(np.maximum(sphere_coordinate_cdf(y / np.sqrt(D - 1 + y**2), D), 1e-300))
     for rival in range(n):
         log_p += log_ndtr(lead[..., rival, None] + Z)
-    p = np.where(right, np.exp(log_p) @ Z_WEIGHTS, 0)
-    return float(np.clip(p.mean(), 1 / V_v, 1))
+    p = np.where(right, gammaincc(k, -log_p) @ Z_WEIGHTS, 0)  # a Poisson number of others exceeds it
+    return float(np.clip(p.mean(), k / V_v, 1))
 
 
 def _over_cells(problem: Problem, function: Callable[[Array, float, float], float]) -> Array:
@@ -249,6 +251,7 @@ LAWS = [
     Law(
         "template-addition",
         template_law,
+        top_k=True,
         models=("mlstm",),
         summary="correlated keys, a write gate that adds",
         holds=GATED,
@@ -258,6 +261,7 @@ LAWS = [
     Law(
         "template-delta",
         template_law,
+        top_k=True,
         models=("delta_net", "gated_delta_net", "kda"),
         summary="correlated keys, the delta rule at its best rate b",
         holds=GATED,
@@ -266,6 +270,7 @@ LAWS = [
     Law(
         "template-least-squares",
         template_law,
+        top_k=True,
         models=("mesa_net",),
         summary="correlated keys, the least-squares answer: correlations cost nothing up to the rank of the keys",
         holds=GATED,

@@ -114,6 +114,7 @@ LAWS = [
     Law(
         "gated",
         gated_law,
+        top_k=True,
         summary="a write gate stores facts only: SNR² = N D / n",
         reference="ours; Rem F.3 with a gate",
         models=("mlstm",),
@@ -126,6 +127,7 @@ LAWS = [
     Law(
         "least-squares",
         least_squares_law,
+        top_k=True,
         summary="the least-squares answer: SNR² = N D / (n - N), exact for N_f <= N",
         reference="ours",
         models=("mesa_net",),
