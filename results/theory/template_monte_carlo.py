@@ -41,8 +41,10 @@ HALVES = {
 }
 RATES = (0.05, 0.15, 0.4)
 DRAWS, BATCH = 16, 40
+ONE_NUMBER = "addition, N_eff"  # the same memory, by the law of one number
 LAWS: dict[str, tuple[str, dict[str, float]]] = {
     "addition": ("template-addition", {}),
+    ONE_NUMBER: ("template-effective", {}),
     **{f"delta, b = {b:g}": ("template-delta", {"b": b}) for b in RATES},
     "least squares": ("template-least-squares", {}),
 }
@@ -107,7 +109,8 @@ def measure(half: str, told: dict[tuple[str, ...], float] | None = None, seed: i
         rng = np.random.default_rng([seed, list(WORLDS).index(world), *size])
         draws = [play(rng, WORLDS[world], *size) for _ in range(DRAWS)]
         for memory in LAWS:
-            means = np.array([draw[memory].mean() for draw in draws])
+            played = "addition" if memory == ONE_NUMBER else memory
+            means = np.array([draw[played].mean() for draw in draws])
             cell = {"keys": world, **dict(zip(("V", "N_f", "D", "N"), size, strict=True)), "memory": memory}
             p = predicted(memory, WORLDS[world], size) if told is None else told[tuple(map(str, cell.values()))]
             row = cell | {"queries": DRAWS * BATCH * size[1], "measured": round(float(means.mean()), 5)}

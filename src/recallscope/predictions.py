@@ -14,7 +14,7 @@ from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.circuits.circuit import Circuit, CircuitSizes
 from recallscope.specs import HeadPattern, RunSpec, TaskSpec, flat_fields, parse_task
 from recallscope.state_precision import StatePrecision
-from recallscope.theory.law import DIMENSIONS, LAWS, Law, find_law, laws_for, own_law
+from recallscope.theory.law import DIMENSIONS, LAWS, Law, find_law, law_of, laws_for, own_law
 from recallscope.theory.laws.precision import (
     Memory,
     absmax_square,
@@ -114,7 +114,20 @@ def question(fields: Mapping[str, Any]) -> tuple[TaskSpec, Problem, list[Law]]:
         first = best.for_pattern(fields["head_pattern"]) if fields["num_layers"] == 1 else best
         ordered = dict.fromkeys([first, best, *laws_for(**family), *LAWS])
         laws = [law for law in ordered if not law.missing(problem) and problem.task in law.tasks]
+    if (k := fields.get("top_k", 1)) != 1:
+        laws = _among_best(laws, k, fields["vocab_size"] // 2, named=bool(fields["law"]))
     return task, problem, laws
+
+
+def _among_best(laws: list[Law], k: int, num_values: int, *, named: bool) -> list[Law]:
+    """The laws for the chance that the right value is among the k best, those that have one."""
+    if not 1 < k < num_values:
+        raise ValueError(f"--top-k {k}: of {num_values} values, 1 to {num_values - 1} can be looked at. Try --top-k 5.")
+    able = [replace(law, options={**law.options, "top_k": k}) for law in laws if law.top_k]
+    if len(able) < len(laws) if named else not able:
+        some = ", ".join(law.name for law in LAWS if law.top_k)
+        raise ValueError(f"--top-k: only these laws say how often the right value is among the k best: {some}.")
+    return able
 
 
 def prediction(fields: Mapping[str, Any], *, others: bool = True) -> dict[str, Any]:
@@ -125,7 +138,8 @@ def prediction(fields: Mapping[str, Any], *, others: bool = True) -> dict[str, A
     task, problem, laws = question(fields)
     rows = _rows(laws if others or fields["law"] else laws[:1], problem, named=bool(fields["law"]))
     headline = rows[0]["headline"] if len(rows) == 1 else None
-    return {"task": task.model_dump(mode="json"), "headline": headline, "rows": rows}
+    k = fields.get("top_k", 1)
+    return {"task": task.model_dump(mode="json"), "top_k": k, "headline": headline, "rows": rows}
 
 
 def stored_prediction(fields: Mapping[str, Any], precision: StatePrecision) -> dict[str, Any]:
@@ -210,8 +224,8 @@ def _rows(laws: list[Law], problem: Problem, *, named: bool) -> list[dict[str, A
 
 def run_predictions(run: RunSpec) -> list[tuple[str, float]]:
     """What the law of the run's architecture, and the paper's own, predict for it; none where they do not apply."""
-    own = run.model.own_law and find_law(run.model.own_law).for_task(run.task.kind).name
-    names = dict.fromkeys(filter(None, (own, "unified" if own and not find_law(own).heads else None)))
+    own = law_of(run.model, run.task.kind, getattr(run.task, "key_tokens", None))
+    names = dict.fromkeys(([own.name] if own else []) + (["unified"] if own and not own.heads else []))
     try:
         problem = Problem.from_fields(flat_fields(run.model_dump(mode="json")))
     except ValueError:  # a task without a law

@@ -23,7 +23,8 @@ class Predict(StateFlags, SIZES):  # type: ignore[misc, valid-type]
 
     recallscope predict --vocab-size 512 --num-facts 16 --embed-dim 32 64 --state-dim 4 8 16
 
-    With --state-format the recall with a state stored in few bits stands below it.
+    With --state-format the recall with a state stored in few bits stands below it. --top-k 5 predicts how often the
+    right value is among the 5 best.
     """
 
     model: Annotated[str, names_from(ARCHITECTURES.names)] = "linear_mamba"
@@ -32,6 +33,8 @@ class Predict(StateFlags, SIZES):  # type: ignore[misc, valid-type]
     """Hand-constructed weights instead of trained ones."""
     law: tuple[str, ...] = ()
     """Only these laws (see: recallscope laws)."""
+    top_k: int = 1
+    """How likely the right value is among the k best, by the laws that say so."""
     all: bool = False
     """Show every law that applies, not only the recommended one."""
     json: bool = False
@@ -74,7 +77,8 @@ class Predict(StateFlags, SIZES):  # type: ignore[misc, valid-type]
         title += f"  layers={self.num_layers}" if self.num_layers > 1 else ""
         title += f"  {self.head_pattern} x {self.num_heads}" if self.head_pattern else ""
         first = shown[0]
-        headline = f"p_recall {probability_text(row, first.name)}   {first.name}: {first.summary}"
+        what = f"p_top{self.top_k}" if self.top_k > 1 else "p_recall"
+        headline = f"{what} {probability_text(row, first.name)}   {first.name}: {first.summary}"
         show([title, headline, *basis(row["headline"])], bold=2)
         if others:
             show([f"{others} other laws: --all"])

@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from recallscope.registry import suggestion
 from recallscope.specs import LARGEST, TASKS, RunSpec, find_architecture, flat_fields, path_of
-from recallscope.theory.law import Law, find_law
+from recallscope.theory.law import Law, law_of
 from recallscope.theory.problem import Problem, probability
 
 
@@ -69,7 +69,7 @@ class CapacityQuery:
     def law(self) -> Law | None:
         """The law of the model, if there is one and it speaks about this task."""
         run = self.run_at(1)
-        law = find_law(run.model.own_law).for_task(run.task.kind) if run.model.own_law else None
+        law = law_of(run.model, run.task.kind, getattr(run.task, "key_tokens", None))
         return law if law and self._by_law(law, 2) else None
 
     def _by_law(self, law: Law, value: int) -> float | None:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from recallscope.notebook import html_table
 from recallscope.registry import Registry, load_plugins
-from recallscope.specs import ARCHITECTURES, find_architecture
+from recallscope.specs import ARCHITECTURES, ModelSpec, find_architecture
 from recallscope.theory.domain import Domain
 from recallscope.theory.problem import FIELDS, PLAIN, TEMPLATES, Array, LawTask, Problem, problem_and_options
 from recallscope.theory.reduction import one_head, one_layer
@@ -217,6 +217,18 @@ def own_law(model: str, *, designed: bool = False) -> str | None:
     """Name of the law for an architecture, trained or hand-constructed; None if the catalogue has none."""
     law = find_architecture(model).law
     return law if not designed else DESIGNED_LAW if law == TRAINED_LAW else None
+
+
+def law_of(model: ModelSpec, task: str, key_tokens: int | None = None) -> Law | None:
+    """The law that speaks about this very model on a task of this kind; with keys of several tokens, if it has windows
+    for them.
+    """
+    if task in TEMPLATES and key_tokens and key_tokens > 1 and "conv_width" in type(model).model_fields:
+        model = model.model_copy(update={"conv_width": model.size_of("conv_width") - key_tokens + 1})
+    if model.own_law is None:
+        return None
+    law = find_law(model.own_law).for_task(task)
+    return law if task in law.tasks else None
 
 
 def laws_for(model: str = "linear_mamba", *, designed: bool = False) -> list[Law]:

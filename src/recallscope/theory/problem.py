@@ -160,11 +160,12 @@ class Problem:
     def take(self, index: Any) -> Problem:
         """Some entries of the broadcast arrays: the problems at an index, as numpy understands it."""
         arrays = {name: value for name, value in self.fields.items() if np.ndim(value) or not self.shape}
-        sizes = (name for name in arrays if name not in ("task", "head_pattern", *TEMPLATE_FIELDS))
+        sizes = (name for name in arrays if name not in SINGLE)
         return self.replace(**{name: np.broadcast_to(arrays[name], self.shape)[index] for name in sizes})
 
 
 FIELDS = {entry.name: entry for entry in fields(Problem) if entry.init}
+SINGLE = ("task", "head_pattern", *TEMPLATE_FIELDS)  # which are not arrays
 SIZES = {name: entry.metadata for name, entry in FIELDS.items() if "letter" in entry.metadata}
 ASKED = {name: entry for name, entry in FIELDS.items() if name != "expand"}  # which follows from the architecture
 
