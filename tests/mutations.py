@@ -44,6 +44,14 @@ MUTATIONS = [
         ("<= positions[..., None]", "< positions[..., None]"),
     ),
     *in_file(
+        "ops/delta_scan_fla.py",
+        "ops/test_delta_scan_fla.py",
+        ("log().expand_as(k)", "expand_as(k)"),
+        ("scale=1.0", "scale=None"),
+        ("a_rows, b_rows, log_rows", "b_rows, a_rows, log_rows"),
+        ("return o[..., :P]", "return o[..., -P:]"),
+    ),
+    *in_file(
         "ops/head_patterns.py",
         "ops/test_head_patterns.py",
         ('-> ... M t tau").tril()', '-> ... M t tau").tril(-1)'),

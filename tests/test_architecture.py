@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import os
 import pkgutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import recallscope as rs
 from recallscope import architectures, tasks
 from recallscope.architectures.blocks import Mixer
 from recallscope.architectures.layered import RecallLayer
@@ -19,10 +21,14 @@ from recallscope.specs import ModelSpec, TaskSpec
 
 ROOT = Path(__file__).resolve().parents[1]
 SRC = ROOT / "src"
+RUN_NAME = "7dcd81274af31c23ef5fe930"  # also in test_specs.py: a literal that stores depend on
 
 
-def test_the_light_half_loads_without_torch() -> None:
-    """Loads the modules listed in the import-linter contract, and every task and architecture spec."""
+def test_a_fresh_process_loads_no_more_than_it_asks_for() -> None:
+    """Names cost no import; one law finds all; the light half and public names load no torch; hashes are the same.
+
+    The light half: the modules listed in the import-linter contract, and every task and architecture spec.
+    """
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
     (light,) = (found for found in settings["contracts"] if found["name"] == "The light half does not import torch")
     sources = tuple(f"{source}." for source in light["source_modules"])
@@ -30,32 +36,64 @@ def test_the_light_half_loads_without_torch() -> None:
     names -= {line.split(" -> ")[0] for line in light["ignore_imports"]}
     code = f"""
 import importlib, sys
+import recallscope as rs
 from recallscope.specs import ARCHITECTURES, TASKS
+print(*sorted(ARCHITECTURES.names() + TASKS.names()))
+assert not [name for name in sys.modules if name.startswith("recallscope.architectures.")], "names load architectures"
+print(rs.find_law("unified").name, len(list(rs.LAWS)), rs.Problem.__name__, rs.Law.__name__)
 for name in {sorted(name for name in names if f"{name}.".startswith(sources))}:
     importlib.import_module(name.removesuffix(".__init__"))
     assert "torch" not in sys.modules, f"{{name}} loads torch"
-print(*ARCHITECTURES, *TASKS)
-assert "torch" not in sys.modules, "a task or architecture spec loads torch"
+list(ARCHITECTURES), list(TASKS)
+assert {{"Mamba2Spec", "HashMemory", "from_pretrained", "RunStore"}} <= set(dir(rs))
+rs.Mamba2Spec, rs.RunStore
+spec = rs.RunSpec(
+    seed=3, model=rs.LinearMambaSpec(state_dim=16, embed_dim=32), task=rs.MQARSpec(num_facts=16, vocab_size=512)
+)
+print(spec.content_hash())
+assert "torch" not in sys.modules, "a spec or a public name loads torch"
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    names, laws, run = fresh(code, PYTHONHASHSEED="7").splitlines()
+    assert names.split() == [
+        "ar", "attention", "delta_net", "gated_delta_net", "gla", "kda", "linear_attention", "linear_mamba", "mamba",
+        "mamba2", "mesa_net", "mlstm", "mqar", "multihead", "repeated", "retnet", "rwkv7",
+    ]  # fmt: skip
+    assert laws == "unified 27 Problem Law"
+    assert run == RUN_NAME
+    assert callable(rs.HashMemory)
+    assert callable(rs.from_pretrained)
+
+
+def fresh(code: str, **environment: str) -> str:
+    """What a new interpreter prints."""
+    here = {"cwd": ROOT, "capture_output": True, "text": True, "env": os.environ | environment}
+    done = subprocess.run([sys.executable, "-c", code], check=False, **here)  # type: ignore[call-overload]
     assert done.returncode == 0, done.stderr
+    return str(done.stdout)
 
 
-def test_commands_that_read_no_table_load_no_pandas() -> None:
-    """The contract of import-linter looks at modules; this runs commands: predicting, sizing and planning a sweep."""
+HEAVY = {"torch", "pandas", "matplotlib", "jinja2", "ray", "starlette", "transformers", "scipy.stats", "scipy.optimize"}
+
+
+def test_commands_load_only_what_they_need() -> None:
+    """What makes a command start slowly is what it imports; that can be tested on a busy machine, a time cannot.
+
+    Predicting, tables and help load nothing heavy; sizing, planning a sweep and training load no table of runs.
+    """
     sizes = "--vocab-size 64 --num-facts 4 --embed-dim 16"
-    lines = f"predict {sizes} --state-dim 4", f"size {sizes} --target 0.9", "sweep examples/tiny_grid.toml --dry-run"
-    commands = [line.split() for line in lines]
     code = f"""
 import sys
 from recallscope.cli.main import main
+for line in ("predict {sizes} --state-dim 4", "claims", "laws", "sweep --help"):
+    try: assert main(line.split()) in (0, None), line
+    except SystemExit: pass
+    assert not {HEAVY} & sys.modules.keys(), line
+for line in ("size {sizes} --target 0.9", "sweep examples/tiny_grid.toml --dry-run"):
+    assert main(line.split()) in (0, None), line
 import recallscope.train.loop
-for command in {commands}:
-    assert main(command) in (0, None), command
-    assert "pandas" not in sys.modules, command
+assert "pandas" not in sys.modules
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    fresh(code)
 
 
 def subclasses(root: type) -> Iterator[str]:

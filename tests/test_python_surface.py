@@ -1,8 +1,5 @@
 """What a notebook user types first: numpy numbers, seeds, public names without torch, paths as texts."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -68,16 +65,3 @@ def test_weights_are_read_by_path_or_text(tmp_path):
     model = rs.designed_circuit(vocab_size=32, embed_dim=16, state_dim=4, generator=torch.Generator().manual_seed(0))
     write_weights(tmp_path / "w.safetensors", model, rs.MQARSpec(vocab_size=32, num_facts=3))
     assert rs.read_weights(tmp_path / "w.safetensors")[1] == rs.read_weights(str(tmp_path / "w.safetensors"))[1]
-
-
-def test_public_names_come_without_torch_until_they_need_it():
-    code = (
-        "import sys, recallscope as rs\n"
-        "assert {'Mamba2Spec', 'HashMemory', 'from_pretrained', 'RunStore'} <= set(dir(rs))\n"
-        "rs.Mamba2Spec, rs.RunStore, rs.LinearMambaSpec(embed_dim=8, state_dim=4)\n"
-        "assert 'torch' not in sys.modules\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert callable(rs.HashMemory)
-    assert callable(rs.from_pretrained)

@@ -2,8 +2,6 @@
 
 import importlib
 import pkgutil
-import subprocess
-import sys
 from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
@@ -16,6 +14,7 @@ from recallscope.studies import own, paper
 from recallscope.studies.experiment import STUDIES
 
 
+<<<<<<< HEAD
 def test_names_are_found_without_importing_what_registers_them():
     code = (
         "import sys\n"
@@ -27,6 +26,8 @@ def test_names_are_found_without_importing_what_registers_them():
     assert done.stdout.strip() == f"{sorted([*ARCHITECTURES.own, *TASKS.own])} [] False"
 
 
+=======
+>>>>>>> main
 @pytest.mark.parametrize(
     ("packages", "table"),
     [([architectures], ARCHITECTURES), ([tasks], TASKS), ([circuits], CIRCUITS), ([paper, own], STUDIES)],

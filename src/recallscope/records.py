@@ -86,6 +86,9 @@ class RunRecord(Frozen):
     state_entries: NonNegativeInt | None = Field(None, description="numbers that carry the context past its last token")
     history: list[Evaluation] = Field(default_factory=list)
     levels_ended: list[NonNegativeInt] | None = Field(None, description="steps at which a curriculum left its levels")
+    by_facts: dict[str, Fraction] | None = Field(
+        None, description="test accuracy by number of facts, after zoology's mixture"
+    )
     flag: str = Field("", description="diverged, still-improving, at-chance (`health`); empty for a run without fault")
     environment: dict[str, str] = Field(default_factory=dict, description="versions, device, threads, kernels")
 

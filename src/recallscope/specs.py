@@ -165,6 +165,14 @@ class TaskSpec(_Kind):
         """The levels of a curriculum, easiest first; the last one is the task itself."""
         return (self,)
 
+    def zoology_levels(self) -> tuple[TaskSpec, ...]:
+        """The tasks of zoology's training mixture whose largest is this one, easiest first."""
+        return (self,)
+
+    def zoology_tests(self) -> tuple[TaskSpec, ...]:
+        """The tasks that zoology would test a model on which was trained on that mixture."""
+        return (self,)
+
 
 class ModelSpec(_Kind):
     """Base of all architectures: fields are the model's sizes and switches; `model` names its class.
@@ -382,8 +390,10 @@ class TrainSpec(Spec):
     eval_every: Size = Field(250, description="steps between evaluations")
     eval_size: Size = Field(10_000, description="sequences in the validation set, and in the test set")
     embedding_std: Positive = Field(1.0, description="of the embedding at the start")
-    training_facts: Literal["target", "curriculum", "mixture"] = Field(
-        "target", description="facts per training sequence: the task's; first 1, 2, 4, ...; or one of these each step"
+    training_facts: Literal["target", "curriculum", "mixture", "zoology"] = Field(
+        "target",
+        description="facts per training sequence: the task's; first 1, 2, 4, ...; one of these each step; or one of "
+        "N_f/16 to N_f each step, N_f/16 as often as not, as in zoology",
     )
     curriculum_accuracy: Fraction = Field(0.9, description="running training accuracy that ends a curriculum level")
     curriculum_share: Fraction = Field(0.5, description="largest fraction of the steps before the curriculum's target")
@@ -444,14 +454,14 @@ RESULTS = (
     "state_entries",
     "warning",
 )
-COLUMNS = frozenset(("run", "status", "schema_version", "needs", "task", "model", "seed", *RESULTS))  # no field's word
+COLUMNS = frozenset(("run", "status", "schema_version", "needs", "task", "model", "seed", *RESULTS))  # no field's name
 _TRAIN_FIELDS = frozenset(TrainSpec.model_fields)
 
 
 def flat_fields(fields: Mapping[str, Any] | RunSpec) -> dict[str, Value]:
     """The fields of a run as one flat table: the form in which runs are listed, filtered, fitted and plotted.
 
-    `fields` is a RunSpec, or its plain data, whoever wrote it: no class is needed to read that. A field's word is its
+    `fields` is a RunSpec, or its plain data, whoever wrote it: no class is needed to read that. A field's column is its
     name, and the kinds are `task` and `model`. A name that a column, the training or an earlier part has already is
     prefixed with its own part.
     """
@@ -461,8 +471,8 @@ def flat_fields(fields: Mapping[str, Any] | RunSpec) -> dict[str, Value]:
         table, taken = fields.get(part), COLUMNS if part == "train" else COLUMNS | _TRAIN_FIELDS
         for name, value in table.items() if isinstance(table, dict) else ():
             if name != "kind":
-                word = f"{part}.{name}" if name in taken or name in flat else name
-                flat[word] = value if type(value) in (int, bool) else _plain(value)
+                column = f"{part}.{name}" if name in taken or name in flat else name
+                flat[column] = value if type(value) in (int, bool) else _plain(value)
             elif part != "train":
                 flat[part] = current_kind(_plain(value)) if part == "model" else _plain(value)
     flat["seed"] = _plain(fields.get("seed", 0))
@@ -476,16 +486,16 @@ def _plain(value: Any) -> Value:
     return value if isinstance(value, int | str | None) else json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def path_of(word: str, task: type[TaskSpec], model: type[ModelSpec]) -> tuple[str, str] | None:
-    """Where a word belongs in a run of this task and this model: (part, field); None if nowhere.
+def path_of(column: str, task: type[TaskSpec], model: type[ModelSpec]) -> tuple[str, str] | None:
+    """Where a column belongs in a run of this task and this model: (part, field); None if nowhere.
 
     A model that takes any field, as an outsider's module does, gets the fields that nobody else knows.
     """
-    if word in ("task", "model"):
-        return word, "kind"
-    if word == "seed":
+    if column in ("task", "model"):
+        return column, "kind"
+    if column == "seed":
         return "", "seed"
-    prefix, _, name = word.rpartition(".")
+    prefix, _, name = column.rpartition(".")
     if name == "kind" or (not prefix and name in COLUMNS):
         return None
     owners: dict[str, type[Spec]] = {"train": TrainSpec, "task": task, "model": model}

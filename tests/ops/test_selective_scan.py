@@ -314,7 +314,7 @@ def test_who_computes_is_said_once_and_the_environment_may_choose(caplog, monkey
 
 def test_without_a_compiler_torch_computes(caplog, monkeypatch) -> None:
     _say_once.cache_clear()
-    monkeypatch.setattr(sys.modules["recallscope.ops.selective_scan"], "library", lambda: None)
+    monkeypatch.setattr(sys.modules["recallscope.ops.selective_scan"], "available", lambda: False)
     with caplog.at_level(logging.INFO, logger="recallscope"):
         selective_scan(*draw_inputs(1, 3, 2, 2).values())
     assert [record.message for record in caplog.records] == ["selective scan: recallscope's torch form"]

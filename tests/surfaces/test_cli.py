@@ -4,8 +4,6 @@ code 2."""
 import json
 import re
 import shlex
-import subprocess
-import sys
 
 import pytest
 from hypothesis import given, settings
@@ -289,34 +287,6 @@ def test_no_command_line_whatever_ends_in_a_traceback(command, flags):
     except SystemExit as stop:
         code = stop.code
     assert code in (0, 2), arguments
-
-
-def python(*arguments):
-    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=120, check=False)
-
-
-HEAVY = {"torch", "pandas", "matplotlib", "jinja2", "ray", "starlette", "transformers", "scipy.stats", "scipy.optimize"}
-
-
-def test_answers_from_tables_and_laws_load_only_what_they_need():
-    """What makes a command start slowly is what it imports; that can be tested on a busy machine, a time cannot."""
-    code = "import json, sys; from recallscope.cli.main import main\n"
-    code += "for arguments in json.loads(sys.argv[1]):\n    try: main(arguments)\n    except SystemExit: pass\n"
-    light = [["predict", *CELL, "--embed-dim", "64", "--state-dim", "16"], ["claims"], ["laws"], ["sweep", "--help"]]
-    done = python("-c", code + "print(*sys.modules)", json.dumps(light))
-    assert done.returncode == 0, done.stderr
-    assert sorted(HEAVY & set(done.stdout.splitlines()[-1].split())) == []
-
-
-def test_missing_torch_is_explained():
-    code = (
-        "import sys; sys.modules['torch'] = None\n"
-        "from recallscope.cli.main import main\n"
-        "sys.exit(main(['sample', '--vocab-size', '64', '--num-facts', '4']))"
-    )
-    done = python("-c", code)
-    assert done.returncode == 2
-    assert "recallscope[torch]" in done.stderr
 
 
 def test_heads_are_also_predicted_by_counting_channels(run):

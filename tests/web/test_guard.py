@@ -193,10 +193,13 @@ assert client.get("/api/options").json()["torch"] is False
 for name in ("fit?model=mamba", "runs", "groups", "group?law=unified", "architectures", "claims", "models"):
     assert client.get(f"/api/{{name}}").status_code == 200, name
 print(client.post("/api/memory", json={{"model": "circuit:compressive:64:32:16:0"}}).json()["error"])
+from recallscope.cli.main import main
+assert main(["sample", "--vocab-size", "64", "--num-facts", "4"]) == 2
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "needs torch" in done.stdout, done.stderr
     assert "pip install 'recallscope[torch]'" in done.stdout
+    assert "recallscope[torch]" in done.stderr  # the command
 
 
 def test_it_listens_on_this_machine(monkeypatch):

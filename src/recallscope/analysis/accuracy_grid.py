@@ -77,8 +77,8 @@ class AccuracyGrid:
         """
         cells = cells_of(table, axes, reduce, seed=seed, threshold=threshold)
         values = {name: tuple(sorted_values(values_of(cells[name]))) for name in axes}
-        told = source or f"{reduce} of {len(table)} runs" + (f", seed {seed}" if reduce == "seed" else "")
-        return cls(values, cells, told, reduce, seed_noise(table))
+        text = source or f"{reduce} of {len(table)} runs" + (f", seed {seed}" if reduce == "seed" else "")
+        return cls(values, cells, text, reduce, seed_noise(table))
 
     @classmethod
     def from_circuits(cls, circuits: DataFrame, axes: Sequence[str] = D_N) -> AccuracyGrid:

@@ -156,6 +156,7 @@ class LayeredModel(RecallModel):
         vocab_size: int,
         layers: Iterable[RecallLayer],
         details: Details = OURS,
+        stem: nn.Module | None = None,
     ) -> None:
         super().__init__(spec, vocab_size)
         if vocab_size < 1:
@@ -164,6 +165,7 @@ class LayeredModel(RecallModel):
         self.E = nn.Parameter(torch.zeros(spec.embed_dim, vocab_size))
         tied = self.details.tied_head
         self.register_parameter("W_head", None if tied else nn.Parameter(torch.zeros(spec.embed_dim, vocab_size)))
+        self.stem = stem  # what stands between the embedding and the layers, and may look back
         self.layers = cast(Sequence[RecallLayer], nn.ModuleList(layers))
 
     def forward(self, tokens: Int[Tensor, "batch L"]) -> Float[Tensor, "batch L V"]:
@@ -188,12 +190,15 @@ class LayeredModel(RecallModel):
     ) -> Float[Tensor, "batch Q D"]:
         """`answer` before the head: the vectors that are compared with the embedding."""
         *below, last = self.layers
-        table = self.E.T.contiguous()  # rows in one piece, for the look-ups
-        if not below:
-            return self.finish(last.read_tokens(table, tokens, positions))
-        first, *between = below
-        x = first.mix_tokens(table, tokens)
-        for layer in between:
+        if self.stem is None:
+            table = self.E.T.contiguous()  # rows in one piece, for the look-ups
+            if not below:
+                return self.finish(last.read_tokens(table, tokens, positions))
+            first, *below = below
+            x = first.mix_tokens(table, tokens)
+        else:
+            x = self.embed(tokens)
+        for layer in below:
             x = layer.mix(x)
         return self.finish(last.read(last.project_in(x), at_positions(x, positions), positions))
 
@@ -235,8 +240,9 @@ class LayeredModel(RecallModel):
         return y
 
     def embed(self, tokens: Int[Tensor, "batch T"]) -> Float[Tensor, "batch T D"]:
-        """x_e = E x."""
-        return embedding(tokens, self.E.T)
+        """x_e = E x, and what the stem makes of it."""
+        x = embedding(tokens, self.E.T)
+        return x if self.stem is None else self.stem(x)
 
     @property
     def head(self) -> Float[Tensor, "D V"]:

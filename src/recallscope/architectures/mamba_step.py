@@ -136,7 +136,6 @@ def read_selective(
     y_hat, states = scan_forward(scan, keep=True)
 
     def back(grad: Tensor) -> Tensor:
-        assert states is not None
         assert mixer.dt_proj is not None
         by = scan_backward(scan, states, grad.view_as(y_hat))
         grad_delta, grad_x = by.delta.flatten(0, 1), by.x_hat.flatten(0, 1)

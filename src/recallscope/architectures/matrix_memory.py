@@ -38,6 +38,9 @@ class MatrixMemory(Heads):
     qk_norm: Literal["l2", "none"] = Field("none", description="l2: queries and keys have length 1")
     output_norm: Literal["rms", "none"] = Field("none", description="RMSNorm of what each head reads")
     output_gate: Literal["silu", "sigmoid", "none"] = Field("none", description="of what is read, from the input")
+    stem_width: Steps = Field(
+        0, description="taps of a gated convolution between embedding and layers, zoology's first layer; 0: none"
+    )
     mlp_width: Steps = Field(0, description="channels of a SwiGLU MLP, with its own norm, after every layer; 0: none")
 
     @classmethod

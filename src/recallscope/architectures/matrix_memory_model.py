@@ -117,6 +117,28 @@ def rotated(
     return (rotary(q, spec.rotary_base, positions), rotary(k, spec.rotary_base)) if spec.rotary else (q, k)
 
 
+class Stem(nn.Module):
+    """The first of zoology's two layers: x + u + conv(u) ⊙ (W u + b) with u = norm(x); the second is the mixer."""
+
+    def __init__(self, spec: MatrixMemory) -> None:
+        super().__init__()
+        D = spec.embed_dim
+        self.norm = nn.RMSNorm(D, eps=1e-5) if spec.norm == "rms" else nn.Identity()
+        self.W_conv, self.conv_bias = nn.Parameter(torch.zeros(D, spec.stem_width)), nn.Parameter(torch.zeros(D))
+        self.W, self.bias = nn.Parameter(torch.zeros(D, D)), nn.Parameter(torch.zeros(D))
+
+    def forward(self, x: Float[Tensor, "batch L D"]) -> Float[Tensor, "batch L D"]:
+        """Of every token and the ones before it."""
+        u = self.norm(x)
+        return x + u + causal_conv(u, self.W_conv, self.conv_bias) * (u @ self.W.T + self.bias)
+
+    def draw_weights(self, generator: torch.Generator) -> None:
+        """torch's default for Linear and Conv1d."""
+        D, taps = self.W_conv.shape
+        for weight, fan_in in ((self.W_conv, taps), (self.conv_bias, taps), (self.W, D), (self.bias, D)):
+            draw_uniform(weight, fan_in, generator)
+
+
 class SwiGLU(nn.Module):
     """What some models do to each token after a layer: W_down (SiLU(W_gate x) ⊙ W_up x), after a norm of its own."""
 
@@ -355,7 +377,8 @@ class MemoryModel(LayeredModel):
     layers: Sequence[MemoryLayer]
 
     def __init__(self, spec: MatrixMemory, vocab_size: int) -> None:
-        super().__init__(spec, vocab_size, [self.layer(spec) for _ in range(spec.num_layers)])
+        layers, stem = [self.layer(spec) for _ in range(spec.num_layers)], Stem(spec) if spec.stem_width else None
+        super().__init__(spec, vocab_size, layers, stem=stem)
         self.norm_f = nn.RMSNorm(spec.embed_dim, eps=1e-5) if spec.norm == "rms" else nn.Identity()
 
     def finish(self, y: Float[Tensor, "batch T D"]) -> Float[Tensor, "batch T D"]:
@@ -390,6 +413,12 @@ class MemoryModel(LayeredModel):
     def attention(self, tokens: Int[Tensor, "batch L"], layer: int = -1) -> Attention:
         """One layer as attention: what is read is linear in the values. An output norm's length is left out."""
         return self.layers[layer].attention(self.inputs(tokens)[layer])
+
+    def draw_weights(self, generator: torch.Generator, *, embedding_std: float = 1.0) -> None:
+        """Embedding and layers, then the stem."""
+        super().draw_weights(generator, embedding_std=embedding_std)
+        if isinstance(self.stem, Stem):
+            self.stem.draw_weights(generator)
 
     def logit_directions(self) -> Float[Tensor, "D V"]:
         """The head, with the weights of the norm before it."""
@@ -472,13 +501,15 @@ class MemoryModel(LayeredModel):
             return NO_STATE
         if protocol in (WritesFacts, RevisesFacts):
             why = self.layers[0].why_not_edited() or why_not_by_pairs(len(self.layers), self.spec.conv_width)
+            if why is None and self.stem is not None:
+                why = f"stem_width={self.spec.stem_width}: a write depends on more than one pair. Use stem_width=0"
             if why is not None:
                 return why
         return super().why_not(protocol)
 
     def undecayed(self) -> frozenset[str]:
         """Biases and rates, and the weights of norms."""
-        spared = ("gate_bias", "A_log", "shift", "log_ridge", "norm.weight", "norm_out.weight", "norm_f.weight")
+        spared = ("bias", "A_log", "shift", "log_ridge", "norm.weight", "norm_out.weight", "norm_f.weight")
         return frozenset(name for name, _ in self.named_parameters() if name.endswith(spared))
 
 

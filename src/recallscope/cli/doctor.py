@@ -115,6 +115,7 @@ def _torch() -> dict[str, Any]:
     import torch
 
     from recallscope.ops.compiled import backend_name, library
+    from recallscope.ops.delta_scan_fla import fla_missing
     from recallscope.ops.kernel_library import cache_folder, find_compiler
 
     try:
@@ -134,6 +135,10 @@ def _torch() -> dict[str, Any]:
             *(["mps"] if torch.backends.mps.is_available() else []),
         ],
         "kernels": backend_name("cpu"),
+        "cuda_kernels": {
+            "delta scan": f"torch ({missing})" if (missing := fla_missing()) else "flash-linear-attention (Triton)",
+            "selective scan": "mamba-ssm" if find_spec("mamba_ssm") else "torch (mamba-ssm is not installed)",
+        },
         "kernels_agree": library() and _kernels_agree(),
         "compiler": compiler,
         "cache": _short(folder),
@@ -179,6 +184,7 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield "missing", f"{extra}: {', '.join(found['missing'])}; {found['install']}"
     if torch := facts["torch"]:
         yield "kernels", torch["kernels"] + (", agree with torch" if torch["kernels_agree"] else "")
+        yield "on CUDA", "; ".join(f"{scan}: {who}" for scan, who in torch["cuda_kernels"].items())
         yield "compiler", torch["compiler"]
         yield "cache", f"{torch['cache']}{'' if torch['cache_writable'] else ' (not writable)'}"
         yield "devices", ", ".join(torch["devices"])

@@ -272,7 +272,10 @@ def _print_record(record: dict[str, Any], row: dict[str, Any], needs: str | None
     queries = f"{facts['test_queries']:,}" if isinstance(facts["test_queries"], int) else facts["test_queries"]
     seconds = f"{facts['seconds']:.1f}" if row["seconds"] is not None else "-"
     print(f"  test accuracy {number(row['test_accuracy'])} over {queries} queries, {facts['steps']} steps, {seconds} s")
-    print("  " + " ".join(f"{word}={value}" for word, value in row.items() if word not in ("run", "status", *RESULTS)))
+    print(
+        "  "
+        + " ".join(f"{column}={value}" for column, value in row.items() if column not in ("run", "status", *RESULTS))
+    )
     if sentence := examine(record).sentence:
         print(f"  {sentence}")
     if needs:

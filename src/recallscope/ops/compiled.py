@@ -8,6 +8,7 @@ import ctypes
 import logging
 import os
 import subprocess
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -18,12 +19,22 @@ from recallscope.ops.kernel_library import open_library
 
 FORM_VARIABLE = "RECALLSCOPE_SCAN"  # may choose another form of the selective scan
 
+LIBRARY = torch.library.Library("recallscope", "DEF")
 logger = logging.getLogger(__name__)
 
 
 def library() -> ctypes.CDLL | None:
     """The kernels, or None if they cannot be built here; why is said in the log, once."""
     return _opened()[0]
+
+
+def available() -> bool:
+    """Whether the kernels can be used here; torch.compile takes the answer as a constant."""
+    return library() is not None
+
+
+# What torch.compiler.assume_constant_result does; calling it would import torch._dynamo, a second in every process.
+available._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def backend_name(device: torch.device | str) -> str:
@@ -56,12 +67,41 @@ def call(name: str, arguments: ctypes.Structure, dtype: torch.dtype) -> None:
         raise IndexError(f"{name}: a position or token id points outside the sequence or the table.")
 
 
+def operator(
+    schema: str,
+    compute: Callable[..., Any],
+    fake: Callable[..., Any],
+    save: Callable[..., None] | None = None,
+    gradients: Callable[..., Any] | None = None,
+) -> None:
+    """Make a kernel an operator, `torch.ops.recallscope.NAME`, which torch.compile and torch.export keep whole.
+
+    **Arguments:**
+
+    - `compute`: the operator on a CPU.
+    - `fake`: empty tensors of the shapes that `compute` returns.
+    - `save`, `gradients`: what `torch.library.register_autograd` takes as `setup_context` and `backward`.
+
+    Not `torch.library.custom_op`, which adds checks at every call.
+    """
+    name = schema.partition("(")[0]
+    LIBRARY.define(schema)
+    LIBRARY.impl(name, compute, "CPU")
+    torch.library.register_fake(f"recallscope::{name}", fake, lib=LIBRARY)
+    if gradients is not None:
+        torch.library.register_autograd(f"recallscope::{name}", gradients, setup_context=save, lib=LIBRARY)
+
+
+def keeps_states(*tensors: Tensor | None) -> bool:
+    """Whether a scan will be asked for gradients, and so keeps the states it passes."""
+    return torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors)
+
+
 def fits(*tensors: Tensor | None) -> bool:
     """May the kernels be handed these? All on the CPU, all float32 or all float64."""
     there = [tensor for tensor in tensors if tensor is not None]
-    return there[0].dtype in (torch.float32, torch.float64) and all(
-        tensor.device.type == "cpu" and tensor.dtype == there[0].dtype for tensor in there
-    )
+    dtype = there[0].dtype
+    return dtype in (torch.float32, torch.float64) and all(t.dtype == dtype and t.is_cpu for t in there)
 
 
 def fields(sizes: str, pointers: str) -> list[tuple[str, Any]]:
@@ -71,10 +111,12 @@ def fields(sizes: str, pointers: str) -> list[tuple[str, Any]]:
 
 def hand_over(arguments: ctypes.Structure, **tensors: Tensor | None) -> list[Tensor]:
     """Write addresses of the tensors, made dense, into the arguments; returns what must outlive the call."""
-    alive = {name: tensor.contiguous() for name, tensor in tensors.items() if tensor is not None}
-    for name, tensor in alive.items():
-        setattr(arguments, name, address(tensor))
-    return list(alive.values())
+    alive = []
+    for name, tensor in tensors.items():
+        if tensor is not None:
+            alive.append(dense := tensor.contiguous())
+            setattr(arguments, name, dense.data_ptr())
+    return alive
 
 
 def address(tensor: Tensor | None) -> int | None:

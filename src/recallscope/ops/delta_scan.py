@@ -6,8 +6,9 @@ GLA, mLSTM, Mamba-2. With b = -β k and a = w ⊙ k the old value under k is rep
 RWKV-7 removes under a key of its own. Everything is linear in v, which two tricks use: a channel of ones carries the
 normaliser, and unit vectors as values give the attention of every query to every token.
 
-Three forms: the loop, as printed above; tensor operations on chunks, for any device; and our C kernel, which keeps a
-state per chunk and computes the others anew on the way back (`delta_scan_compiled.py`). None divides by a product of w.
+Four forms: the loop, as printed above; tensor operations on chunks, for any device; our C kernel, which keeps a state
+per chunk and recomputes the others in the backward pass (`delta_scan_compiled.py`); and on CUDA the Triton kernel of
+flash-linear-attention (`delta_scan_fla.py`), if it is installed. None divides by a product of w.
 """
 
 from typing import Literal
@@ -18,11 +19,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
-from recallscope.ops.compiled import fits, library
+from recallscope.ops.compiled import available, fits
 from recallscope.ops.delta_scan_compiled import delta_scan_compiled
+from recallscope.ops.delta_scan_fla import delta_scan_fla, fla_missing, runs_on_fla
 from recallscope.ops.selective_scan import in_turns
 
-DeltaForm = Literal["auto", "loop", "torch", "compiled"]
+DeltaForm = Literal["auto", "loop", "torch", "compiled", "fla"]
 DELTA_CHUNK = 32  # tokens; products of w take chunk² N numbers per head where every row fades by itself
 
 
@@ -41,15 +43,18 @@ def delta_scan(
     if (a is None) != (b is None):
         raise ValueError("a and b come together: S += b (aᵀ S). Give both, or neither.")
     if form == "auto":
-        form = "compiled" if fits(q, k, v, w, a, b) and library() is not None else "torch"
+        form = "compiled" if fits(q, k, v, w, a, b) and available() else "fla" if runs_on_fla(q) else "torch"
     if form == "compiled":
         return delta_scan_compiled(q, k, v, w, a, b, positions=positions)
     if form == "loop":
         return delta_scan_loop(q, k, v, w, a, b, positions=positions)
+    if form == "fla" and (missing := fla_missing()):
+        raise RuntimeError(f"form='fla' cannot be used, as {missing}. Install recallscope[gpu], or use form='torch'.")
+    scan = delta_scan_fla if form == "fla" else delta_scan_torch
     if positions is None:
-        return delta_scan_torch(q, k, v, w, a, b)
+        return scan(q, k, v, w, a, b)
     flat = in_turns(
-        lambda spread: delta_scan_torch(spread.unflatten(-1, q.shape[2:]), k, v, w, a, b).flatten(2),
+        lambda spread: scan(spread.unflatten(-1, q.shape[2:]), k, v, w, a, b).flatten(2),
         q.flatten(2), positions, k.shape[1], v.shape[2] * v.shape[3],
     )  # fmt: skip
     return flat.unflatten(-1, v.shape[2:])

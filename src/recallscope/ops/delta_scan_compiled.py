@@ -9,10 +9,18 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 
-from recallscope.ops.compiled import address, call, fields, fits, hand_over, library, threads_for
+from recallscope.ops.compiled import (
+    address,
+    available,
+    call,
+    fields,
+    fits,
+    hand_over,
+    keeps_states,
+    operator,
+    threads_for,
+)
 from recallscope.ops.selective_scan_compiled import kept_every
 
 PADDING = 16  # numbers that the kernel pads a row of a kept state to
@@ -50,7 +58,7 @@ def delta_scan_compiled(
     positions: Int[Tensor, "batch Q"] | None = None,
 ) -> Float[Tensor, "batch Q M P"]:
     """o after every token, or at the positions.   Holds for: first derivatives, float32 and float64, CPU."""
-    if library() is None:
+    if not available():
         raise RuntimeError(
             "the compiled scan cannot be built here (the log says why). Use form='torch', or install gcc or clang."
         )
@@ -61,7 +69,7 @@ def delta_scan_compiled(
         )
     if positions is None and q.shape[1] != k.shape[1]:
         raise ValueError(f"{q.shape[1]} queries for {k.shape[1]} tokens: say at which positions they are asked.")
-    o: Tensor = _DeltaScan.apply(*DeltaInputs(q, k, v, w, a, b, positions))
+    o, _states = torch.ops.recallscope.delta_scan(q, k, v, w, a, b, positions, keeps_states(q, k, v, w, a, b))
     return o
 
 
@@ -82,31 +90,53 @@ def _arguments(scan: DeltaInputs) -> tuple[DeltaArguments, list[Tensor]]:
     return arguments, hand_over(arguments, **scan._asdict())
 
 
-class _DeltaScan(Function):
-    @staticmethod
-    def forward(ctx: Any, *inputs: Any) -> Tensor:
-        scan = DeltaInputs(*inputs)
-        (batch, L, M, N), P = scan.k.shape, scan.v.shape[-1]
-        o = scan.q.new_empty(*scan.q.shape[:3], P)
-        arguments, _alive = _arguments(scan)
-        chunks, wide = max(L - 1, 0) // arguments.chunk, -(-P // PADDING) * PADDING
-        states = o.new_empty(batch, M, chunks, N, wide) if any(ctx.needs_input_grad) else None
-        arguments.o, arguments.states = address(o), address(states)
-        if o.numel():
-            call("delta_scan", arguments, o.dtype)
-        ctx.save_for_backward(*inputs, states)
-        return o
+def _forward(*inputs: Any) -> tuple[Tensor, Tensor]:
+    """o, and the state before every chunk but the first, for the way back (empty if it is not asked for)."""
+    scan, keep = DeltaInputs(*inputs[:7]), inputs[7]
+    arguments, _alive = _arguments(scan)
+    o, states = _empty(*inputs)
+    arguments.o, arguments.states = address(o), address(states) if keep else None
+    if o.numel():
+        call("delta_scan", arguments, o.dtype)
+    return o, states
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        *inputs, states = ctx.saved_tensors
-        scan, o_grad = DeltaInputs(*inputs), grads[0].contiguous()
-        back = [None if x is None else torch.zeros_like(x, memory_format=torch.contiguous_format) for x in scan[:6]]
-        arguments, _alive = _arguments(scan)
-        arguments.o_grad, arguments.states = address(o_grad), address(states)
-        for name, grad in zip(DeltaInputs._fields, back, strict=False):
-            setattr(arguments, f"{name}_grad", address(grad))
-        if o_grad.numel():  # where nothing is asked, nothing is learned
-            call("delta_scan", arguments, o_grad.dtype)
-        return *back, None
+
+def _empty(*inputs: Any) -> tuple[Tensor, Tensor]:
+    """Tensors of the right shape for what `_forward` returns."""
+    scan, keep = DeltaInputs(*inputs[:7]), inputs[7]
+    (batch, L, M, N), P = scan.k.shape, scan.v.shape[-1]
+    chunks, wide = (L - 1) // kept_every(N) if L else 0, -(-P // PADDING) * PADDING
+    return scan.q.new_empty(*scan.q.shape[:3], P), scan.q.new_empty((batch, M, chunks, N, wide) if keep else (0,))
+
+
+def _backward(*inputs: Any) -> list[Tensor]:
+    """Gradients by q, k, v and those of w, a, b that there are."""
+    scan, states, o_grad = DeltaInputs(*inputs[:7]), inputs[7], inputs[8].contiguous()
+    arguments, _alive = _arguments(scan)
+    arguments.o_grad, arguments.states = address(o_grad), address(states)
+    grads = _zeros(*inputs)
+    for name, grad in zip((name for name, x in scan._asdict().items() if x is not None), grads, strict=False):
+        setattr(arguments, f"{name}_grad", address(grad))
+    if o_grad.numel():  # where nothing is asked, nothing is learned
+        call("delta_scan", arguments, o_grad.dtype)
+    return grads
+
+
+def _zeros(*inputs: Any) -> list[Tensor]:
+    return [torch.zeros_like(x, memory_format=torch.contiguous_format) for x in inputs[:6] if x is not None]
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*inputs[:7], output[1])
+
+
+def _gradients(ctx: Any, o_grad: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
+    *inputs, states = ctx.saved_tensors
+    found = iter(torch.ops.recallscope.delta_scan_backward(*inputs, states, o_grad))
+    return *(None if x is None else next(found) for x in inputs[:6]), None, None
+
+
+_INPUTS = "Tensor q, Tensor k, Tensor v, Tensor? w, Tensor? a, Tensor? b, Tensor? positions"
+operator(f"delta_scan({_INPUTS}, bool keep) -> (Tensor, Tensor)", _forward, _empty, _save, _gradients)
+operator(f"delta_scan_backward({_INPUTS}, Tensor states, Tensor o_grad) -> Tensor[]", _backward, _zeros)

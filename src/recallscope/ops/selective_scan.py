@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from recallscope.ops.compiled import FORM_VARIABLE, fits, library
+from recallscope.ops.compiled import FORM_VARIABLE, available, fits
 from recallscope.ops.linear_scan import at_positions
 from recallscope.ops.selective_scan_compiled import selective_scan_compiled
 from recallscope.ops.selective_scan_torch import selective_scan_torch
@@ -152,11 +152,11 @@ def pick_form(like: Tensor, state_dim: int, form: ScanForm = "auto") -> Literal[
     if asked == "auto":
         if _kernel_fits(like, state_dim):
             asked = "kernel"
-        elif fits(like) and library() is not None:
+        elif fits(like) and available():
             asked = "compiled"
         else:
             asked = "torch"
-    if form == "auto":
+    if form == "auto" and not torch.compiler.is_compiling():
         _say_once(WHO[asked])
     return asked  # type: ignore[return-value]
 

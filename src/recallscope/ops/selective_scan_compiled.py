@@ -12,10 +12,19 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 
-from recallscope.ops.compiled import address, call, fields, fits, hand_over, library, threads_for
+from recallscope.ops.compiled import (
+    address,
+    available,
+    call,
+    fields,
+    fits,
+    hand_over,
+    keeps_states,
+    library,
+    operator,
+    threads_for,
+)  # fmt: skip
 
 SHORTEST_CHUNK = 16
 
@@ -73,7 +82,7 @@ def selective_scan_compiled(
     Paper: Eq. 2 (`eq:TimeVariantMatrices1`) and Eq. 3 (`eq:original-ssm`).   Holds for: first derivatives,
         float32 and float64, CPU.
     """
-    if library() is None:
+    if not available():
         raise RuntimeError(
             "the compiled scan cannot be built here (the log says why). Use form='torch', or install gcc or clang."
         )
@@ -85,26 +94,28 @@ def selective_scan_compiled(
     batch = math.prod(x_hat.shape[:-2])
     x, dt, B_t, C_t = (v.reshape(batch, *v.shape[-2:]) for v in (x_hat, delta, B, C))
     at = None if positions is None else positions.reshape(batch, positions.shape[-1])
-    scan = ScanInputs(x, dt, A, B_t, C_t, skip, delta_bias, at, delta_bias is not None)
-    if torch.is_grad_enabled():
-        y: Tensor = _CompiledScan.apply(*scan)
-    else:
-        y, _ = scan_forward(scan, keep=False)
+    softplus, keep = delta_bias is not None, keeps_states(x, dt, A, B_t, C_t, skip, delta_bias)
+    y, _states = torch.ops.recallscope.selective_scan(x, dt, A, B_t, C_t, skip, delta_bias, at, softplus, keep)
     return y.reshape(*x_hat.shape[:-2], *y.shape[-2:])
 
 
-def scan_forward(
-    scan: ScanInputs, *, keep: bool
-) -> tuple[Float[Tensor, "batch Q D_in"], Float[Tensor, "batch chunks N wide"] | None]:
-    """ŷ and, if it is to be kept for the way back, the state before every chunk but the first."""
-    (batch, L, D_in), N, Q = scan.x_hat.shape, scan.A.shape[1], scan.C.shape[1]
-    y = scan.x_hat.new_empty(batch, Q, D_in)
-    states = scan.x_hat.new_empty(batch, max(L - 1, 0) // kept_every(N), N, _padded(D_in)) if keep else None
+def scan_forward(scan: ScanInputs, *, keep: bool) -> tuple[Float[Tensor, "batch Q D_in"], Float[Tensor, "..."]]:
+    """ŷ and, if it is to be kept for the way back, the state before every chunk but the first (else nothing)."""
+    y, states = _empty(scan, keep=keep)
     arguments, _alive = _arguments(scan)
-    arguments.y, arguments.states = address(y), address(states)
+    arguments.y, arguments.states = address(y), address(states) if keep else None
     if y.numel():
         call("scan_forward", arguments, y.dtype)
     return y, states
+
+
+def _empty(scan: ScanInputs, *, keep: bool) -> tuple[Tensor, Tensor]:
+    """Tensors of the right shape for what `scan_forward` returns."""
+    (batch, L, D_in), N, Q = scan.x_hat.shape, scan.A.shape[1], scan.C.shape[1]
+    chunks = (L - 1) // kept_every(N) if L else 0
+    return scan.x_hat.new_empty(batch, Q, D_in), scan.x_hat.new_empty(
+        (batch, chunks, N, _padded(D_in)) if keep else (0,)
+    )
 
 
 def scan_backward(
@@ -168,17 +179,36 @@ def _padded(D_in: int) -> int:
     return -(-D_in // whole) * whole
 
 
-class _CompiledScan(Function):
-    @staticmethod
-    def forward(ctx: Any, *inputs: Any) -> Tensor:
-        y, states = scan_forward(ScanInputs(*inputs), keep=any(ctx.needs_input_grad))
-        ctx.save_for_backward(*inputs[:8], states)
-        ctx.softplus = inputs[8]
-        return y
+def _forward(*inputs: Any) -> tuple[Tensor, Tensor]:
+    return scan_forward(ScanInputs(*inputs[:9]), keep=inputs[9])
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        x_hat, delta, A, B, C, skip, bias, positions, states = ctx.saved_tensors
-        scan = ScanInputs(x_hat, delta, A, B, C, skip, bias, positions, ctx.softplus)
-        return *scan_backward(scan, states, grads[0]), None, None
+
+def _fake(*inputs: Any) -> tuple[Tensor, Tensor]:
+    return _empty(ScanInputs(*inputs[:9]), keep=inputs[9])
+
+
+def _backward(*inputs: Any) -> list[Tensor]:
+    """Gradients by x̂, Δ, A, B, C and those of skip and bias that there are."""
+    *scan, states, y_grad = inputs
+    return [grad for grad in scan_backward(ScanInputs(*scan), states, y_grad) if grad is not None]
+
+
+def _fake_backward(*inputs: Any) -> list[Tensor]:
+    return [torch.empty_like(x, memory_format=torch.contiguous_format) for x in inputs[:7] if x is not None]
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*inputs[:8], output[1])
+    ctx.softplus = inputs[8]
+
+
+def _gradients(ctx: Any, y_grad: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
+    *inputs, states = ctx.saved_tensors
+    found = iter(torch.ops.recallscope.selective_scan_backward(*inputs, ctx.softplus, states, y_grad))
+    return *(None if x is None else next(found) for x in inputs[:7]), None, None, None
+
+
+_INPUTS = "Tensor x, Tensor delta, Tensor A, Tensor B, Tensor C, Tensor? skip, Tensor? bias, Tensor? at, bool softplus"
+operator(f"selective_scan({_INPUTS}, bool keep) -> (Tensor, Tensor)", _forward, _fake, _save, _gradients)
+operator(f"selective_scan_backward({_INPUTS}, Tensor states, Tensor y_grad) -> Tensor[]", _backward, _fake_backward)

@@ -14,11 +14,9 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 from torch.nn.functional import embedding
 
-from recallscope.ops.compiled import address, call, fields, fits, hand_over, library, threads_for
+from recallscope.ops.compiled import address, available, call, fields, fits, hand_over, operator, threads_for
 from recallscope.ops.conv import add_taps
 from recallscope.ops.head_patterns import HeadCounts, multi_head_read_at, multi_head_scan
 from recallscope.ops.linear_scan import at_positions
@@ -73,45 +71,76 @@ def table_scan_torch(table: Float[Tensor, "rows D_conv R"], reading: Reading) ->
 
 def table_scan_compiled(table: Float[Tensor, "rows D_conv R"], reading: Reading) -> Float[Tensor, "batch Q M P"]:
     """By our C kernel.   Paper: Eq. 4 (`eq:simple-ssm`).   Holds for: first derivatives, float32 and float64, CPU."""
-    y: Tensor = _TableScan.apply(table, reading)
+    ids, positions, batch, N, heads = reading
+    y: Tensor = torch.ops.recallscope.table_scan(table, ids, positions, batch, N, *heads)
     return y
 
 
 def _use_kernel(table: Tensor) -> bool:
-    return fits(table) and library() is not None
+    return fits(table) and available()
+
+
+def _sizes(table: Tensor, reading: Reading) -> tuple[int, int, int]:
+    """L, positions per sequence, and values per head."""
+    (rows, _, R), heads = table.shape, reading.heads
+    L = rows // reading.batch if reading.ids is None else reading.ids.shape[1]
+    Q = L if reading.positions is None else reading.positions.shape[1]
+    return L, Q, (R - (heads.B + heads.C) * reading.state_dim) // heads.x
 
 
 def _arguments(table: Tensor, reading: Reading) -> tuple[TableScanArguments, list[Tensor]]:
     """Sizes and addresses, and the tensors that must outlive the call."""
     (rows, D_conv, R), N, heads, batch = table.shape, reading.state_dim, reading.heads, reading.batch
-    L = rows // batch if reading.ids is None else reading.ids.shape[1]
-    Q = L if reading.positions is None else reading.positions.shape[1]
-    P = (R - (heads.B + heads.C) * N) // heads.x
+    L, Q, P = _sizes(table, reading)
     arguments = TableScanArguments(
         batch, L, Q, D_conv, rows, N, P, max(heads), heads.B, heads.x, heads.C, threads_for(batch * L * R * N)
     )
     return arguments, hand_over(arguments, ids=reading.ids, positions=reading.positions, table=table)
 
 
-class _TableScan(Function):
-    @staticmethod
-    def forward(ctx: Any, table: Tensor, reading: Reading) -> Tensor:
-        ctx.save_for_backward(table)
-        ctx.reading = reading
-        arguments, _alive = _arguments(table, reading)
-        y = table.new_empty(arguments.batch, arguments.asked, arguments.heads, arguments.value)
-        arguments.y = address(y)
-        if y.numel():
-            call("table_scan", arguments, y.dtype)
-        return y
+def _forward(table: Tensor, *inputs: Any) -> Tensor:
+    arguments, _alive = _arguments(table, _reading(*inputs))
+    y = _empty(table, *inputs)
+    arguments.y = address(y)
+    if y.numel():
+        call("table_scan", arguments, y.dtype)
+    return y
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        (table,), y_grad = ctx.saved_tensors, grads[0].contiguous()
-        table_grad = torch.zeros_like(table, memory_format=torch.contiguous_format)
-        arguments, _alive = _arguments(table, ctx.reading)
-        arguments.y_grad, arguments.table_grad = address(y_grad), address(table_grad)
-        if y_grad.numel():  # where nothing is asked, nothing is learned
-            call("table_scan", arguments, y_grad.dtype)
-        return table_grad, None
+
+def _reading(ids: Tensor | None, positions: Tensor | None, batch: int, N: int, *heads: int) -> Reading:
+    return Reading(ids, positions, batch, N, HeadCounts(*heads))
+
+
+def _empty(table: Tensor, *inputs: Any) -> Tensor:
+    reading = _reading(*inputs)
+    _, Q, P = _sizes(table, reading)
+    return table.new_empty(reading.batch, Q, max(reading.heads), P)
+
+
+def _backward(table: Tensor, *inputs: Any) -> Tensor:
+    """The gradient by the table."""
+    y_grad, table_grad = inputs[-1].contiguous(), _zeros(table)
+    arguments, _alive = _arguments(table, _reading(*inputs[:-1]))
+    arguments.y_grad, arguments.table_grad = address(y_grad), address(table_grad)
+    if y_grad.numel():  # where nothing is asked, nothing is learned
+        call("table_scan", arguments, y_grad.dtype)
+    return table_grad
+
+
+def _zeros(table: Tensor, *_: Any) -> Tensor:
+    return torch.zeros_like(table, memory_format=torch.contiguous_format)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs[:3])
+    ctx.sizes = inputs[3:]
+
+
+def _gradients(ctx: Any, y_grad: Tensor) -> tuple[Tensor | None, ...]:
+    table_grad = torch.ops.recallscope.table_scan_backward(*ctx.saved_tensors, *ctx.sizes, y_grad)
+    return table_grad, *(None,) * (2 + len(ctx.sizes))
+
+
+_INPUTS = "Tensor table, Tensor? ids, Tensor? positions, SymInt batch, SymInt state_dim, int x, int B, int C"
+operator(f"table_scan({_INPUTS}) -> Tensor", _forward, _empty, _save, _gradients)
+operator(f"table_scan_backward({_INPUTS}, Tensor y_grad) -> Tensor", _backward, _zeros)

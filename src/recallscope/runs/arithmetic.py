@@ -79,7 +79,7 @@ def names_in(text: str) -> list[str]:
 
 
 def _name(node: ast.AST) -> str | None:
-    """A word, `state_dim`, or one with its part, `model.width`."""
+    """A name, `state_dim`, or one with its part, `model.width`."""
     match node:
         case ast.Name(id=name):
             return name
@@ -95,7 +95,7 @@ def _walk(node: ast.AST, fields: Mapping[str, Any]) -> Any:
         case ast.Name() | ast.Attribute(value=ast.Name()):
             name = str(_name(node))
             if name not in fields:
-                known = sorted(word for word in fields if "." not in word)
+                known = sorted(name for name in fields if "." not in name)
                 raise ValueError(f"{name!r} has no value here (known: {', '.join(known)})")
             return fields[name]
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:

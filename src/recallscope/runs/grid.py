@@ -137,10 +137,10 @@ class Grid:
             )
         self._check_base()
         for name, place in taken.items():
-            self._check_word(name, f"{place}: ")
+            self._check_name(name, f"{place}: ")
         for text in (*self.derived.values(), *self.skip):
             for name in names_in(text):
-                self._check_word(name, f"{text!r}: ")
+                self._check_name(name, f"{text!r}: ")
 
     @property
     def size(self) -> int:
@@ -202,10 +202,10 @@ class Grid:
                 if not any(has_field(owner[part], name) for owner in owners):
                     raise GridFieldError(part, name, f"[{part}] {unknown_field(name, owners[0][part])}")
 
-    def _check_word(self, name: str, place: str) -> None:
-        """Refuse a word that no cell can have."""
+    def _check_name(self, name: str, place: str) -> None:
+        """Refuse a name that no cell can have."""
         if not any(path_of(name, *kinds) for kinds in self._kinds) and not {"task", "model"} & set(self.derived):
-            known = list(dict.fromkeys(word for kinds in self._kinds for word in _all_fields(kinds)))
+            known = list(dict.fromkeys(one for kinds in self._kinds for one in _all_fields(kinds)))
             raise ValueError(f"{place}{name!r} is no field of a run. {suggestion(name, known)}")
 
     def _points(self) -> Iterator[dict[str, Any]]:
@@ -313,7 +313,7 @@ def _classes(task: Any, model: Any) -> Kinds:
 
 
 def _owners(kinds: Kinds) -> dict[str, type[Spec]]:
-    """The spec classes of a run's parts; where two have a field of one name, the first has the word."""
+    """The spec classes of a run's parts; where two have a field of one name, the first has the name."""
     return {"train": TrainSpec, "task": kinds[0], "model": kinds[1]}
 
 

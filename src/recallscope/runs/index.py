@@ -10,7 +10,7 @@ without reading it; of a packed record, its line's size and CRC-32); where any d
 record that was edited, cut off or deleted is noticed, and so is a row that was changed by hand. An edit that kept both
 is found by `store verify`, which reads all.
 
-Runs have whatever fields they have: a row is a JSON list, and the index keeps the word of each place in it.
+Runs have whatever fields they have: a row is a JSON list, and the index keeps the name of each place in it.
 """
 
 from __future__ import annotations
@@ -84,17 +84,17 @@ class Table:
 
     def add(self, entries: Iterable[Entry], table: str = "runs") -> None:
         """Insert or replace entries; fields that are new get a place at the end."""
-        places = {word: place for place, word in enumerate(self.fields)}
+        places = {name: place for place, name in enumerate(self.fields)}
 
         def encoded() -> Iterator[tuple[str, str, int, int, int]]:
             for entry in entries:
-                for word in entry.row:
-                    if word not in places:
-                        places[word] = len(self.fields)
-                        self.fields.append(word)
+                for name in entry.row:
+                    if name not in places:
+                        places[name] = len(self.fields)
+                        self.fields.append(name)
                 values: list[Value] = [None] * len(places)
-                for word, value in entry.row.items():
-                    values[places[word]] = value
+                for name, value in entry.row.items():
+                    values[places[name]] = value
                 stored = (entry.run, to_json(values).decode(), *entry.stamp)
                 yield *stored, _checksum(" ".join(map(str, stored)))
 
@@ -106,7 +106,7 @@ class Table:
             values = json.loads(row)
         except ValueError as error:
             raise sqlite3.DatabaseError(f"a row is damaged: {error}") from error
-        return {word: value for word, value in zip(self.fields, values, strict=False) if value is not None}
+        return {name: value for name, value in zip(self.fields, values, strict=False) if value is not None}
 
 
 def rebuild_index(store: RunStore) -> int:
@@ -202,7 +202,7 @@ def index_contradicts(store: RunStore, entries: Iterable[Entry]) -> bool:
     """
     if not (store.root / INDEX).exists():
         return False
-    files = {entry.run: {word: v for word, v in entry.row.items() if v is not None} for entry in entries}
+    files = {entry.run: {name: v for name, v in entry.row.items() if v is not None} for entry in entries}
     try:
         table = _open(store)
         with contextlib.closing(table.connection):
@@ -277,7 +277,7 @@ def _load(connection: sqlite3.Connection) -> Table:
     if row is None or row[1] != _checksum(str(row[0])):
         raise sqlite3.DatabaseError("its fields are damaged")
     try:
-        return Table(connection, [str(word) for word in json.loads(row[0])])
+        return Table(connection, [str(name) for name in json.loads(row[0])])
     except (ValueError, TypeError) as error:
         raise sqlite3.DatabaseError(f"its fields are damaged: {error}") from error
 

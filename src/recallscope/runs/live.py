@@ -62,7 +62,7 @@ class LiveView(TallyView):
         """What is to be on the screen."""
         counts = self.tally.counts()
         shown = {"done": "done", "running": "running", "failed": "failed", "missing": "to do"}
-        line = " · ".join(f"{counts[state]} {word}" for state, word in shown.items())
+        line = " · ".join(f"{counts[state]} {name}" for state, name in shown.items())
         left = self.tally.seconds_left() if counts["missing"] or counts["running"] else 0.0
         footer = Text(f"{line} · {clock(time.monotonic() - self.tally.began)} so far, {clock(left)} left")
         parts: list[Any] = [Text(self.title, style="bold")] if self.title else []
@@ -102,11 +102,11 @@ def _places(
     """The two fields with the most values, seeds aside, as rows and columns; and which runs fall where."""
     fields = varying_columns(cells)
     values = {
-        word: sorted({value_of(cell, word) for cell in cells}, key=lambda value: (str(type(value)), value))
-        for word in fields
-        if word != "seed"
+        name: sorted({value_of(cell, name) for cell in cells}, key=lambda value: (str(type(value)), value))
+        for name in fields
+        if name != "seed"
     }
-    names = sorted(values, key=lambda word: -len(values[word]))[:2]
+    names = sorted(values, key=lambda name: -len(values[name]))[:2]
     if len(names) < 2:
         names += ["seed"] * ("seed" in fields)
         values["seed"] = sorted({value_of(cell, "seed") for cell in cells}, key=str)

@@ -118,10 +118,10 @@ def _select(
 ) -> list[dict[str, Any]]:
     if table.connection.execute("SELECT 1 FROM now LIMIT 1").fetchone() is None:
         return []
-    fields = [word for word in table.fields if word not in (*FIRST, *LAST, "schema_version")]
+    fields = [column for column in table.fields if column not in (*FIRST, *LAST, "schema_version")]
     every = (*FIRST, *fields, *LAST)
     order_by = [name for name in USUAL_ORDER if name in fields] if order_by is None else order_by
-    places = {word: f"json_extract(row, '$[{place}]')" for place, word in enumerate(table.fields)}
+    places = {column: f"json_extract(row, '$[{place}]')" for place, column in enumerate(table.fields)}
     places = {name: places.get(name, "NULL") for name in (*FIRST, *fields, *RESULTS)} | {"run": "run"}
     asked = [condition.column for condition in conditions] + [name.removeprefix("-") for name in order_by]
     for names, known in ((columns or (), every), (asked, tuple(places))):
@@ -186,7 +186,7 @@ def needs_of(row: Mapping[str, Any]) -> str | None:
     except ValueError as error:  # an unknown name
         return str(error).split(" is not registered")[0]
     fields = set(row) - {*FIRST, *LAST, "schema_version"}
-    unknown = sorted(word for word in fields if path_of(word, *owners) is None)
+    unknown = sorted(column for column in fields if path_of(column, *owners) is None)
     return f"field {unknown[0]}" if unknown else None
 
 

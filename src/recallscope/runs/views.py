@@ -18,22 +18,22 @@ State = Literal["missing", "running", "done", "failed"]
 
 
 def varying_columns(cells: Sequence[Cell]) -> list[str]:
-    """Words that tell some runs apart: those of their grids that vary, then others that are needed for it."""
+    """Fields in which some runs differ: those of their grids that vary, then others that are needed for it."""
     own = dict.fromkeys(name for cell in cells for name in cell.fields)
-    telling = [name for name in own if len({value_of(cell, name) for cell in cells}) > 1]
-    keys = [tuple(value_of(cell, name) for name in telling) for cell in cells]
+    varying = [name for name in own if len({value_of(cell, name) for cell in cells}) > 1]
+    keys = [tuple(value_of(cell, name) for name in varying) for cell in cells]
     if len(set(keys)) < len(cells):  # several grids, told apart by what each keeps fixed
         fields = [flat_fields(cell.spec) for cell in cells]
-        for name in dict.fromkeys(name for row in fields for name in row if name not in telling):
+        for name in dict.fromkeys(name for row in fields for name in row if name not in varying):
             more = [(*key, row.get(name)) for key, row in zip(keys, fields, strict=True)]
             if len(set(more)) > len(set(keys)):
-                telling, keys = [*telling, name], more
-    return telling
+                varying, keys = [*varying, name], more
+    return varying
 
 
-def value_of(cell: Cell, word: str) -> Any:
-    """The value of a word, of its grid or its spec, as something that can be compared; None if it has none."""
-    value = cell.fields[word] if word in cell.fields else flat_fields(cell.spec).get(word)
+def value_of(cell: Cell, name: str) -> Any:
+    """The value of a field, of its grid or its spec, as something that can be compared; None if it has none."""
+    value = cell.fields[name] if name in cell.fields else flat_fields(cell.spec).get(name)
     return value if isinstance(value, Hashable) else str(value)
 
 

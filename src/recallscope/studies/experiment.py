@@ -205,7 +205,11 @@ STUDIES: Registry[Experiment] = Registry(  # in the order of the report: the pap
         "fresh-cells": "recallscope.studies.own.fresh_cells:fresh_cells",
         "longer": "recallscope.studies.own.longer:longer",
         "state-precision": "recallscope.studies.own.state_precision:state_precision",
+<<<<<<< HEAD
         "correlated-keys": "recallscope.studies.own.correlated_keys:correlated_keys",
+=======
+        "tradeoff": "recallscope.studies.own.tradeoff:tradeoff",
+>>>>>>> main
     },
 )
 
@@ -254,7 +258,7 @@ def paper_figures() -> dict[str, PaperFigure]:
 def find_figures(name: str) -> list[PaperFigure]:
     """The figures of an experiment, the figure of that name, or all."""
     if name in STUDIES:
-        return list(STUDIES.find(name).figures.values())
+        return sorted(STUDIES.find(name).figures.values(), key=lambda figure: counting_order(figure.name))
     figures = paper_figures()
     if name == "all":
         return list(figures.values())

@@ -114,12 +114,32 @@ class AssociativeRecall(TaskSpec):
 
     def levels(self) -> tuple[AssociativeRecall, ...]:
         """The same task with 1, 2, 4, ... facts, then itself; lengths stay in proportion."""
-        N_f, N_k, fields = self.num_facts, self.key_repeats, self.leaving_out()
-        easier = []
-        for n in (2**power for power in range(N_f.bit_length()) if 2**power < N_f):
-            length = {"length": 2 * max(self.length * n // (2 * N_f), n * (N_k + 1))} if "length" in fields else {}
-            easier.append(type(self).model_validate(fields | length | {"num_facts": n}))
-        return (*easier, self)
+        N_f, given = self.num_facts, "length" in self.leaving_out()
+        fewer = (2**power for power in range(N_f.bit_length()) if 2**power < N_f)
+        return (*(self._with(n, self.length * n // N_f if given else None) for n in fewer), self)
+
+    def _with(self, num_facts: int, length: int | None = None) -> AssociativeRecall:
+        """The same task with another number of facts, in a sequence of this length if that is long enough."""
+        least = self.shortest_length(num_facts, self.key_repeats)
+        fields = self.leaving_out() | {"num_facts": num_facts}
+        fields.pop("length", None)
+        return type(self).model_validate(fields | ({} if length is None else {"length": max(length // 2 * 2, least)}))
+
+    def zoology_levels(self) -> tuple[AssociativeRecall, ...]:
+        """A sixteenth, an eighth, a quarter and a half of the facts, then itself; lengths L/4, L/2, L, L and L.
+
+        zoology's are 4, 8, 16, 32 and 64 facts in 64, 128, 256, 256 and 256 tokens.
+        """
+        parts = ((16, 4), (8, 2), (4, 1), (2, 1))
+        return (*(self._with(max(self.num_facts // n, 1), self.length // L) for n, L in parts), self)
+
+    def zoology_tests(self) -> tuple[AssociativeRecall, ...]:
+        """From a sixteenth of the facts to four times as many, where there are enough keys; L/4 tokens or more.
+
+        zoology's are 4 to 256 facts in 64 to 1,024 tokens.
+        """
+        counts = sorted({max(self.num_facts * 2**power // 16, 1) for power in range(7)})
+        return tuple(self._with(n, self.length // 4) for n in counts if n < self.vocab_size // 2)
 
     def draw(self, batch_size: int, generator: torch.Generator) -> Batch:
         """Independent sequences of the task, on the generator's device."""
@@ -162,6 +182,9 @@ class ARSpec(AssociativeRecall):
     def drawn_slots(self) -> int:
         """All N_f, of which the first is kept."""
         return self.num_facts
+
+    def _with(self, num_facts: int, length: int | None = None) -> AssociativeRecall:
+        return super()._with(num_facts)  # its length follows
 
 
 @task("mqar")

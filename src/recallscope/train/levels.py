@@ -2,7 +2,8 @@
 
 A model that starts on many facts can stay for thousands of steps at naming any value of the context. A curriculum
 starts with one fact and goes to the next level when the running training accuracy is high enough, at the latest when
-the level's share of the steps is over; a mixture draws a level for every step. Tokens per step stay the same.
+the level's share of the steps is over; a mixture draws a level for every step. Tokens per step stay the same; in
+zoology's mixture it is the sequences, and the easiest level is drawn five times as often as any other.
 """
 
 import contextlib
@@ -18,6 +19,7 @@ from recallscope.tasks.scoring import answered
 
 CHECK_EVERY = 5  # steps between two looks at the training accuracy: each costs a forward pass
 MEMORY = 0.9  # of the running accuracy, per step
+ZOOLOGY = 5  # times as often is the easiest level drawn in its mixture: 100,000 sequences beside 20,000 of each other
 
 
 @dataclass
@@ -37,6 +39,10 @@ class Levels:
         self.tasks: tuple[TaskSpec, ...] = (task,) if train.training_facts == "target" else task.levels()
         tokens = train.batch_size * task.sequence_length
         self.sizes = [max(1, tokens // each.sequence_length) for each in self.tasks]
+        if train.training_facts == "zoology":
+            easiest, *others = task.zoology_levels()
+            self.tasks = (*ZOOLOGY * (easiest,), *others)
+            self.sizes = [train.batch_size] * len(self.tasks)
 
     @property
     def climbs(self) -> bool:
@@ -58,7 +64,7 @@ class Levels:
     def batch(self, generator: torch.Generator) -> Batch:
         """The next training batch."""
         level = len(self.state.ended) if self.train.training_facts == "curriculum" else len(self.tasks) - 1
-        if self.train.training_facts == "mixture":
+        if self.train.training_facts in ("mixture", "zoology"):
             level = int(torch.randint(len(self.tasks), (), generator=generator, device=generator.device))
         return sample_batch(self.tasks[level], self.sizes[level], generator)
 

@@ -143,6 +143,13 @@ def _train(
     weights.restore(best)
     tested = evaluate(model, task, train.eval_size, stream(run, "test", device), top_k=TOP_K)
     answers = _answers(task, tested)
+    others = task.zoology_tests() if train.training_facts == "zoology" else ()
+    by_facts = {
+        str(getattr(other, "num_facts", "")): evaluate(
+            model, other, train.eval_size, stream(run, "test", device)
+        ).accuracy
+        for other in others
+    }
     record = RunRecord(
         run=progress.run,
         identity=progress.identity,
@@ -159,6 +166,7 @@ def _train(
         parameters=sum(weight.numel() for weight in model.parameters()),
         state_entries=run.model.state_entries_after(task.sequence_length),
         history=progress.history,
+        by_facts=by_facts or None,
         levels_ended=progress.levels.ended if train.training_facts == "curriculum" else None,
         environment={
             "torch": torch.__version__,

@@ -57,8 +57,8 @@ def _architectures(runs: PaperRuns) -> dict[str, Any]:
         forms.append(
             {"label": form.label, "rule": form.rule, "update": form.update, "published": form.published}
             | {"rate": form.rate, "ages": places, "age_gap": age_gap(places) if places else None}
-            | {"recall": {_name(cell): _told(one) for cell, one in recall.items()}}
-            | {"repeated": next(map(_told, repeated.values()), None), "runs": _runs(runs, form)}
+            | {"recall": {_name(cell): _numbers(one) for cell, one in recall.items()}}
+            | {"repeated": next(map(_numbers, repeated.values()), None), "runs": _runs(runs, form)}
         )
     return {"forms": forms, "rules": RULES, "cells": list(cells), "flagged": list(flagged(runs).values())}
 
@@ -78,7 +78,7 @@ def _name(cell: Cell) -> str:
     return ", ".join(f"{letter} {size}" for letter, size in zip(("V", "N_f", "D", "N"), cell, strict=True))
 
 
-def _told(one: Measured) -> dict[str, Any]:
+def _numbers(one: Measured) -> dict[str, Any]:
     facts = asdict(one)
     shown = ("seeds", "interval", "state_entries", "parameters", "seconds")
     return {name: facts[name] for name in shown} | {"mean": one.mean, "bits_per_entry": one.bits_per_entry}

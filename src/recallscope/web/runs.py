@@ -100,13 +100,13 @@ def _groups(store_set: StoreSet, number: int) -> list[RunGroup]:
 def groups(store_set: StoreSet, fields: dict[str, Any]) -> list[dict[str, Any]]:
     """The groups of a store: what each is, in the fields that tell it from others of its task and model."""
     found = _groups(store_set, StoreQuery.of(fields).store)
-    told = []
+    rows = []
     for group in found:
-        kin = [other.fields for other in found if other.title == group.title]
-        telling = [name for name in group.fields if len({str(other.get(name)) for other in kin}) > 1]
-        more = ", ".join(f"{name}={group.fields[name]}" for name in telling)
-        told.append({"title": group.title, "more": more, "runs": len(group.table), "axes": group.axes})
-    return told
+        others = [other.fields for other in found if other.title == group.title]
+        varying = [name for name in group.fields if len({str(other.get(name)) for other in others}) > 1]
+        more = ", ".join(f"{name}={group.fields[name]}" for name in varying)
+        rows.append({"title": group.title, "more": more, "runs": len(group.table), "axes": group.axes})
+    return rows
 
 
 def one_group(store_set: StoreSet, fields: dict[str, Any]) -> dict[str, Any]:

@@ -104,7 +104,7 @@ def all_weights(store_set: StoreSet, fields: dict[str, Any]) -> list[dict[str, A
         if kept:
             rows = find_runs(store, parse_conditions(["status=done"]), order_by=None)
             found += [
-                {"model": f"run:{number}:{row['run']}", "title": f"{_told(row)} in {_short(store.root)}"}
+                {"model": f"run:{number}:{row['run']}", "title": f"{_title(row)} in {_short(store.root)}"}
                 for row in rows
                 if row["run"] in kept
             ]

@@ -51,6 +51,8 @@ def test_every_figure_of_the_paper_has_a_function_and_an_experiment():
         "large-sizes",
         "facts-per-entry",
         "state-precision",
+        "tradeoff",
+        "tradeoff-rates",
         *COMPARISON,
     }
     for name, figure in FIGURES.items():

@@ -31,7 +31,7 @@ export async function openInside(root, params, options) {
   const key = h("input", { type: "number", id: "key", min: 1, value: state.ask || 1 });
   const value = h("input", { type: "number", id: "value" });
   const button = (label, action, main) => h("button", { type: "button", className: main ? "main" : "", onclick: action }, label);
-  const told = h("p", { role: "status", id: "told" }, "Reading the model.");
+  const status = h("p", { role: "status", id: "status" }, "Reading the model.");
   const load = h("div");
   const [hashed, decoded, bars] = [chart(380), chart(380), chart(260)];
   const hashedTitle = h("h2", {}, "The state");
@@ -44,7 +44,7 @@ export async function openInside(root, params, options) {
       choice("Model", models, state.model, (model) => { state.model = model; steps = []; state.ask = ""; fillSizes(); changed(); }), sizes,
       h("div", { className: "row" }, h("label", {}, "Key", key), h("label", {}, "Value", value)),
         h("div", { className: "buttons" }, button("Store", () => act("store"), true), button("Overwrite", () => act("overwrite")), button("Forget", () => act("forget")), button("Ask", () => act("ask")), button("Add 8 at random", () => random(8)), button("Overload", overload), button("Undo", () => { steps.pop(); changed(); }), button("Empty", () => { steps = []; state.ask = ""; changed(); })),
-      told, load),
+      status, load),
     h("div", { className: "view" },
       h("div", { className: "pair" },
         h("section", { className: "card" }, hashedTitle, hashed, h("p", { className: "quiet" }, "All that the model keeps of what it has read.")),
@@ -96,7 +96,7 @@ export async function openInside(root, params, options) {
     Object.assign(key, { max: half - 1 });
     Object.assign(value, { min: half, max: seen.vocab_size - 1, value: value.value || (seen.facts.find((fact) => fact.key === Number(key.value))?.value ?? half) });
     const wrong = seen.facts.filter((fact) => !fact.right);
-    told.textContent = `${seen.facts.length} facts in ${many(seen.state_entries)} numbers; ${wrong.length ? `${wrong.length} come out wrong` : "all come out right"}.`;
+    status.textContent = `${seen.facts.length} facts in ${many(seen.state_entries)} numbers; ${wrong.length ? `${wrong.length} come out wrong` : "all come out right"}.`;
     load.replaceChildren(facts({ keys: `1 … ${half - 1}`, values: `${half} … ${seen.vocab_size - 1}`,
       ...(seen.read ? { "found in the state": `${seen.read.num_facts} facts`, "fit, with 1 % wrong": `${seen.read.capacity} facts`, "risk for the next": seen.read.next_error < 1e-4 ? "under 0.01 %" : `${Number((100 * seen.read.next_error).toPrecision(2))} %` } : {}) }));
     hashedTitle.textContent = `The state, ${seen.hashed_title.replaceAll("'", "′")}`;

@@ -64,10 +64,10 @@ export async function openRuns(root, params, options) {
 
   // groups
   const pickGroup = h("div", { className: "row" });
-  const told = h("p", { className: "quiet" });
+  const summary = h("p", { className: "quiet" });
   const [grid, parity, collapse] = [chart(340), chart(340), chart(340)];
   const slice = h("div", { className: "row" });
-  group.append(h("h2", {}, "Grids and laws"), pickGroup, told, h("div", { className: "trio" },
+  group.append(h("h2", {}, "Grids and laws"), pickGroup, summary, h("div", { className: "trio" },
     h("section", { className: "tight" }, h("h3", {}, "Measured accuracy"), grid),
     h("section", { className: "tight" }, h("h3", {}, "Measured against the law"), parity),
     h("section", { className: "tight" }, h("h3", {}, "All cells on one curve"), collapse)));
@@ -82,12 +82,12 @@ export async function openRuns(root, params, options) {
     showGroup(fillGroup);
   }
   async function fillGroup(signal) {
-    told.textContent = `Comparing ${state.law} with every cell.`;
+    summary.textContent = `Comparing ${state.law} with every cell.`;
     const found = await ask("group", { store: state.store, group: state.group, law: state.law }, { signal });
     const law = found.laws[0];
     const cells = law?.cells.length ? law.cells : flat(found);
     const fit = found.fits[0];
-    told.textContent = `${found.runs} runs, mean over seeds. ${law?.cells.length ? `${law.law}: mean error ${law.mean_error.toFixed(4)}, largest ${law.max_error.toFixed(4)}.` : `${state.law} says nothing about these models.`} ${fit ? `Best curve Φ(x − b): a = ${fit.a.toFixed(3)}, b = ${fit.b.toFixed(3)}, mean error ${fit.mean_error.toFixed(4)}.` : found.no_fit_because ?? ""}`;
+    summary.textContent = `${found.runs} runs, mean over seeds. ${law?.cells.length ? `${law.law}: mean error ${law.mean_error.toFixed(4)}, largest ${law.max_error.toFixed(4)}.` : `${state.law} says nothing about these models.`} ${fit ? `Best curve Φ(x − b): a = ${fit.a.toFixed(3)}, b = ${fit.b.toFixed(3)}, mean error ${fit.mean_error.toFixed(4)}.` : found.no_fit_because ?? ""}`;
     const long = Object.keys(found.axes).filter((name) => found.axes[name].length > 1);
     const [down, across] = ["embed_dim", "state_dim"].every((name) => long.includes(name)) ? ["embed_dim", "state_dim"] : [long[1] ?? null, long[0] ?? Object.keys(found.axes)[0]];
     const rest = long.filter((name) => name !== down && name !== across);
@@ -186,8 +186,8 @@ export async function openRuns(root, params, options) {
     one.replaceChildren(h("div", { className: "row middle spread" }, h("h2", {}, "Run ", h("code", {}, found.run)), close),
       ...(found.explanation ? [h("p", { className: "warn said" }, found.explanation)] : []), ...(found.failure ? [h("p", {}, `Failed ${found.failure.tries} times: its worker ${found.failure.reason}.`)] : []),
       record ? h("div", { className: "pair" }, history, h("div", { className: "scroll" }, facts({ "test accuracy": `${record.test_accuracy.toFixed(4)} over ${many(record.test_queries)} questions`, steps: many(record.steps), seconds: record.seconds.toFixed(1),
-        task: told2(record.spec.task), model: told2(record.spec.model), training: told2(record.spec.train), seed: record.spec.seed, parameters: many(record.parameters), "state entries": many(record.state_entries),
-        environment: told2(record.environment), files: found.files.join(", ") }))) : h("p", {}, "It has no record yet."),
+        task: listed(record.spec.task), model: listed(record.spec.model), training: listed(record.spec.train), seed: record.spec.seed, parameters: many(record.parameters), "state entries": many(record.state_entries),
+        environment: listed(record.environment), files: found.files.join(", ") }))) : h("p", {}, "It has no record yet."),
       ...(found.files.includes("weights.safetensors") ? [h("p", {}, h("a", { href: `#inside?${query({ model: `run:${state.store}:${found.run}` })}` }, "Look inside"))] : []));
     if (record?.history?.length) draw(history, (c) => ({
       says: `Validation accuracy and training loss over ${many(record.steps)} steps.`,
@@ -197,7 +197,7 @@ export async function openRuns(root, params, options) {
     }));
     else history.hidden = true;
   }
-  const told2 = (fields) => Object.entries(fields).map(([name, value]) => `${name} ${shown(value)}`).join(", ");
+  const listed = (fields) => Object.entries(fields).map(([name, value]) => `${name} ${shown(value)}`).join(", ");
 
   await Promise.all([fillGroups(), fillRows()]);
   if (state.run) showRun(fillRun);
