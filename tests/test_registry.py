@@ -14,20 +14,6 @@ from recallscope.studies import own, paper
 from recallscope.studies.experiment import STUDIES
 
 
-<<<<<<< HEAD
-def test_names_are_found_without_importing_what_registers_them():
-    code = (
-        "import sys\n"
-        "from recallscope.specs import ARCHITECTURES, TASKS\nnames = ARCHITECTURES.names() + TASKS.names()\n"
-        "imported = [name for name in sys.modules if name.startswith('recallscope.architectures.')]\n"
-        "print(sorted(names), imported, 'torch' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == f"{sorted([*ARCHITECTURES.own, *TASKS.own])} [] False"
-
-
-=======
->>>>>>> main
 @pytest.mark.parametrize(
     ("packages", "table"),
     [([architectures], ARCHITECTURES), ([tasks], TASKS), ([circuits], CIRCUITS), ([paper, own], STUDIES)],

@@ -205,11 +205,8 @@ STUDIES: Registry[Experiment] = Registry(  # in the order of the report: the pap
         "fresh-cells": "recallscope.studies.own.fresh_cells:fresh_cells",
         "longer": "recallscope.studies.own.longer:longer",
         "state-precision": "recallscope.studies.own.state_precision:state_precision",
-<<<<<<< HEAD
-        "correlated-keys": "recallscope.studies.own.correlated_keys:correlated_keys",
-=======
         "tradeoff": "recallscope.studies.own.tradeoff:tradeoff",
->>>>>>> main
+        "correlated-keys": "recallscope.studies.own.correlated_keys:correlated_keys",
     },
 )
 
