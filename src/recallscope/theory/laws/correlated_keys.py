@@ -240,6 +240,7 @@ def _plain(problem: Problem) -> Problem:
 
 
 GATED = "one bare layer with one head that writes facts only, windows of m + 1 tokens; queries leave the state alone"
+PAGE = "(results/theory/template_monte_carlo.md)"
 _TEMPLATE: Any = {
     "status": "approximate",
     "layers": "one",
@@ -255,6 +256,7 @@ LAWS = [
         models=("mlstm",),
         summary="correlated keys, a write gate that adds",
         holds=GATED,
+        support=f"memories of random codes are .017 off on average, at most .04 {PAGE}",
         options={"memory": "addition"},
         **_TEMPLATE,
     ),
@@ -265,6 +267,7 @@ LAWS = [
         models=("delta_net", "gated_delta_net", "kda"),
         summary="correlated keys, the delta rule at its best rate b",
         holds=GATED,
+        support=f"memories of random codes at b = .05 to .4 are .007 to .017 off on average, at most .04 {PAGE}",
         **_TEMPLATE,
     ),
     Law(
@@ -274,6 +277,7 @@ LAWS = [
         models=("mesa_net",),
         summary="correlated keys, the least-squares answer: correlations cost nothing up to the rank of the keys",
         holds=GATED,
+        support=f"memories of random codes are .007 off on average, at most .02 {PAGE}",
         options={"memory": "least-squares"},
         **_TEMPLATE,
     ),
@@ -282,6 +286,7 @@ LAWS = [
         effective_law,
         models=("mlstm",),
         holds=GATED,
+        support=f"memories of random codes are .025 off on average, at most .06 {PAGE}",
         summary="correlated keys, addition: SNR² = N_eff D / n, 1 / N_eff = E[Gamma² + (1 - Gamma²)² / N]",
         **_TEMPLATE,
     ),
@@ -291,6 +296,7 @@ LAWS = [
         models=(),
         summary="correlated keys, a ceiling: no matrix memory has more than SNR² = R D / (N_f - R), R their rank",
         holds="a bound on the mean of h; that equal h are best, and rivals without a head start, are assumed",
+        support=f"no memory of random codes was above it; least squares is up to .14 below {PAGE}",
         **_TEMPLATE,
     ),
 ]
