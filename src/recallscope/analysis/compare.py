@@ -106,10 +106,11 @@ class Comparison:
 def compare_laws(grid: AccuracyGrid, laws: Iterable[Law] = LAWS) -> list[Comparison]:
     """All laws, the closest first; those that apply nowhere come last.
 
-    Laws of something the grid's models do not have, such as heads, are left out.
+    Laws of other tasks, and of something the grid's models do not have, such as heads, are left out.
     """
-    has = set(fields_of(grid.cells))
-    found = _compared(grid, [law for law in laws if has.issuperset(law.needs)])
+    has, tasks = set(fields_of(grid.cells)), set(grid.cells.get("task", ()))
+    speak = (law for law in laws if not tasks or not tasks.isdisjoint(law.tasks))
+    found = _compared(grid, [law for law in speak if has.issuperset(law.needs)])
     return sorted(found, key=lambda c: (not c.cells, -len(c.cells) if not c.cells else 0, c.mean_error))
 
 

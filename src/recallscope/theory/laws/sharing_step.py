@@ -72,7 +72,7 @@ def win_probability(
     return p[place.reshape(-1)]
 
 
-def _by_counts(rows: Array, width: Array, given: Counts, exact: bool, top_k: int) -> Array:
+def _by_counts(rows: Array, width: Array, given: Counts, exact: bool, top_k: int = 1) -> Array:
     """The queries in `rows`, those that need equal numbers of nodes together."""
     rule = sharing_nodes.product if exact else sharing_nodes.fitted
     counts = (sharing_nodes.product_counts if exact else sharing_nodes.fitted_counts)(Noise(*rows.T), width)
@@ -115,7 +115,7 @@ def key_repulsion(key_dim: Array, unshared: Array, vocab: Array) -> tuple[Array,
     return reach, stretch
 
 
-def _win_probability(noise: Noise, width: Array, rule: Callable[..., Points], counts: Counts, top_k: int) -> Array:
+def _win_probability(noise: Noise, width: Array, rule: Callable[..., Points], counts: Counts, top_k: int = 1) -> Array:
     N_star, D_star, n = (a[:, None] for a in (noise.N_star, noise.D_star, noise.n))
     R, R_weights = gamma_rule(noise.spread, counts.norm)
     R = np.maximum(R, 1e-12)
