@@ -156,8 +156,9 @@ MUTATIONS = [
     *in_file(
         "ops/attention.py",
         "ops/test_softmax_attention.py",
-        ("masked_fill(ahead, -torch.inf).softmax", "masked_fill(ahead, 0.0).softmax"),
+        ("masked_fill(hidden, -torch.inf).softmax", "masked_fill(hidden, 0.0).softmax"),
         ("(tokens if positions is None else positions)", "(tokens if positions is None else positions + 1)"),
+        ("tokens <= here - window", "tokens < here - window"),
     ),
     *in_file(
         "ops/ssd.py",

@@ -2,7 +2,7 @@
 
 python results/recipe/make.py STORE            trains what the store lacks, a run at a time
 python results/recipe/make.py STORE --pack     packs what it has into runs.jsonl
-python results/recipe/make.py --tables         writes the tables of README.md from runs.jsonl
+python results/recipe/make.py --tables         writes the tables of README.md and docs/YOUR_MODEL.md from runs.jsonl
 
 One (task, model) pair after another, in the order of `PAIRS`: for each arm the learning rates on seed 0, then seeds 1,
 2 and 3. Stop it at any moment; the same command resumes.
@@ -57,9 +57,10 @@ OTHERS = {
 PAIRS = (
     *(("a", name) for name in (*MEMORIES, "Llama (transformers)", "TransformerEncoder (torch)", "RWKV-7")),
     *(("b", name) for name in MEMORIES),
-    *(("a", name) for name in ("GPT-2 (transformers)", "LSTM (torch)", "attention without positions", "GLA")),
-    *(("a", name) for name in ("Mamba-2", "GRU (torch)", "Mamba (mambapy)")),
-    *(("b", name) for name in ("RWKV-7", "Llama (transformers)", "attention without positions", "Mamba-2", "GLA")),
+    *(("a", name) for name in ("attention without positions", "LSTM (torch)", "Mamba-2", "GPT-2 (transformers)")),
+    ("b", "RWKV-7"),
+    *(("a", name) for name in ("Mamba (mambapy)", "GRU (torch)", "GLA")),
+    *(("b", name) for name in ("Llama (transformers)", "attention without positions", "Mamba-2", "GLA")),
     *(("b", name) for name in ("TransformerEncoder (torch)", "LSTM (torch)")),
 )
 
@@ -173,51 +174,77 @@ def cell(record: RunRecord | None) -> str:
     return text if begun([record]) else f"*{text}*"
 
 
-def tables(store: RunStore) -> Iterator[str]:
-    """Seeds 1 to 3 of each arm at its rate, then the accuracies behind the choice of the rates."""
+def names(task: str) -> list[str]:
+    """The models of a task, in order."""
+    return [name for some, name in PAIRS if some == task]
+
+
+def results_table(store: RunStore, task: str) -> Iterator[str]:
+    """Each arm at its rate: the mean of seeds 1 to 3, and the three."""
+    yield from (f"| model | {' | '.join(ARMS)} |", "|---|" + "---|" * len(ARMS))
+    for name in names(task):
+        shown = []
+        for arm in ARMS:
+            rate = chosen_rate(store, task, name, arm)
+            seen = [found(store, task, name, arm, rate, seed) for seed in SEEDS] if rate else []
+            done = [record for record in seen if record]
+            shown.append(f"{accuracy(done):.3f} ({', '.join(map(cell, done))}) at {rate:g}" if done else "")
+        if any(shown):
+            yield f"| {name} | {' | '.join(shown)} |"
+
+
+def rates_table(store: RunStore, task: str) -> Iterator[str]:
+    """The accuracies behind the choice of the rates."""
+    columns = [(arm, rate) for arm in ARMS for rate in RATES]
+    yield f"| model | {' | '.join(f'{arm} {rate:g}' for arm, rate in columns)} |"
+    yield "|---|" + "---:|" * len(columns)
+    for name in names(task):
+        records = [found(store, task, name, arm, rate, 0) for arm, rate in columns]
+        if any(records):
+            yield f"| {name} | {' | '.join(map(cell, records))} |"
+
+
+def tables(store: RunStore, *, rates: bool) -> str:
+    """What was found, with the accuracies behind the choice of the rates or without."""
+    every = [record for labels in runs(store) if (record := found(store, *labels))]
+    hours = sum(record.seconds for record in every) / 3600
+    lines = ["", *decision(store), "", f"{len(every)} runs, {hours:.1f} hours of wall time beside other work.", ""]
     for task, spec in TASKS.items():
         what = f"({task}) V = {spec.vocab_size}, N_f = {spec.num_facts}"
-        yield from (f"### {what}: mean of seeds 1 to 3 (each), at the rate chosen", "")
-        yield from (f"| model | {' | '.join(ARMS)} |", "|---|" + "---|" * len(ARMS))
-        names = [name for some, name in PAIRS if some == task]
-        for name in names:
-            shown = []
-            for arm in ARMS:
-                rate = chosen_rate(store, task, name, arm)
-                seen = [found(store, task, name, arm, rate, seed) for seed in SEEDS] if rate else []
-                done = [record for record in seen if record]
-                shown.append(f"{accuracy(done):.3f} ({', '.join(map(cell, done))}) at {rate:g}" if done else "")
-            if any(shown):
-                yield f"| {name} | {' | '.join(shown)} |"
-        yield from ("", f"### {what}: the choice of the rate, seed 0, {STEPS // 2:,} steps", "")
-        columns = [(arm, rate) for arm in ARMS for rate in RATES]
-        yield f"| model | {' | '.join(f'{arm} {rate:g}' for arm, rate in columns)} |"
-        yield "|---|" + "---:|" * len(columns)
-        for name in names:
-            records = [found(store, task, name, arm, rate, 0) for arm, rate in columns]
-            if any(records):
-                yield f"| {name} | {' | '.join(map(cell, records))} |"
-        yield ""
+        lines += [f"{what}: mean of seeds 1 to 3 (each), at the rate chosen", "", *results_table(store, task), ""]
+        if rates:
+            lines += [
+                f"{what}: the choice of the rate, seed 0, {STEPS // 2:,} steps",
+                "",
+                *rates_table(store, task),
+                "",
+            ]
+    return "\n".join(lines)
 
 
-def page(store: RunStore) -> str:
-    """README.md with its tables made anew."""
-    text = (HERE / "README.md").read_text(encoding="utf-8")
-    every = [record for labels in runs(store) if (record := found(store, *labels))]
-    effort = (
-        f"{len(every)} runs, {sum(record.seconds for record in every) / 3600:.1f} hours of wall time beside other work."
+def filled(page: Path, text: str) -> str:
+    """A page with its tables made anew."""
+    old = page.read_text(encoding="utf-8")
+    new, count = re.subn(
+        r"(<!-- recipe -->\n).*(<!-- /recipe -->)", lambda at: at[1] + text + at[2], old, flags=re.DOTALL
     )
-    body = "\n".join(["", *decision(store), "", effort, "", *tables(store)])
-    new, count = re.subn(r"(<!-- tables -->\n).*", lambda at: at[1] + body, text, flags=re.DOTALL)
-    assert count == 1, "README.md has no place for the tables"
-    return new.rstrip() + "\n"
+    assert count == 1, f"{page} has no place for the tables"
+    return new
+
+
+def pages() -> dict[Path, str]:
+    """README.md here, and the page of the documentation, as the records have them."""
+    store = RunStore(HERE / "runs.jsonl")
+    places = {HERE / "README.md": True, HERE.parents[1] / "docs" / "YOUR_MODEL.md": False}
+    return {page: filled(page, tables(store, rates=rates)) for page, rates in places.items()}
 
 
 HERE = Path(__file__).parent
 
 if __name__ == "__main__":
     if "--tables" in sys.argv:
-        (HERE / "README.md").write_text(page(RunStore(HERE / "runs.jsonl")), encoding="utf-8")
+        for page, text in pages().items():
+            page.write_text(text, encoding="utf-8")
     elif "--pack" in sys.argv:
         pack_store(RunStore(Path(sys.argv[1])), HERE / "runs.jsonl")
     else:

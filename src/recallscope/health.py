@@ -148,13 +148,13 @@ def _at_chance(facts: Mapping[str, Any], fields: Mapping[str, Value]) -> RunWarn
         return RunWarning(
             "at-chance",
             f"stayed at chance: accuracy {reached:.4f} is not above the {guess.accuracy:.4f} of guessing {guess.how} "
-            f"(over {queries:,} queries). That is no capacity: it did not learn under this recipe.",
+            f"(over {queries:,} queries). That is no capacity.",
         )
     if has_begun(facts) is False:
         return RunWarning(
             "at-chance",
             f"stayed at chance: of its answers that are values of the context, no more are right than guessing among "
-            f"them gives (accuracy {reached:.4f}, binding {facts['binding']:.3f}). It did not learn under this recipe.",
+            f"them gives (accuracy {reached:.4f}, binding {facts['binding']:.3f}). That is no capacity.",
         )
     return None
 

@@ -83,7 +83,10 @@ class RunRecord(Frozen):
     steps: NonNegativeInt = Field(description="optimiser steps taken")
     seconds: Annotated[float, Field(ge=0)] = Field(description="wall time, resumed parts added up")
     parameters: NonNegativeInt | None = Field(None, description="numbers that were trained")
-    state_entries: NonNegativeInt | None = Field(None, description="numbers that carry the context past its last token")
+    state_entries: NonNegativeInt | None = Field(
+        None, description="of the state that is stored; None if it is not known"
+    )
+    effective_entries: NonNegativeInt | None = Field(None, description="of the state that is read; None if not known")
     history: list[Evaluation] = Field(default_factory=list)
     levels_ended: list[NonNegativeInt] | None = Field(None, description="steps at which a curriculum left its levels")
     by_facts: dict[str, Fraction] | None = Field(

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from recallscope.architectures.model import RecallModel
     from recallscope.tasks.batch import Batch
 
+TRIALS_FROM = 2**30  # seeds from here on are those of learning-rate trials
 LARGEST = 10**9  # no dimension of a spec may exceed this: larger numbers are typing slips, not models
 IDENTITY = 2  # version of the rule that names runs; 1 hashed the defaults, too
 
@@ -252,19 +253,27 @@ ARCHITECTURES: Registry[type[ModelSpec]] = Registry(
     "architecture",
     {
         "attention": "recallscope.architectures.matrix_memory:AttentionSpec",
+        "comba": "recallscope.architectures.matrix_memory:CombaSpec",
         "delta_net": "recallscope.architectures.matrix_memory:DeltaNetSpec",
+        "delta_product": "recallscope.architectures.matrix_memory:DeltaProductSpec",
         "gated_delta_net": "recallscope.architectures.matrix_memory:GatedDeltaNetSpec",
+        "gated_delta_net2": "recallscope.architectures.matrix_memory:GatedDeltaNet2Spec",
         "gla": "recallscope.architectures.matrix_memory:GLASpec",
+        "hybrid": "recallscope.architectures.hybrid:HybridSpec",
         "kda": "recallscope.architectures.matrix_memory:KDASpec",
         "linear_mamba": "recallscope.architectures.linear_mamba:LinearMambaSpec",
         "linear_attention": "recallscope.architectures.matrix_memory:LinearAttentionSpec",
         "mamba": "recallscope.architectures.mamba:MambaSpec",
         "mamba2": "recallscope.architectures.mamba2:Mamba2Spec",
+        "mamba3": "recallscope.architectures.matrix_memory:Mamba3Spec",
         "mesa_net": "recallscope.architectures.matrix_memory:MesaNetSpec",
         "mlstm": "recallscope.architectures.matrix_memory:MLSTMSpec",
         "multihead": "recallscope.architectures.multihead:MultiHeadSpec",
+        "preconditioned_delta_net": "recallscope.architectures.matrix_memory:PreconditionedDeltaNetSpec",
         "retnet": "recallscope.architectures.matrix_memory:RetNetSpec",
+        "routed_memory": "recallscope.architectures.matrix_memory:RoutedMemorySpec",
         "rwkv7": "recallscope.architectures.matrix_memory:RWKV7Spec",
+        "window_attention": "recallscope.architectures.matrix_memory:WindowAttentionSpec",
     },
 )
 STORED_KINDS = {"linear": "linear_mamba", "full": "mamba", "full2": "mamba2"}  # as runs are stored and hashed: kind
@@ -430,7 +439,9 @@ class RunSpec(Spec):
     task: AnyTask
     model: AnyModel
     train: TrainSpec = Field(default_factory=TrainSpec)
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = Field(0, description="random seed of the run")
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = Field(
+        0, description="random seed of the run; seeds from 2^30 on mark learning-rate trials"
+    )
 
 
 PARTS = ("task", "model", "train")
@@ -452,6 +463,7 @@ RESULTS = (
     "seconds",
     "parameters",
     "state_entries",
+    "effective_entries",
     "warning",
 )
 COLUMNS = frozenset(("run", "status", "schema_version", "needs", "task", "model", "seed", *RESULTS))  # no field's name

@@ -5,6 +5,7 @@ import pytest
 
 from recallscope.analysis.accuracy_grid import AccuracyGrid, convergence_by_best, convergence_grid
 from recallscope.analysis.compare import compare_laws
+from recallscope.analysis.group_fit import fit_group
 from recallscope.analysis.table import as_table, group_runs, learned
 from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.theory.law import LAWS, find_law
@@ -59,6 +60,10 @@ def test_seeds_that_converge_are_counted_per_cell_and_by_the_cells_best():
     assert np.isnan(bins[1].rate)
     assert convergence_by_best(as_table([row(1.0)]), bins=10)[-1].cells == 1
     assert convergence_grid(runs, threshold=0.96).accuracy[1, 0] == pytest.approx(1 / 3)
+    chance = as_table([row(0.25, warning="at-chance"), row(0.9, seed=1, warning="")])
+    assert convergence_grid(chance).accuracy[0, 0] == 0.5, "0.25 is a guess among four facts"
+    (group,) = group_runs(chance)
+    assert "1 of 2 runs converged" in fit_group(group, [], bootstrap=0).sentences[1]
 
 
 def test_a_seed_at_chance_counts_only_where_no_other_recalls():

@@ -7,13 +7,13 @@ their path in the installed wheel. Where the wheel or transformers is missing th
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import Tensor
-from torch.nn.functional import elu, logsigmoid, normalize, relu, softplus
+from torch.nn.functional import elu, logsigmoid, normalize, pad, relu, softplus
 from transformers import Qwen3NextConfig
 from transformers.models.kimi_linear.modeling_kimi_linear import (
     chunk_kimi_delta_attention,
@@ -112,6 +112,44 @@ def kimi_linear_chunked(layer, q, k, v, gates):
     return chunk_kimi_delta_attention(q, k, v, log_alpha(layer, gates), beta(gates), chunk_size=4)[0]
 
 
+def gdn2(layer, q, k, v, gates):
+    b, w, g = (
+        torch.sigmoid(by_row(gates["erase"], k)),
+        torch.sigmoid(by_row(gates["write"], v)),
+        log_alpha(layer, gates),
+    )
+    return fla("gdn2/naive.py").naive_recurrent_gdn2(q, k, v, by_row(g, k), b, w)[0]
+
+
+def comba(layer, q, k, v, gates):
+    """The correction of the queries is made before their recurrence, as in their layer."""
+    p = torch.sigmoid(layer.erase) * k
+    q = q if layer.correction is None else q - layer.correction * p
+    theirs = fla("comba/naive.py").naive_recurrent_comba
+    return theirs(q, k, v, p, beta(gates), log_alpha(layer, gates)[..., 0])[0]
+
+
+def gated_delta_product(layer, q, k, v, gates):
+    """Their steps stand one after another on the axis of tokens."""
+    n = layer.spec.num_steps
+    k, v, rate = (x.unflatten(-1, (n, -1)).transpose(2, 3).flatten(1, 2) for x in (k, v, gates["beta"]))
+    g = log_alpha(layer, gates)[..., 0] if layer.spec.forget else None
+    theirs = fla("gated_delta_product/naive.py").naive_recurrent_gated_delta_product
+    rate = layer.spec.largest_rate * torch.sigmoid(rate)[..., 0]
+    return theirs(q, k, v, g, rate, q.shape[-1] ** -0.5, num_householder=n)[0]
+
+
+def preconditioned(layer, q, k, v, gates):
+    """Queries and keys are unit vectors already: that theirs makes them so once more would change the gradient."""
+    module = fla("precond_gated_delta_rule/naive.py")
+    module.F = SimpleNamespace(normalize=lambda x, **_: x)
+    curvature = -layer.curvature_A_log.exp() * softplus(gates["curvature_alpha"])
+    rates = torch.sigmoid(gates["curvature_beta"])[..., 0], beta(gates)
+    theirs = module.naive_recurrent_precond_gated_delta_rule
+    decays = curvature[..., 0], log_alpha(layer, gates)[..., 0]
+    return theirs(q, k, v, *decays, *rates, log_atk_scale=layer.log_scale)[0]
+
+
 def dplr(layer, q, k, v, gates):
     """RWKV-7 as diagonal plus low rank; the bonus is fla's sum over the current token."""
     a, log_w = torch.sigmoid(by_row(gates["a"], k)), -0.606531 * torch.sigmoid(by_row(gates["w"], k))
@@ -142,6 +180,49 @@ def softmax(layer, q, k, v, gates):
     return fla("attn/naive.py").naive_parallel_attn(q, k, v)[0]
 
 
+def mamba3(layer, q, k, v, gates):
+    """The plain recurrence of arXiv 2603.15569 on a complex state, written here: pairs of rows are complex numbers.
+
+    The state turns back by every angle, where keys and queries turn on. No independent code runs without a GPU.
+    """
+    if layer.spec.qk_norm == "rms":
+        N = q.shape[-1]
+        q, k = (x * (x.square().mean(dim=-1, keepdim=True) + 1e-5).rsqrt() for x in (q * N**-0.5, k))
+        q, k = q * layer.norm_q.weight + layer.q_bias, k * layer.norm_k.weight + layer.k_bias
+    A, scale = layer.spec.num_angles, q.shape[-1] ** -0.5
+    step, rate, mix = softplus(gates["step"]), softplus(gates["rate"]), torch.sigmoid(gates["mix"])
+    turn = torch.pi * torch.tanh(gates.get("turn", step[..., :0])) * step
+    q, k = (torch.cat((torch.complex(x[..., :A], x[..., A : 2 * A]), x[..., 2 * A :] + 0j), dim=-1) for x in (q, k))
+    turn = pad(turn, (0, q.shape[-1] - A))
+    h, written, o = 0.0, 0.0, []
+    for t in range(q.shape[1]):
+        factor = torch.polar(torch.exp(-rate * step)[:, t].expand_as(turn[:, t]), -turn[:, t])[..., None]
+        trapezoid = (1 - mix)[:, t, ..., None] * step[:, t, ..., None] * written
+        written = k[:, t, ..., None] * v[:, t, :, None]
+        h = factor * (h + trapezoid) + (mix * step)[:, t, ..., None] * written
+        o.append((q[:, t, ..., None].conj() * h).real.sum(dim=-2))
+    o = scale * torch.stack(o, dim=1)
+    return o if layer.skip is None else o + layer.skip * v
+
+
+def window(layer, q, k, v, gates):
+    return fla("attn/naive.py").naive_parallel_attn(q, k, v, window_size=layer.spec.window)[0]
+
+
+def routed(layer, q, k, v, gates):
+    """Linear attention to the tokens of each memory, read by the queries that it is chosen for."""
+
+    def route(router):
+        soft = router.softmax(dim=-1)
+        hard = (router == router.amax(dim=-1, keepdim=True)).to(soft)
+        return soft if layer.spec.routing == "soft" else hard.sub(soft).detach() + soft
+
+    theirs = fla("linear_attn/naive.py").naive_recurrent_linear_attn
+    write, read = (route(gates[name])[..., None].unbind(dim=-2) for name in ("write", "read"))
+    rate = torch.sigmoid(gates["beta"])
+    return sum(r * theirs(q, w * rate * k, v, normalize=False)[0] for w, r in zip(write, read, strict=True))
+
+
 class Case(NamedTuple):
     """One architecture with some fields, the reference, and where it is from."""
 
@@ -152,6 +233,7 @@ class Case(NamedTuple):
 
 
 FLA, HF = "fla-core `fla/ops/{}`", "transformers `models/{}`"
+OWN = "a plain complex recurrence of ours, from the paper's equations (no other code runs without a GPU)"
 CASES = [
     Case("linear_attention", FLA.format("linear_attn/naive.py"), linear_attention),
     Case("linear_attention", FLA.format("linear_attn/naive.py"), linear_attention, {"feature_map": "relu"}),
@@ -174,8 +256,24 @@ CASES = [
     Case("kda", FLA.format("kda/naive.py"), kda),
     Case("kda", HF.format("kimi_linear"), kimi_linear_recurrent),
     Case("kda", HF.format("kimi_linear"), kimi_linear_chunked),
+    Case("gated_delta_net2", FLA.format("gdn2/naive.py"), gdn2),
+    Case("comba", FLA.format("comba/naive.py"), comba),
+    Case("comba", FLA.format("comba/naive.py"), comba, {"output_correction": 1.0}),
+    Case("delta_product", FLA.format("gated_delta_product/naive.py"), gated_delta_product, {"num_steps": 3}),
+    Case(
+        "delta_product",
+        FLA.format("gated_delta_product/naive.py"),
+        gated_delta_product,
+        {"forget": True, "largest_rate": 2.0},
+    ),
+    Case("preconditioned_delta_net", FLA.format("precond_gated_delta_rule/naive.py"), preconditioned),
     Case("rwkv7", FLA.format("generalized_delta_rule/dplr/naive.py"), dplr, {"bonus": True}),
     Case("mesa_net", FLA.format("mesa_net/naive.py"), mesa, {"forget": True, "least_ridge": 0.25}),
+    Case("mamba3", OWN, mamba3, {"turning": 0.5}),
+    Case("mamba3", OWN, mamba3, {"qk_norm": "rms", "skip": True}),
+    Case("window_attention", FLA.format("attn/naive.py"), window, {"window": 4}),
+    Case("routed_memory", FLA.format("linear_attn/naive.py"), routed),
+    Case("routed_memory", FLA.format("linear_attn/naive.py"), routed, {"routing": "soft"}),
     Case("attention", FLA.format("attn/naive.py"), softmax),
 ]
 
@@ -207,13 +305,15 @@ def test_the_memory_is_theirs_in_values_and_every_gradient(case: Case, seed: int
     """By queries, keys, values, gates before their activation, and the layer's own parameters."""
     g = torch.Generator().manual_seed(seed)
     layer, batch, L = draw_layer(case, seed, g), pick(g, 1, 3), 1 if seed == 0 else pick(g, 2, 14)
+    L = max(L, 2 if case.kind == "mamba3" else 1)  # alone, a token's angle changes nothing but rounding
     M, N, P = layer.spec.num_heads, layer.spec.state_dim, layer.spec.head_dim
-    q, k = (normalize(torch.randn(batch, L, M, N, generator=g), dim=-1) for _ in range(2))
-    v = torch.randn(batch, L, M, P, generator=g)
+    n = layer.spec.writes_per_token
+    q, k = (normalize(torch.randn(batch, L, M, i, N, generator=g), dim=-1).flatten(3) for i in (1, n))
+    v = torch.randn(batch, L, M, n * P, generator=g)
     gates = {name: torch.randn(batch, L, M, gate.width, generator=g) for name, gate in layer.gate_names.items()}
-    own = {name: p for name, p in layer.named_parameters() if name in ("A_log", "k_k", "k_a", "r_k", "log_ridge")}
+    own = {name: p for name, p in layer.named_parameters() if not name.startswith(("W_", "gate_bias"))}
     leaves = {name: x.requires_grad_() for name, x in ({"q": q, "k": k, "v": v} | gates | own).items()}
-    ours = layer.recall(Drive(q * N**-0.5, k, v, gates), None)
+    ours = layer.recall(layer.prepared(Drive(q * N**-0.5, k, v, gates), None), None)
 
     def theirs() -> dict[str, Tensor]:
         return output_and_gradients(case.reference(layer, q, k, v, gates), leaves, may_be_unused=True)
@@ -283,6 +383,7 @@ def test_mamba_2s_scan_is_simple_gated_linear_attention(seed: int) -> None:
 
 
 ELSEWHERE = {
+    "hybrid": "none of its own: its layers are those of the others (`tests/architectures/test_hybrid.py`)",
     "mamba": "transformers `models/mamba`; mambapy (`tests/claims/test_mamba_references.py`)",
     "mamba2": "transformers `models/mamba2` (`tests/architectures/test_mamba2_reference.py`); fla-core "
     "`fla/ops/simple_gla/naive.py`",

@@ -13,12 +13,14 @@ from recallscope.specs import ARCHITECTURES
 from recallscope.state_precision import StatePrecision
 
 V, L, BATCH = 12, 9, 3
+KEEP_ALL = ("attention", "window_attention", "hybrid")
 VARIANTS = {
-    **{kind: {} for kind in ARCHITECTURES.names() if kind != "attention"},
+    **{kind: {} for kind in ARCHITECTURES.names() if kind not in KEEP_ALL},
     "two layers": {"kind": "linear_mamba", "num_layers": 2},
     "MQA": {"kind": "multihead", "num_heads": 2, "head_pattern": "MQA"},
     "mesa_net, fading": {"kind": "mesa_net", "forget": True},
     "mlstm, no normaliser": {"kind": "mlstm", "normaliser": False},
+    "hybrid": {"kind": "hybrid", "layers": "gla kda mamba3,turning=0.5"},
     "rwkv7, bonus": {"kind": "rwkv7", "bonus": True},
     "taylor, normalised": {"kind": "linear_attention", "feature_map": "taylor", "normaliser": True},
     "Mamba without gate": {"kind": "mamba", "gate": False, "norm": "none", "skip": False, "transition": "identity"},
@@ -152,5 +154,5 @@ def test_stochastic_rounding_follows_its_seed():
 
 def test_attention_has_no_state_to_store():
     model = build_model(ARCHITECTURES.find("attention")(embed_dim=6, state_dim=3), V, torch.Generator().manual_seed(0))
-    with pytest.raises(MissingCapabilityError, match="no state of a fixed size"):
+    with pytest.raises(MissingCapabilityError, match="no matrix of a fixed size"):
         StoredState(model, StatePrecision.of("int8"))

@@ -75,7 +75,7 @@ def test_nothing_but_facts_makes_noise_in_the_circuit(scores):
     assert scores.noise.dimensions > 1.4 * 36  # tight frames of few words are better than either count
 
 
-def test_surgery_takes_the_banks_away_and_nothing_else_matters(scores):
+def test_ablations_take_the_banks_away_and_nothing_else_matters(scores):
     cut = scores.ablations
     assert cut["no_decay"] == cut["as_is"]
     assert cut["only_facts"] >= cut["as_is"]

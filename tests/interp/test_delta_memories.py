@@ -136,7 +136,7 @@ def test_they_are_memories(build):
     assert right >= 38
 
 
-def test_surgery_on_the_state_gives_the_new_answer():
+def test_a_patched_state_gives_the_new_answer():
     """The codes are the weights', so a write is v' k'ᵀ; least squares also sums k kᵀ, which no value code explains."""
     energies = []
     for model in (delta_circuit(V, 24, 12, seeded(), write_rate=0.3), least_squares_circuit(V, 24, 12, seeded())):

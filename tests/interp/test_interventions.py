@@ -166,7 +166,7 @@ def test_projection_of_the_ideal_table_keeps_its_facts_exactly():
     assert scores.energy == pytest.approx(1)
 
 
-def test_surgery_reaches_every_layer_of_a_depth_circuit():
+def test_patching_reaches_every_layer_of_a_depth_circuit():
     model = designed_depth(64, 96, 16, 2, seeded())
     batch = sample_batch(SMALL, 100, seeded(1))
     assert overwrite_facts(model, batch, seeded(2)).success >= 0.95
@@ -198,7 +198,7 @@ def test_mamba_2_is_operated_on_like_the_others():
     assert 0 < scores.factored_energy < 1
 
 
-def test_surgery_on_full_mamba_needs_pairs():
+def test_patching_full_mamba_needs_pairs():
     model = build_model(MambaSpec(embed_dim=8, state_dim=4, conv_width=4), 32, seeded())
     with pytest.raises(MissingCapabilityError, match="conv_width=2"):
         overwrite_facts(model, sample_batch(FULL_TASK, 2, seeded()), seeded())

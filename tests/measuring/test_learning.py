@@ -1,5 +1,6 @@
 """What may be said of an accuracy: a run at chance is extended, and so is one that gains; modules are checked first."""
 
+import inspect
 import math
 
 import numpy as np
@@ -11,7 +12,7 @@ import recallscope as rs
 from recallscope.architectures.user_module_model import UserModuleError, module_in_memory
 from recallscope.measuring.causes import likely_causes, next_command
 from recallscope.measuring.learning import Learning, learn
-from recallscope.measuring.training_runs import Training
+from recallscope.measuring.training_runs import RATES, RunFailedError, Training, search_rate, store_trainer
 from recallscope.records import Evaluation, RunRecord, binding
 from recallscope.specs import RunSpec, TrainSpec, parse_model
 from recallscope.tasks.drawing import sample_batch
@@ -56,6 +57,25 @@ def test_a_rate_that_only_learns_in_longer_trials_is_found():
     found = learn(RUN, trainer(lambda rate, steps, seed: 0.99 if rate == 0.001 and steps >= 2000 else 0.25))
     assert found.best.rate == 0.001
     assert found.verdict(extended=True).word == "converged"
+
+
+def test_a_rate_whose_trial_fails_is_one_that_cannot_be_chosen():
+    """Such as by NaN at that rate; only if all fail, the error is told."""
+
+    def failing(*bad):
+        def train(runs):
+            done = [None if run.train.learning_rate in bad else Training(record(run, 0.9), True, None) for run in runs]
+            if None in done:
+                raise RunFailedError("returned NaN", done)
+            return done
+
+        return train
+
+    found = search_rate(RUN, failing(0.01))
+    assert found.chosen == 0.003
+    assert "of 0.01 (failed), 0.003 (0.900)" in found.sentence()
+    with pytest.raises(RunFailedError, match="returned NaN"):
+        search_rate(RUN, failing(*RATES))
 
 
 def test_doubling_tells_converged_from_rising():
@@ -179,6 +199,8 @@ def test_weights_that_do_not_recall_get_no_size_no_bits_and_no_rank():
     assert found.verdict.word == "did not learn"
     assert (found.information, found.linear, found.place, found.place_per_entry) == (None,) * 4
     assert "did not learn" in found.headline
+    assert "stayed at chance" in found.verdict.sentence
+    assert "stayed at chance" in rs.evaluate(module, task, 200, 0).warning
 
 
 def test_capacity_of_a_function_that_makes_a_module():
@@ -276,6 +298,21 @@ def test_outputs_are_checked_at_every_call():
     Later.broken = True
     with pytest.raises(UserModuleError, match="returned NaN or infinity"):
         rs.evaluate(model, TASK, 10, 0)
+
+
+def test_a_module_that_breaks_while_it_is_trained_is_not_tried_again(tmp_path, monkeypatch):
+    """A second try from the last checkpoint might hide it; one clear sentence says what is wrong."""
+    source = inspect.getsource(Memory).replace("(query @ key.mT)", "(query @ key.mT * self.broken(tokens))")
+    later = "    def broken(self, x):\n        return 1.0 if self.training or len(x) == 2 else math.nan\n"
+    (tmp_path / "nets.py").write_text(f"import math, torch\nfrom torch import nn\n\n{source}{later}")
+    monkeypatch.chdir(tmp_path)
+    run = RunSpec(task=TASK, model=rs.user_module("nets.py:Memory"), train=TrainSpec(**SHORT))
+    with pytest.raises(RunFailedError) as raised:
+        store_trainer(tmp_path / "store", workers=0)([run])
+    said = "its worker was stopped: nets.py:Memory: forward(tokens), in evaluation, tokens of shape"
+    assert str(raised.value).startswith(f"the training of nets.py:Memory failed: {said}")
+    assert str(raised.value).count("NaN") == 1
+    assert rs.RunStore(tmp_path / "store").failure(run.content_hash()).tries == 1
 
 
 MIXERS = """

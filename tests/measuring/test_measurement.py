@@ -4,14 +4,20 @@ import math
 
 import pytest
 import torch
+from matplotlib.figure import Figure
 
 import recallscope as rs
+from recallscope.analysis.table import load_runs
+from recallscope.figures.forms import draw_measured
 from recallscope.measuring import measurement
 from recallscope.measuring.beside import Neighbour, neighbours
 from recallscope.measuring.measurement import Accuracy, Information, LinearEqual, linear_curve
-from recallscope.records import RunRecord
+from recallscope.measuring.training_runs import Training
+from recallscope.records import RunRecord, binding
 from recallscope.runs.plan import estimated_cost
 from recallscope.runs.store import RunStore
+from recallscope.runs.table import find_runs, parse_conditions
+from recallscope.specs import TRIALS_FROM
 from recallscope.theory.bounds import information_bits, most_recall
 
 TASK = rs.MQARSpec(vocab_size=64, num_facts=4)
@@ -103,9 +109,63 @@ def test_only_runs_on_exactly_this_task_stand_beside_it(tmp_path):
     put(0.99, task=rs.MQARSpec(vocab_size=64, num_facts=4, filler="zero"))
     put(0.99, task=rs.MQARSpec(vocab_size=64, num_facts=2))
     put(0.99, task=rs.ARSpec(vocab_size=64, num_facts=4))
+    put(1.0, seed=TRIALS_FROM)  # a learning-rate trial
     best, other = neighbours(TASK, [tmp_path / "store"])
     assert best == Neighbour("linear_mamba", "D=8 N=8", 0.9, 1, 64, "store")
     assert (other.accuracy, other.seeds, other.state_entries) == (pytest.approx(0.6), 2, 32)
+    assert other.interval == pytest.approx((0.6 - 12.706 * 0.1, 0.6 + 12.706 * 0.1), abs=1e-3)
+    assert not other.learned, "with 10 queries 0.5 is not above guessing"
+    listed, every = find_runs(store), find_runs(store, trials=True)
+    assert [row for row in every if row not in listed] == find_runs(store, parse_conditions([f"seed={TRIALS_FROM}"]))
+    assert len(load_runs(store.root)) == len(listed) == len(every) - 1
+
+
+def test_the_effective_state_of_a_users_module_is_kept_with_its_record(tmp_path):
+    store = RunStore(tmp_path / "store", create=True)
+    run = rs.RunSpec(task=TASK, model=rs.user_module("examples/gru.py:Model"))
+    numbers = {"test_accuracy": 0.5, "val_accuracy": 0.5, "test_queries": 4000, "best_step": 1, "steps": 1}
+    store.put(RunRecord(spec=run, seconds=1.0, **numbers))
+    store.add_state(run.content_hash(), 16)
+    assert find_runs(store)[0]["effective_entries"] == 16
+    (row,) = neighbours(TASK, [store.root])
+    assert (row.state_entries, row.learned) == (16, True)
+    store.add_state("0" * 24, 16)  # a run that is not there stays away
+    assert len(store.names()) == 1
+
+
+def trained(accuracies):
+    """A trainer whose runs recall so well by their kind, and by their seed a little less."""
+
+    def train(runs):
+        done = []
+        for run in runs:
+            p = accuracies[run.model.kind] - 0.01 * (run.seed % TRIALS_FROM)
+            numbers = {"test_accuracy": p, "val_accuracy": p, "test_queries": 8000, "best_step": 1, "steps": 1}
+            record = RunRecord(spec=run, seconds=1.0, in_context=1.0, binding=binding(p, 1.0, 4), **numbers)
+            done.append(Training(record, True, lambda run=run: rs.build_model(run.model, 64, torch.Generator())))
+        return done
+
+    return train
+
+
+def test_rivals_are_trained_by_the_same_recipe_and_failed_ones_are_marked(tmp_path):
+    """Of the same width, N so that D N is about the state of the measured model; one that did not learn has no rank."""
+    mine, short = rs.LinearMambaSpec(embed_dim=16, state_dim=3), rs.TrainSpec(batch_size=8, eval_size=20)
+    accuracies = {"linear_mamba": 0.8, "delta_net": 0.9, "gla": 0.25}
+    found = rs.measure(
+        mine, TASK, train=short, seeds=2, trainer=trained(accuracies), compare_with=["delta_net", "gla"]
+    )  # fmt: skip
+    delta, gla = found.beside
+    assert (delta.label, delta.accuracy, delta.state_entries) == ("delta_net D=16 N=3", pytest.approx(0.895), 48)
+    assert delta.interval[0] < 0.89 < 0.9 < delta.interval[1]
+    assert (delta.learned, gla.learned) == (True, False)
+    assert found.rank.startswith("place 2 of 2 by recall, 1 that did not learn left out")
+    axes = draw_measured(found, Figure().subplots(), {})
+    legend = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert legend == ["delta_net", "gla (did not learn)", "linear_mamba"]
+    assert axes.get_title(loc="left").startswith("linear_mamba: recall of 4 facts, 64 tokens\nmean and 95% interval")
+    with pytest.raises(ValueError, match=r"no such store or architecture\. Did you mean delta_net"):
+        rs.measure(mine, TASK, compare_with=["delta_nt"])
 
 
 def test_a_model_is_measured_as_it_is():

@@ -1,5 +1,7 @@
 """Softmax attention against one token after another: values and every gradient."""
 
+from functools import partial
+
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,9 +21,10 @@ def draw_inputs(size: tuple[int, ...], seed: int) -> dict[str, Tensor]:
 
 
 @settings(max_examples=25)
-@given(size=sizes, seed=seeds)
-def test_attention_is_the_loop(size: tuple[int, ...], seed: int) -> None:
-    assert_twins(softmax_attention, softmax_attention_loop, draw_inputs(size, seed))
+@given(size=sizes, seed=seeds, window=st.none() | st.integers(1, 13))
+def test_attention_is_the_loop(size: tuple[int, ...], seed: int, window: int | None) -> None:
+    fast, plain = (partial(form, window=window) for form in (softmax_attention, softmax_attention_loop))
+    assert_twins(fast, plain, draw_inputs(size, seed))
 
 
 @settings(max_examples=15)

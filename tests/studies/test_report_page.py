@@ -152,7 +152,7 @@ def test_all_claims_departures_and_commands_are_there(report, page):
         assert f"recallscope reproduce {experiment.name} --scale small --store 'my runs/paper'" in page.all_text
 
 
-def test_every_command_names_a_verb_and_its_flags(report, capsys):
+def test_every_command_names_a_command_and_its_flags(report, capsys):
     for command, _ in report.commands:
         _, name, *arguments = shlex.split(command)
         with pytest.raises(SystemExit):

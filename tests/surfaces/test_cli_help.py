@@ -25,7 +25,7 @@ def test_no_help_shows_none_or_an_empty_default(command, run):
     assert "(default: )" not in out or command == "predict"
 
 
-def test_help_verb_is_verb_help_and_version_has_two_names(run):
+def test_help_command_is_command_help_and_version_has_two_names(run):
     assert run("help", "fit")[1] == run("fit", "--help")[1]
     assert "RECALLSCOPE_TRACEBACK" in run("help")[1]
     assert run("help")[1] == run()[1]
@@ -121,7 +121,7 @@ def test_quiet_shows_no_progress(run, monkeypatch):
         (("reproduce", "layers", "--scale", "quick", "--store"), "recallscope.runs.sweep.run_sweep"),
     ],
 )
-def test_quiet_is_for_every_verb_that_trains(command, trains, run, monkeypatch, tmp_path):
+def test_quiet_is_for_every_command_that_trains(command, trains, run, monkeypatch, tmp_path):
     views = []
 
     def stop(*_, view, **__):

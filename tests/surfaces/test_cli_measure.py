@@ -147,7 +147,7 @@ def test_capacity_prints_its_trainings_and_uses_them_again(run, tmp_path):
         (["measure", "nowhere.py:Model", *TASK], "there is no file nowhere.py"),
         (["measure", "linear_mamba", "--weights", "nowhere.safetensors"], "no such weights file"),
         (["measure", "linear_mamba", *TASK, *SIZES, "--seeds", 0], "seeds=0"),
-        (["measure", "linear_mamba", *TASK, *SIZES, "--compare-with", "nowhere"], "nowhere is not a store"),
+        (["measure", "linear_mamba", *TASK, *SIZES, "--compare-with", "nowhere"], "no such store or architecture"),
         (["capacity", "--target", "0.9", *TASK, *SIZES], "nothing is left to find"),
         (["capacity", "--target", "0.9", "--vocab-size", 32], "too much is left to find"),
         (["capacity", "--target", "1.5", "--vocab-size", 32, *SIZES], "target=1.5"),

@@ -77,7 +77,7 @@ def test_no_page_loads_anything_from_elsewhere(site):
         assert not re.search(r"@import\s|url\(\s*['\"]?https?:", sheet.read_text(encoding="utf-8")), sheet
 
 
-def test_every_law_verb_and_notebook_has_its_page(site):
+def test_every_law_command_and_notebook_has_its_page(site):
     from recallscope.cli.main import COMMANDS
     from recallscope.theory.law import LAWS
 

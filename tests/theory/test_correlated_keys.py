@@ -132,6 +132,10 @@ def test_correlations_cost_addition_most_and_least_squares_nothing():
     plain = float(find_law("template-least-squares")(**crowded | {"rho": 0.0}))
     assert p["least-squares"] == pytest.approx(plain, abs=0.03)
     assert float(effective_dimension(Problem(**CELL, rho=1.0))) < 5 < float(effective_dimension(Problem(**CELL)))
+    for name in ("addition", "least-squares"):
+        law = find_law(f"template-{name}")
+        assert np.all(np.diff(law(**crowded | {"state_dim": [2, 4, 8, 16]})) > 0)
+        assert np.all(np.diff(law(**crowded | {"vocab_size": [128, 512, 2048]})) < 0)
     assert 0.05 < float(template_rate(Problem(**CELL, rho=1.0))) < 0.4
 
 

@@ -7,9 +7,11 @@ import json
 import pytest
 from explored import made_up
 
+import recallscope as rs
 from recallscope.faults import finite
+from recallscope.records import RunRecord
 from recallscope.runs.store import RunStore
-from recallscope.web import predict
+from recallscope.web import architectures, predict
 from recallscope.web.runs import Watch
 
 SIZES = {"vocab_size": 512, "num_facts": 16, "embed_dim": 64, "state_dim": 16}
@@ -101,6 +103,20 @@ def test_rows_csv_and_one_run_are_those_of_store(client, store_set, run):
     name = found["rows"][0][place("run")]
     printed = json.loads(run("store", "show", str(store_set.stores[0].root), name, "--json")[1])
     assert client.get("/api/run", params={"run": name[:8]}).json() == printed
+
+
+def test_a_module_of_ones_own_stands_beside_ours_on_its_task(tmp_path):
+    store, model = RunStore(tmp_path / "mine", create=True), rs.user_module("examples/gru.py:Model", width=32)
+    for seed, p in enumerate((0.70, 0.72)):
+        run = rs.RunSpec(task=rs.MQARSpec(vocab_size=512, num_facts=16), model=model, seed=seed)
+        numbers = {"test_accuracy": p, "val_accuracy": p, "test_queries": 16000, "best_step": 1, "steps": 1}
+        store.put(RunRecord(spec=run, seconds=1.0, **numbers))
+        store.add_state(run.content_hash(), 32)
+    cells = ["V 512, N_f 16, D 32, N 8", "V 512, N_f 8, D 16, N 8"]
+    (form,) = architectures._users_modules(store, cells)
+    assert (form["label"], list(form["recall"])) == ("examples/gru.py:Model width=32", cells[:1])
+    numbers = form["recall"][cells[0]]
+    assert (numbers["mean"], numbers["state_entries"]) == (pytest.approx(0.71), 32)
 
 
 def test_a_group_is_what_fit_says_of_it(client, store_set, run):

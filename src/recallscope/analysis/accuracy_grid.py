@@ -179,21 +179,22 @@ class SeedBin:
 
 
 def convergence_grid(table: DataFrame, axes: Sequence[str] = D_N, *, threshold: float = CONVERGED) -> AccuracyGrid:
-    """Share of seeds per cell that reach the threshold; `counts` says out of how many."""
-    return AccuracyGrid.from_runs(table, axes, reduce="convergence", threshold=threshold)
+    """Share of seeds per cell that left chance and reach the threshold; `counts` says out of how many."""
+    return AccuracyGrid.from_runs(_judged(table), axes, reduce="convergence", threshold=threshold)
+
+
+def _judged(table: DataFrame) -> DataFrame:
+    """A seed that stayed at chance has not converged, whatever its accuracy (`health`)."""
+    return table.assign(test_accuracy=table["test_accuracy"].where(recalls(table), 0.0))
 
 
 def convergence_by_best(
     table: DataFrame, axes: Sequence[str] = D_N, *, threshold: float = CONVERGED, bins: int = 10
 ) -> list[SeedBin]:
-    """Seeds of all cells by the best accuracy of their cell: failures of optimisation, told from lack of capacity.
-
-    A seed that stayed at chance has not converged, whatever its accuracy (`health`).
-    """
+    """Seeds of all cells by the best accuracy of their cell: failures of optimisation, told from lack of capacity."""
     if bins < 1:
         raise ValueError(f"bins={bins}: at least one is needed.")
-    judged = table.assign(test_accuracy=table["test_accuracy"].where(recalls(table), 0.0))
-    best, share = cells_of(table, axes, "best"), cells_of(judged, axes, "convergence", threshold=threshold)
+    best, share = cells_of(table, axes, "best"), cells_of(_judged(table), axes, "convergence", threshold=threshold)
     place = np.minimum((best["test_accuracy"] * bins).astype(int), bins - 1)
     converged = (share["test_accuracy"] * share["seeds"]).round().astype(int)
     columns = (np.bincount(place, weights, bins).astype(int) for weights in (None, best["seeds"], converged))

@@ -12,7 +12,7 @@ from recallscope.analysis.accuracy_grid import AccuracyGrid
 from recallscope.analysis.collapse import FORMS, Fit, fit_collapse
 from recallscope.analysis.compare import Comparison, compare_laws
 from recallscope.analysis.seed_noise import interval
-from recallscope.analysis.table import COMPARED, CONVERGED, Reduce, RunGroup, accuracies
+from recallscope.analysis.table import COMPARED, CONVERGED, Reduce, RunGroup, accuracies, recalls
 from recallscope.theory.law import LAWS, Law
 
 
@@ -28,8 +28,9 @@ class GroupFit:
 
     @property
     def converged(self) -> int:
-        """Runs that reach the accuracy from which a seed counts as converged."""
-        return int((accuracies(self.group.table) >= CONVERGED).sum())
+        """Runs that left chance and reach the accuracy from which a seed counts as converged."""
+        table = self.group.table
+        return int(((accuracies(table) >= CONVERGED) & recalls(table)).sum())
 
     @property
     def sentences(self) -> list[str]:

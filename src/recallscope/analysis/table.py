@@ -34,14 +34,15 @@ _CELL = (*CELL_FIELDS, "num_layers", "residual", "num_heads", "head_pattern", "k
 _NO_FIELDS = frozenset((*FIRST, *LAST, "seeds"))
 
 
-def load_runs(path: Path | str, *conditions: str) -> DataFrame:
+def load_runs(path: Path | str, *conditions: str, trials: bool = False) -> DataFrame:
     """The runs of a store's folder or of a packed file: a row per run, a column per field and result.
 
     Conditions are those of `recallscope store list`, and all must hold: `load_runs("runs/x", "state_dim<=16")`. Besides
     fields and results there are `run` (the name), `status` (done, failed or damaged) and `needs` (what this
-    installation lacks to make the run's spec, as a rule nothing).
+    installation lacks to make the run's spec, as a rule nothing). Learning-rate trials of measurements are left out
+    unless `trials` asks for them.
     """
-    return as_table(find_runs(RunStore(path), parse_conditions(conditions)))
+    return as_table(find_runs(RunStore(path), parse_conditions(conditions), trials=trials))
 
 
 def finished_runs(store: RunStore, conditions: Iterable[str] = ()) -> DataFrame:

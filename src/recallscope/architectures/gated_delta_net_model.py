@@ -6,11 +6,16 @@ Departs: A_log starts at 0 and the gate's bias where α is `forget_start`; publi
 from typing import final
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from recallscope.architectures.matrix_memory import GatedDeltaNetSpec
 from recallscope.architectures.matrix_memory_model import DeltaLayer, Drive, Gate, MemoryModel, Update
+
+
+def fade(A_log: Tensor, gate: Tensor) -> Tensor:
+    """α = exp(-exp(A_log) softplus(gate))."""
+    return torch.exp(-A_log.exp() * softplus(gate))
 
 
 class GatedDeltaNetLayer(DeltaLayer):
@@ -34,7 +39,7 @@ class GatedDeltaNetLayer(DeltaLayer):
     def update(self, drive: Drive) -> Update:
         """The delta rule reads what is left: aᵀ S = (α k)ᵀ S."""
         q, k, v, gates = drive
-        alpha = torch.exp(-self.A_log.exp() * softplus(gates["alpha"]))
+        alpha = fade(self.A_log, gates["alpha"])
         write = torch.sigmoid(gates["beta"]) * k
         return Update(q, write, v, alpha, alpha * k, -write)
 

@@ -9,7 +9,6 @@ from recallscope.architectures.gated_delta_net_model import GatedDeltaNetLayer
 from recallscope.architectures.matrix_memory_model import MemoryModel
 
 
-@final
 class KDALayer(GatedDeltaNetLayer):
     """S <- diag(α) S, then S <- S + β k (v - Sᵀ k)ᵀ."""
 

@@ -23,7 +23,7 @@ class MatrixMemory(Heads):
     """Fields of every such architecture; N is `state_dim`, and the values of all heads have expand * D channels."""
 
     PUBLISHED: ClassVar[dict[str, Any]] = LAYER  # the fields in which the published layer differs from the bare form
-    FOLLOWING = ("residual",)
+    FOLLOWING: ClassVar[tuple[str, ...]] = ("residual",)
     num_heads: Size = Field(1, description="M")
     expand: Size = Field(1, description="channels of the values of all heads, over D")
     num_layers: Size = Field(1, description="Lambda, stacked layers")
@@ -47,6 +47,11 @@ class MatrixMemory(Heads):
     def published(cls, **fields: Any) -> MatrixMemory:
         """The layer as its authors have it, with some fields given."""
         return cls(**(cls.PUBLISHED | fields))
+
+    @property
+    def writes_per_token(self) -> int:
+        """Keys and values that a token brings."""
+        return 1
 
     @property
     def own_law(self) -> str | None:
@@ -92,8 +97,7 @@ class Forgetting(ModelSpec):
     @property
     def fade_bias(self) -> float:
         """Where exp(-softplus) is the share at the start."""
-        rate = -math.log(self.forget_start)
-        return rate + math.log(-math.expm1(-rate))
+        return inverse_softplus(-math.log(self.forget_start))
 
 
 class Writing(ModelSpec):
@@ -105,6 +109,11 @@ class Writing(ModelSpec):
     def write_bias(self) -> float:
         """Where the sigmoid is that."""
         return logit(self.write_start)
+
+
+def inverse_softplus(x: float) -> float:
+    """Where a softplus is x."""
+    return x + math.log(-math.expm1(-x))
 
 
 def logit(p: float) -> float:
@@ -186,7 +195,7 @@ class GatedDeltaNetSpec(Forgetting, Writing, MatrixMemory):
     """Gated DeltaNet: the state fades by one alpha per head, then the delta rule."""
 
     model = "recallscope.architectures.gated_delta_net_model:GatedDeltaNet"
-    law = "delta"
+    law: ClassVar[str | None] = "delta"
     PUBLISHED = CONVOLVED | {"expand": 2, "output_gate": "silu", "write_start": 0.5}
     qk_norm: Literal["l2", "none"] = Field("l2", description="l2: queries and keys have length 1")
 
@@ -199,6 +208,82 @@ class KDASpec(GatedDeltaNetSpec):
     PUBLISHED = CONVOLVED | {"output_gate": "sigmoid", "write_start": 0.5}
 
 
+@architecture("gated_delta_net2")
+class GatedDeltaNet2Spec(KDASpec):
+    """Gated DeltaNet-2: KDA that erases at a rate for every row of the state and writes at one for every channel."""
+
+    model = "recallscope.architectures.gated_delta_net2_model:GatedDeltaNet2"
+
+
+@architecture("comba")
+class CombaSpec(GatedDeltaNetSpec):
+    """Comba: Gated DeltaNet that takes away less than it reads, S <- alpha S, then S + beta k (v - s Sᵀ k)ᵀ."""
+
+    model = "recallscope.architectures.comba_model:Comba"
+    PUBLISHED = CONVOLVED | {"expand": 2, "output_gate": "sigmoid", "output_correction": 1.0, "write_start": 0.5}
+    output_correction: Annotated[float, Field(ge=0, le=1e3)] = Field(
+        0.0, description="queries less this times s k, learnt from this start; 0: queries as they are"
+    )
+
+
+@architecture("delta_product")
+class DeltaProductSpec(Forgetting, Writing, MatrixMemory):
+    """DeltaProduct: several steps of the delta rule per token, each with its own key, value and rate."""
+
+    model = "recallscope.architectures.delta_product_model:DeltaProduct"
+    law = "delta"
+    PUBLISHED = CONVOLVED | {
+        "expand": 2, "output_gate": "silu", "forget": True, "largest_rate": 2.0, "write_start": 0.5,
+    }  # fmt: skip
+    qk_norm: Literal["l2", "none"] = Field("l2", description="l2: queries and keys have length 1")
+    num_steps: Size = Field(2, description="n_h, steps of the delta rule per token")
+    forget: bool = Field(False, description="the state fades by one alpha per head before the first step")
+    largest_rate: Annotated[float, Field(ge=1, le=2)] = Field(
+        1.0, description="of beta; above 1 a step reverses what a key held, and leaves it the other sign"
+    )
+
+    @property
+    def writes_per_token(self) -> int:
+        """One per step."""
+        return self.num_steps
+
+    @property
+    def write_bias(self) -> float:
+        """Where largest_rate times the sigmoid is write_start."""
+        return logit(self.write_start / self.largest_rate)
+
+
+@architecture("preconditioned_delta_net")
+class PreconditionedDeltaNetSpec(GatedDeltaNetSpec):
+    """Preconditioned Gated DeltaNet: writes less where keys have been before, by a running sum of k² per row."""
+
+    model = "recallscope.architectures.preconditioned_delta_net_model:PreconditionedDeltaNet"
+    law = None  # expected between delta and least-squares
+
+    @property
+    def state_entries(self) -> int:
+        """Lambda D_in N, and N per head for the sum of k²."""
+        return self.depth * self.state_dim * (self.inner_dim + self.num_heads)
+
+
+@architecture("routed_memory")
+class RoutedMemorySpec(Writing, MatrixMemory):
+    """Routed memories: B matrices S <- S + beta k vᵀ; one router sends each key to a memory, another each query."""
+
+    model = "recallscope.architectures.routed_memory_model:RoutedMemory"
+    law = "routed"
+    PUBLISHED = CONVOLVED | {"expand": 2, "output_gate": "silu", "write_start": 0.5}
+    num_memories: Size = Field(4, description="B, memories of N x P numbers per head")
+    routing: Literal["top1", "soft"] = Field(
+        "top1", description="top1: one memory per key and query, trained as if it were soft; soft: all, by a softmax"
+    )
+
+    @property
+    def state_entries(self) -> int:
+        """Lambda B D_in N."""
+        return self.depth * self.num_memories * self.inner_dim * self.state_dim
+
+
 @architecture("rwkv7")
 class RWKV7Spec(Forgetting, Writing, MatrixMemory):
     """RWKV-7: S <- diag(w) S - (a o kappa) (kappaᵀ S) + k vᵀ; a rate a for every row, and a removal key of its own."""
@@ -207,6 +292,29 @@ class RWKV7Spec(Forgetting, Writing, MatrixMemory):
     law = None  # open: a rate for every row and a removal key of its own
     PUBLISHED = LAYER | {"conv": "shift", "conv_width": 2, "output_gate": "sigmoid", "bonus": True, "write_start": 0.5}
     bonus: bool = Field(False, description="add the current token's value once more, weighted by its own match")
+
+
+@architecture("mamba3")
+class Mamba3Spec(Forgetting, MatrixMemory):
+    """Mamba-3: S <- alpha S + beta k' v'ᵀ + gamma k vᵀ, k' v'ᵀ of the token before; k and q turn by learnt angles."""
+
+    model = "recallscope.architectures.mamba3_model:Mamba3"
+    law = "gated"
+    PUBLISHED = LAYER | {
+        "expand": 2, "output_gate": "silu", "output_norm": "none", "qk_norm": "rms", "skip": True, "turning": 0.5,
+    }  # fmt: skip
+    qk_norm: Literal["l2", "rms", "none"] = Field(  # type: ignore[assignment]
+        "none", description="rms: RMSNorm of q and k, and a bias on each"
+    )
+    trapezoid: bool = Field(True, description="part of what a token writes is written with the next one")
+    turning: Fraction = Field(1.0, description="share of the rows of the state that turn, in pairs")
+    skip: bool = Field(False, description="add the current token's value, times a number per head")
+    step_start: Fraction = Field(0.12, gt=0, description="Delta, how much is written, at the start of training")
+
+    @property
+    def num_angles(self) -> int:
+        """Pairs of rows that turn."""
+        return int(self.turning * self.state_dim) // 2
 
 
 @architecture("mesa_net")
@@ -232,7 +340,7 @@ class AttentionSpec(Rotary, MatrixMemory):
     """Causal softmax attention: keeps every key and value, so its memory grows with the sequence."""
 
     model = "recallscope.architectures.attention_model:SoftmaxAttention"
-    law = "softmax"
+    law: ClassVar[str | None] = "softmax"
     PUBLISHED = LAYER | {"output_norm": "none", "rotary": True}
 
     @property
@@ -243,3 +351,16 @@ class AttentionSpec(Rotary, MatrixMemory):
     def state_entries_after(self, tokens: int) -> int:
         """Lambda (M N + D_in) numbers for every token."""
         return self.depth * tokens * (self.num_heads * self.state_dim + self.inner_dim)
+
+
+@architecture("window_attention")
+class WindowAttentionSpec(AttentionSpec):
+    """Sliding-window attention: softmax attention to the last w tokens."""
+
+    model = "recallscope.architectures.window_attention_model:WindowAttention"
+    law = None  # what is inside of the window is recalled, see docs/ARCHITECTURES.md
+    window: Size = Field(16, description="w, tokens that are looked at, the current one included")
+
+    def state_entries_after(self, tokens: int) -> int:
+        """Lambda (M N + D_in) numbers for each of the last w - 1 tokens."""
+        return super().state_entries_after(min(tokens, self.window - 1))

@@ -7,6 +7,7 @@ unit values give the weight of every token.
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from functools import reduce
 from typing import NamedTuple
 
 import torch
@@ -18,7 +19,9 @@ from torch.nn.functional import normalize, silu
 from recallscope.architectures.capabilities import (
     Attention,
     FactCodes,
+    HasAttention,
     HasRates,
+    HasState,
     Rates,
     RevisesFacts,
     StepsState,
@@ -36,7 +39,6 @@ from recallscope.ops.linear_scan import at_positions
 from recallscope.ops.rotary import rotary
 
 GATE_SCALE = 0.1  # of the weights of gates at the start: a gate begins near its bias
-NO_STATE = "its memory grows with the context: there is no state of a fixed size"
 LOST = 1e-5  # a share of the state this small is rounding: it cannot be brought back
 
 
@@ -48,7 +50,8 @@ class Gate(NamedTuple):
 
 
 class Drive(NamedTuple):
-    """What tokens bring to the memory; with positions, q is that of the positions."""
+    """What tokens bring to the memory; with positions, q is that of the positions. Of several writes per token, keys
+    stand side by side in k, and values in v."""
 
     q: Float[Tensor, "batch Q M N"]
     k: Float[Tensor, "batch L M N"]
@@ -57,7 +60,10 @@ class Drive(NamedTuple):
 
 
 class Update(NamedTuple):
-    """How a state changes: S <- diag(w) S + b (aᵀ S) + k vᵀ, read as Sᵀ q; see `ops/delta_scan.py`."""
+    """How a state changes: S <- diag(w) S + b (aᵀ S) + k vᵀ, read as Sᵀ q; see `ops/delta_scan.py`.
+
+    A token may make several changes, `per_token`: they follow one another on the axis L, and q reads after the last.
+    """
 
     q: Float[Tensor, "batch Q M F"]
     k: Float[Tensor, "batch L M F"]
@@ -65,6 +71,11 @@ class Update(NamedTuple):
     w: Float[Tensor, "batch L M #F"] | None = None
     a: Float[Tensor, "batch L M F"] | None = None
     b: Float[Tensor, "batch L M F"] | None = None
+    per_token: int = 1
+
+    def changes(self, t: int) -> range:
+        """Where on the axis L the changes of the token at t are."""
+        return range(t * self.per_token, (t + 1) * self.per_token)
 
     def write(self, t: int) -> Float[Tensor, "batch M P F"]:
         """v kᵀ of the token at t."""
@@ -72,6 +83,9 @@ class Update(NamedTuple):
 
     def left(self, t: int) -> Float[Tensor, "batch M F F"]:
         """What the token at t leaves of the state before it: S becomes S times this, S being P x F."""
+        return reduce(torch.matmul, map(self._left, self.changes(t)))
+
+    def _left(self, t: int) -> Float[Tensor, "batch M F F"]:
         batch, _, M, F = self.k.shape
         w = self.k.new_ones(batch, M, F) if self.w is None else self.w[:, t].expand(batch, M, F)
         kept = torch.diag_embed(w)
@@ -81,6 +95,9 @@ class Update(NamedTuple):
 
     def after(self, state: Float[Tensor, "batch M P F"], t: int) -> Float[Tensor, "batch M P F"]:
         """The state after the token at t: S times `left`, plus `write`, without a matrix per token."""
+        return reduce(self._after, self.changes(t), state)
+
+    def _after(self, state: Float[Tensor, "batch M P F"], t: int) -> Float[Tensor, "batch M P F"]:
         now = state if self.w is None else state * self.w[:, t, :, None]
         if self.a is not None and self.b is not None:
             read = state @ self.a[:, t, ..., None]
@@ -104,17 +121,19 @@ class Update(NamedTuple):
             head, tail = own[:, : after + 1], own[:, after + 1 :]
             return torch.cat((head, more[..., : own.shape[-1]], tail), dim=1)
 
-        return Update(self.q, *(inserted(own, more) for own, more in zip(self[1:], here[1:], strict=True)))  # type: ignore[arg-type]
+        return Update(self.q, *(inserted(own, more) for own, more in zip(self[1:6], here[1:6], strict=True)))  # type: ignore[arg-type]
 
 
-def rotated(
-    spec: Rotary,
-    q: Float[Tensor, "batch Q M N"],
-    k: Float[Tensor, "batch L M N"],
-    positions: Int[Tensor, "batch Q"] | None,
-) -> tuple[Float[Tensor, "batch Q M N"], Float[Tensor, "batch L M N"]]:
+def heads_at(x: Float[Tensor, "batch L M n"], positions: Int[Tensor, "batch Q"] | None) -> Float[Tensor, "batch Q M n"]:
+    """What heads have at the positions, or at every token."""
+    return x if positions is None else at_positions(x.flatten(2), positions).unflatten(-1, x.shape[2:])
+
+
+def rotated(spec: Rotary, drive: Drive, positions: Int[Tensor, "batch Q"] | None) -> Drive:
     """Queries at the positions and keys at all tokens, with their rotary embedding if the spec has one."""
-    return (rotary(q, spec.rotary_base, positions), rotary(k, spec.rotary_base)) if spec.rotary else (q, k)
+    if not spec.rotary:
+        return drive
+    return drive._replace(q=rotary(drive.q, spec.rotary_base, positions), k=rotary(drive.k, spec.rotary_base))
 
 
 class Stem(nn.Module):
@@ -163,12 +182,15 @@ class SwiGLU(nn.Module):
 class MemoryLayer(RecallLayer):
     """One layer. Weights: `W_in` (taps, rows, D), rows for q, k, v of all heads, then gates; `W_out` (D, M P)."""
 
+    no_state = "softmax attention keeps every key and value: its memory grows, and is no matrix of a fixed size"
+
     def __init__(self, spec: MatrixMemory) -> None:
         super().__init__()
         D, M, N, P = spec.embed_dim, spec.num_heads, spec.state_dim, spec.head_dim
         self.spec, self.residual = spec, spec.residual
         self.gate_names = self.gates()
-        self.rows = [M * N, M * N, M * P, *(M * gate.width for gate in self.gate_names.values())]
+        writes = spec.writes_per_token
+        self.rows = [M * N, M * writes * N, M * writes * P, *(M * gate.width for gate in self.gate_names.values())]
         taps, gate_rows = spec.conv_width if spec.conv == "full" else 1, sum(self.rows[3:])
         self.W_in = nn.Parameter(torch.zeros(taps, sum(self.rows), D))
         self.W_out = nn.Parameter(torch.zeros(D, M * P))
@@ -198,11 +220,11 @@ class MemoryLayer(RecallLayer):
 
     def steps(self, x: Float[Tensor, "batch L D"]) -> Steps:
         """There is nothing to step."""
-        raise MissingCapabilityError(f"{self.spec.kind}: {NO_STATE}.")
+        raise MissingCapabilityError(f"{self.spec.kind}: {self.no_state}.")
 
     def why_not_edited(self) -> str | None:
         """Why nobody can say what a fact leaves in the memory, nor edit it; None if one can."""
-        return NO_STATE
+        return self.no_state
 
     def drive(self, x_in: Float[Tensor, "batch L C"], positions: Int[Tensor, "batch Q"] | None = None) -> Drive:
         """Queries, keys, values and gates from the projected input."""
@@ -215,19 +237,16 @@ class MemoryLayer(RecallLayer):
             plain = causal_conv(plain, self.W_conv)
         plain = silu(plain) if spec.activation == "silu" else plain
         q, k, v = (part.unflatten(-1, (M, -1)) for part in plain.split(self.rows[:3], dim=-1))
-        q = q if positions is None else at_positions(q.flatten(2), positions).unflatten(-1, (M, N))
+        q = heads_at(q, positions)
         if spec.qk_norm == "l2":
-            q, k = normalize(q, dim=-1), normalize(k, dim=-1)
-        q, k = self.placed(q, k, positions)
+            q, k = normalize(q, dim=-1), normalize(k.unflatten(-1, (-1, N)), dim=-1).flatten(-2)
         parts = (raw if self.gate_bias is None else raw + self.gate_bias).split(self.rows[3:], dim=-1)
         gates = {name: part.unflatten(-1, (M, -1)) for name, part in zip(self.gate_names, parts, strict=True)}
-        return Drive(q * N**-0.5, k, v, gates)
+        return self.prepared(Drive(q * N**-0.5, k, v, gates), positions)
 
-    def placed(
-        self, q: Float[Tensor, "batch Q M N"], k: Float[Tensor, "batch L M N"], positions: Int[Tensor, "batch Q"] | None
-    ) -> tuple[Float[Tensor, "batch Q M N"], Float[Tensor, "batch L M N"]]:
-        """Queries and keys with what tells their position: nothing, unless an architecture says more."""
-        return q, k
+    def prepared(self, drive: Drive, positions: Int[Tensor, "batch Q"] | None) -> Drive:
+        """The drive as the memory takes it: keys and queries turned by position, values gated by channel."""
+        return drive
 
     def project_in(self, x: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch C"]:
         """Norm and projections: what a token adds to q, k, v and gates, by tap where taps are matrices."""
@@ -267,9 +286,9 @@ class MemoryLayer(RecallLayer):
         if states:
             found = [self.state(_until(drive, t + 1)) for t in range(x.shape[1])]
             h = None if found[0] is None else torch.stack([one for one in found if one is not None], dim=1)
-        v = drive.v
+        k, v = drive.k[..., -self.spec.state_dim :], drive.v[..., -self.spec.head_dim :]  # the last of several writes
         return LayerTrace(
-            x=x, x_hat=v.flatten(2), B=drive.k, C=drive.q, y_hat=o.flatten(2), y=self.project_out(o, x), x_heads=v,
+            x=x, x_hat=v.flatten(2), B=k, C=drive.q, y_hat=o.flatten(2), y=self.project_out(o, x), x_heads=v,
             y_heads=o, gate=self.gate(x), h=h,
         )  # fmt: skip
 
@@ -322,8 +341,12 @@ class DeltaLayer(MemoryLayer):
         return self.after_scan(self.scan(update, positions), drive, update, positions)
 
     def scan(self, update: Update, positions: Int[Tensor, "batch Q"] | None) -> Float[Tensor, "batch Q M P_all"]:
-        """What the queries read of the state."""
-        return delta_scan(*update, positions=positions)
+        """What the queries read of the state, after the last change of their token."""
+        if (n := update.per_token) > 1:
+            batch, Q = update.q.shape[:2]
+            tokens = torch.arange(Q, device=update.q.device).expand(batch, Q) if positions is None else positions
+            positions = tokens * n + n - 1
+        return delta_scan(*update[:6], positions=positions)
 
     def after_scan(
         self,
@@ -343,7 +366,8 @@ class DeltaLayer(MemoryLayer):
         """`recall` with the state after every token at hand."""
         drive = self.drive(self.project_in(x))
         update = self.update(drive)
-        batch, L, M, F = update.k.shape
+        batch, changes, M, F = update.k.shape
+        L = changes // update.per_token
 
         def finish(o: Tensor) -> Tensor:
             return self.project_out(self.after_scan(o, drive, update, None), x)
@@ -365,7 +389,7 @@ class DeltaLayer(MemoryLayer):
         batch, L, M, F = update.k.shape
         units = torch.eye(F, dtype=update.k.dtype, device=update.k.device)[None, :, None].expand(batch, F, M, F)
         last = torch.full((batch, F), L - 1, device=units.device)
-        return delta_scan(units, *update[1:], positions=last).permute(0, 2, 3, 1)
+        return delta_scan(units, *update[1:6], positions=last).permute(0, 2, 3, 1)
 
 
 class MemoryModel(LayeredModel):
@@ -377,9 +401,13 @@ class MemoryModel(LayeredModel):
     layers: Sequence[MemoryLayer]
 
     def __init__(self, spec: MatrixMemory, vocab_size: int) -> None:
-        layers, stem = [self.layer(spec) for _ in range(spec.num_layers)], Stem(spec) if spec.stem_width else None
-        super().__init__(spec, vocab_size, layers, stem=stem)
+        stem = Stem(spec) if spec.stem_width else None
+        super().__init__(spec, vocab_size, self.make_layers(spec), stem=stem)
         self.norm_f = nn.RMSNorm(spec.embed_dim, eps=1e-5) if spec.norm == "rms" else nn.Identity()
+
+    def make_layers(self, spec: MatrixMemory) -> list[MemoryLayer]:
+        """From the bottom up."""
+        return [self.layer(spec) for _ in range(spec.num_layers)]
 
     def finish(self, y: Float[Tensor, "batch T D"]) -> Float[Tensor, "batch T D"]:
         """The norm before the head."""
@@ -404,10 +432,12 @@ class MemoryModel(LayeredModel):
     def keys_and_queries(
         self, tokens: Int[Tensor, "batch L"], layer: int = -1
     ) -> tuple[Float[Tensor, "batch L heads_k N"], Float[Tensor, "batch L heads_q N"]]:
-        """k and q of every token."""
+        """k and q of every token, or what the state has in their place: features, or a route."""
         chosen = self.layers[layer]
         drive = chosen.drive(chosen.project_in(self.inputs(tokens)[layer]))
-        return drive.k, drive.q
+        if isinstance(chosen, DeltaLayer) and (update := chosen.update(drive)).q.shape != drive.q.shape:
+            return update.k, update.q
+        return drive.k[..., -chosen.spec.state_dim :], drive.q
 
     @torch.no_grad()
     def attention(self, tokens: Int[Tensor, "batch L"], layer: int = -1) -> Attention:
@@ -427,13 +457,14 @@ class MemoryModel(LayeredModel):
 
     @torch.no_grad()
     def rates(self, tokens: Int[Tensor, "batch L"], layer: int = -1) -> Rates:
-        """Lengths of the keys that are written, -aᵀb, and means of w."""
+        """Lengths of the keys that are written, -aᵀb, and means of w; of several changes by a token their mean."""
         update = self._update(tokens, layer)
         written = update.k.norm(dim=-1)
         erased = torch.zeros_like(written)
         if update.a is not None and update.b is not None:
             erased = -(update.a * update.b).sum(dim=-1)
-        return Rates(written, erased, torch.ones_like(written) if update.w is None else update.w.mean(dim=-1))
+        kept = torch.ones_like(written) if update.w is None else update.w.mean(dim=-1)
+        return Rates(*(rate.unflatten(1, (-1, update.per_token)).mean(dim=2) for rate in (written, erased, kept)))
 
     def fact_codes(self) -> tuple[FactCodes, ...]:
         """What a fact leaves in an empty state. Normalisers, and the keys that MesaNet keeps, count as values."""
@@ -497,8 +528,11 @@ class MemoryModel(LayeredModel):
 
     def why_not(self, protocol: type) -> str | None:
         """What a memory without a state lacks, and what a write depends on."""
-        if protocol in (HasRates, StepsState) and not isinstance(self.layers[0], DeltaLayer):
-            return NO_STATE
+        growing = [layer for layer in self.layers if not isinstance(layer, DeltaLayer)]
+        if protocol in (HasState, HasRates, StepsState) and growing:
+            return growing[0].no_state
+        if protocol is HasAttention and self.spec.writes_per_token > 1:
+            return "a token writes several values: no single weight says how much of it is read"
         if protocol in (WritesFacts, RevisesFacts):
             why = self.layers[0].why_not_edited() or why_not_by_pairs(len(self.layers), self.spec.conv_width)
             if why is None and self.stem is not None:
@@ -509,7 +543,10 @@ class MemoryModel(LayeredModel):
 
     def undecayed(self) -> frozenset[str]:
         """Biases and rates, and the weights of norms."""
-        spared = ("bias", "A_log", "shift", "log_ridge", "norm.weight", "norm_out.weight", "norm_f.weight")
+        spared = (
+            "bias", "A_log", "shift", "log_ridge", "erase", "correction", "log_scale", "skip", "norm.weight",
+            "norm_out.weight", "norm_f.weight", "norm_q.weight", "norm_k.weight",
+        )  # fmt: skip
         return frozenset(name for name, _ in self.named_parameters() if name.endswith(spared))
 
 

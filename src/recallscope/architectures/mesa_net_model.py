@@ -41,7 +41,7 @@ class MesaNetLayer(DeltaLayer):
 
     def scan(self, update: Update, positions: Int[Tensor, "batch Q"] | None) -> Float[Tensor, "batch Q M P"]:
         """Least squares."""
-        q, k, both, w, _, _ = update
+        q, k, both, w, *_ = update
         v, keys = both.split([both.shape[-1] - k.shape[-1], k.shape[-1]], dim=-1)
         return mesa_scan(q, k, v, keys, self.spec.least_ridge + self.log_ridge.exp(), w, positions=positions)
 

@@ -11,8 +11,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid, pad
 
 from recallscope.architectures.matrix_memory import MLSTMSpec, logit
-from recallscope.architectures.matrix_memory_model import DeltaLayer, Drive, Gate, MemoryModel, Update
-from recallscope.ops.linear_scan import at_positions
+from recallscope.architectures.matrix_memory_model import DeltaLayer, Drive, Gate, MemoryModel, Update, heads_at
 
 EPS = 1e-6  # added to what is divided by
 
@@ -58,7 +57,7 @@ class MLSTMLayer(DeltaLayer):
     ) -> Float[Tensor, "batch Q M P"]:
         """e^m is put back, or divided by with the normaliser."""
         m = running_max(drive.gates["i"], logsigmoid(drive.gates["f"]))
-        m = m if positions is None else at_positions(m[..., 0], positions)[..., None]
+        m = heads_at(m, positions)
         if not self.spec.normaliser:
             return o * torch.exp(m)
         return o[..., :-1] / (torch.maximum(o[..., -1:].abs(), torch.exp(-m)) + EPS)

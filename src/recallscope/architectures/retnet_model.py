@@ -3,7 +3,7 @@
 from typing import final
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from recallscope.architectures.matrix_memory import RetNetSpec
@@ -16,11 +16,9 @@ class RetNetLayer(DeltaLayer):
 
     spec: RetNetSpec
 
-    def placed(
-        self, q: Float[Tensor, "batch Q M N"], k: Float[Tensor, "batch L M N"], positions: Int[Tensor, "batch Q"] | None
-    ) -> tuple[Float[Tensor, "batch Q M N"], Float[Tensor, "batch L M N"]]:
+    def prepared(self, drive: Drive, positions: Int[Tensor, "batch Q"] | None) -> Drive:
         """Turned by their positions, if the spec says so."""
-        return rotated(self.spec, q, k, positions)
+        return rotated(self.spec, drive, positions)
 
     def why_not_edited(self) -> str | None:
         """A turned key is another one at every position."""

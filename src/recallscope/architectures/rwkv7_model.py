@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from recallscope.architectures.matrix_memory import RWKV7Spec, logit
-from recallscope.architectures.matrix_memory_model import DeltaLayer, Drive, Gate, MemoryModel, Update
-from recallscope.ops.linear_scan import at_positions
+from recallscope.architectures.matrix_memory_model import DeltaLayer, Drive, Gate, MemoryModel, Update, heads_at
 
 FASTEST = 0.606531  # e^-1/2: log w is -FASTEST times a sigmoid
 
@@ -54,9 +53,7 @@ class RWKV7Layer(DeltaLayer):
         """The bonus."""
         if self.r_k is None:
             return o
-        k, v = update.k * self.r_k, update.v
-        if positions is not None:
-            k, v = (at_positions(x.flatten(2), positions).unflatten(-1, x.shape[2:]) for x in (k, v))
+        k, v = (heads_at(x, positions) for x in (update.k * self.r_k, update.v))
         return o + (update.q * k).sum(dim=-1, keepdim=True) * v
 
     def draw_weights(self, generator: torch.Generator) -> None:

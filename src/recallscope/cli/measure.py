@@ -29,6 +29,7 @@ from recallscope.train.saved import is_pretrained, is_weights, load_model, task_
 
 if TYPE_CHECKING:
     from recallscope.architectures.model import RecallModel
+    from recallscope.measuring.beside import Neighbour
     from recallscope.measuring.measurement import Measurement
     from recallscope.specs import TaskSpec
 
@@ -74,8 +75,10 @@ class Measure(StateFlags, RunFlags):
     """Measure MODEL with these weights: any safetensors of your module."""
     seeds: int = 1
     """Training runs with different seeds; with several the interval is over seeds."""
-    compare_with: Annotated[tuple[Path, ...] | None, tyro.conf.arg(metavar="STORE ...", help_behavior_hint="")] = None
-    """Stores with runs to compare with; unless given, the records of this repository."""
+    compare_with: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="NAME ...", help_behavior_hint="")] = None
+    """Rivals and stores to compare with. Architectures (linear_mamba delta_net attention), or other modules of your
+    own, are trained by the same recipe, with the same width and about the same state. Default: stores of this
+    repository."""
     num_sequences: int = 2000
     """Test sequences of weights; after training it is --eval-size."""
     device: str = "auto"
@@ -188,8 +191,7 @@ class Measure(StateFlags, RunFlags):
 
         with figure_style():
             figure = new_figure(PAGE, 3.0)
-            axes = draw_measured(measured, figure.subplots(), reference_curves(measured, task))
-            axes.set_title(", ".join(f"{name} {value}" for name, value in measured.task.items()), fontsize=7)
+            draw_measured(measured, figure.subplots(), reference_curves(measured, task))
         return str(save_figure(figure, stem)[0])
 
     def _print(self, measured: Measurement, figure: str | None) -> None:
@@ -203,12 +205,17 @@ class Measure(StateFlags, RunFlags):
         if measured.beside and measured.verdict.learned:
             rows = measured.nearest(SHOWN)
             cells = [
-                (row.label, number(row.accuracy), count(row.state_entries), str(row.seeds), row.store) for row in rows
-            ]
+                (row.label, number(row.accuracy) if row.learned else "did not learn", _ends(row),
+                 count(row.state_entries), str(row.seeds), row.store) for row in rows
+            ]  # fmt: skip
             mine = [place for place, row in enumerate(rows) if row.store == "this"]
-            columns = ("model", "recall", "effective state", "seeds", "store")
+            columns = ("model", "recall", "95%", "effective state", "seeds", "store")
             console().print(table(columns, cells, left=("model", "store"), bold=mine))
         show([f"figure      {figure or 'none: pip install recallscope[figures]'}"])
+
+
+def _ends(row: Neighbour) -> str:
+    return f"{row.interval[0]:.3f} to {row.interval[1]:.3f}" if row.interval and row.learned else ""
 
 
 def tell(line: str) -> None:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from recallscope.runs.packing import Copied
 
 Folder = Annotated[Path, tyro.conf.Positional]
+Trials = Annotated[
+    bool, tyro.conf.arg(help="Also the learning-rate trials of measurements: runs with seeds from 2^30 on.")
+]
 SHOWN = ("run", "task", "vocab_size", "num_facts", "length", "model", "embed_dim", "state_dim", "num_layers", "seed")
 MOST_VARYING = 12  # columns that are shown because the runs differ in them
 MOST_PRINTED = 50  # rows of a table for people
@@ -37,6 +40,7 @@ class List:
     """Columns to sort by; a leading - reverses the order: --sort=-test_accuracy."""
     columns: Annotated[tuple[str, ...], Unset] = ()
     """Columns to print; unless given, those in which the runs differ."""
+    trials: Trials = False
     limit: OptionalInt = None
     """Maximum number of runs, 0 for all. Default: 50 in the table, all with --json."""
     json: bool = False
@@ -45,17 +49,20 @@ class List:
     def run(self) -> int:
         """Query the index, print."""
         from recallscope.runs.store import RunStore
-        from recallscope.runs.table import find_runs, parse_conditions
+        from recallscope.runs.table import Condition, find_runs, parse_conditions
+        from recallscope.specs import TRIALS_FROM
 
         limit = (0 if self.json else MOST_PRINTED) if self.limit is None else self.limit
         if limit < 0:
             raise ValueError(f"limit={limit} must be a number of runs, or 0 for all.")
+        store = RunStore(self.store)
         rows = find_runs(
-            RunStore(self.store),
+            store,
             parse_conditions(self.where),
             columns=self.columns or None,
             order_by=self.sort or None,
             limit=limit + 1 if limit else None,
+            trials=self.trials,
         )
         more = bool(limit) and len(rows) > limit
         rows = rows[:limit] if limit else rows
@@ -75,6 +82,9 @@ class List:
                 else ""
             )
         )
+        hidden = [] if self.trials else find_runs(store, [Condition("seed", ">=", str(TRIALS_FROM))], columns=["run"])
+        if hidden:
+            print(f"{len(hidden)} learning-rate trials of measurements are left out: --trials shows them")
         damaged = sum(row.get("status") == "damaged" for row in rows)
         if damaged:
             print(f"{damaged} damaged: recallscope store verify {self.store} --dry-run says what is wrong with them")
@@ -130,6 +140,7 @@ class Export:
     """File to write, .csv or .parquet."""
     where: Annotated[tuple[str, ...], Unset] = ()
     """Conditions, as for list."""
+    trials: Trials = False
     json: bool = False
     """Print one JSON object."""
 
@@ -139,7 +150,7 @@ class Export:
         from recallscope.runs.table import check_export, export_rows, find_runs, parse_conditions
 
         check_export(self.out)
-        rows = find_runs(RunStore(self.store), parse_conditions(self.where))
+        rows = find_runs(RunStore(self.store), parse_conditions(self.where), trials=self.trials)
         export_rows(rows, self.out)
         print_json({"runs": len(rows), "file": str(self.out)}) if self.json else print(
             f"{len(rows)} runs in {self.out}"

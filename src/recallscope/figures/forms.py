@@ -131,34 +131,51 @@ MARKS = (("o", BLUE), ("s", GREEN), ("^", ORANGE), ("D", PURPLE), ("v", SKY), ("
 
 
 def draw_measured(measured: Measurement, ax: Axes, curves: Mapping[str, tuple[ArrayLike, ArrayLike]]) -> Axes:
-    """The model with its interval, the runs beside it, and what is expected as curves over the state entries.
+    """The model and those beside it, each with its 95% interval, over the effective state; what is expected as curves.
 
-    A model whose state was not measured is a horizontal line.
+    One marker and colour per architecture. A hollow marker is a failed run: a seed of it is at chance. A model without
+    a fixed state, or whose state was not measured, is a horizontal line.
     """
     for (label, (states, recall)), line in zip(curves.items(), ("-", ":", "--"), strict=False):
         ax.plot(states, recall, line, color=GUESS, label=label)
     kinds = list(dict.fromkeys(row.model for row in measured.beside))
     for index, kind in enumerate(kinds):
-        rows = [row for row in measured.beside if row.model == kind and row.state_entries]
         mark, colour = MARKS[index % len(MARKS)]
-        points = np.array([(row.state_entries, row.accuracy) for row in rows]).reshape(-1, 2)
-        ax.plot(*points.T, mark, color=colour, alpha=0.6, markeredgewidth=0, label=kind)
-    mean, (low, high) = measured.accuracy.mean, measured.accuracy.interval
-    label = f"measured: {measured.name.rpartition('/')[2]}"
-    label += "" if measured.verdict.learned else f" ({measured.verdict.word})"
-    if measured.state_entries is None:
-        ax.axhspan(low, high, color=VERMILION, alpha=0.25, linewidth=0)
-        ax.axhline(mean, color=VERMILION, label=f"{label} (state not measured)")
-    else:
-        S = measured.state_entries
-        ax.errorbar(
-            [S], [mean], [[mean - low], [high - mean]], fmt="*", color=VERMILION, markersize=10, capsize=3, label=label,
-            zorder=5,
-        )  # fmt: skip
-        if len(measured.accuracy.seeds) > 1:
-            ax.plot([S] * len(measured.accuracy.seeds), measured.accuracy.seeds, "_", color=VERMILION)
+        rows = [row for row in measured.beside if row.model == kind]
+        for learned in (True, False):
+            label = kind.rpartition("/")[2] + ("" if learned else " (did not learn)")
+            some = [row for row in rows if row.learned == learned]
+            look = {"color": colour, "markerfacecolor": colour if learned else "white", "ms": 5, "zorder": 3}
+            _draw_points([(row.state_entries, row.accuracy, row.interval) for row in some], ax, mark, label, look)
+    own, learned = measured.accuracy, measured.verdict.learned
+    label = measured.label + ("" if learned else f" ({measured.verdict.word})")
+    look = {"color": VERMILION, "markerfacecolor": VERMILION if learned else "white", "ms": 12, "zorder": 5}
+    _draw_points([(measured.state_entries, own.mean, own.interval)], ax, "*", label, look)
+    if measured.state_entries and len(own.seeds) > 1:
+        ax.plot([measured.state_entries] * len(own.seeds), own.seeds, "_", color=VERMILION, zorder=4)
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter(ScalarFormatter())
     ax.set(xlabel="effective state entries", ylabel="recall", ylim=(0, 1.03))
+    ax.set_title(measured.title, fontsize=8, loc="left")
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return ax
+
+
+Point = tuple[int | None, float, tuple[float, float] | None]  # effective state, recall and its interval
+
+
+def _draw_points(points: Sequence[Point], ax: Axes, mark: str, label: str, look: Mapping[str, Any]) -> None:
+    """The points of one architecture; the best of those without a state of fixed size is a line across."""
+    sized = [(size, mean, interval) for size, mean, interval in points if size]
+    if sized:
+        means = np.array([mean for _, mean, _ in sized])
+        ends = np.array([interval or (mean, mean) for _, mean, interval in sized])
+        bars = np.abs(ends.T - means)
+        ax.errorbar([size for size, *_ in sized], means, bars, fmt=mark, lw=0.9, capsize=2.5, label=label, **look)
+    lines = [point for point in points if not point[0]]
+    if lines:
+        _, mean, ends_of_line = max(lines, key=lambda point: point[1])
+        low, high = ends_of_line or (mean, mean)
+        ax.axhspan(low, high, color=look["color"], alpha=0.15, linewidth=0)
+        shown = f"{label}: no fixed state, or not measured"
+        ax.plot([0, 1], [mean, mean], f"{mark}-", lw=0.9, transform=ax.get_yaxis_transform(), label=shown, **look)

@@ -282,7 +282,7 @@ def draw_coordinates(read: ArrayLike, write: ArrayLike, ax: Axes) -> Axes:
     return ax
 
 
-def draw_surgery(recall: Mapping[str, float], ax: Axes) -> Axes:
+def draw_ablations(recall: Mapping[str, float], ax: Axes) -> Axes:
     """Recall with parts of the masks taken away; dotted: as it is."""
     names = [name.replace("_", " ") for name in recall]
     colours = [BLUE if i == 0 else VERMILION for i in range(len(names))]
@@ -301,6 +301,6 @@ def banks_figure(masks: Mapping[str, NDArray[Any]], recall: Mapping[str, float],
         draw_mask(masks["read"], read, title="gate: what a query reads")
         draw_mask(masks["write"], write, title="size of a key's writes")
         draw_coordinates(masks["read_coordinate"], masks["write_coordinate"], keys)
-        draw_surgery(recall, cut)
+        draw_ablations(recall, cut)
         figure.supxlabel("    ".join(filter(None, (label, "in the order of the gate's first direction"))), fontsize=7)
     return figure

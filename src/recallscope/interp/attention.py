@@ -68,7 +68,7 @@ def joint_attention(
     return einsum(weights, maps.expand(-1, len(diagonals), -1, -1), "M, batch M tau t -> batch tau t")
 
 
-def _heard(attention: Attention, t: int) -> Float[Tensor, "batch tau heads P"]:
+def _attended(attention: Attention, t: int) -> Float[Tensor, "batch tau heads P"]:
     """What is read of every source at t, gated."""
     readout = attention.maps[..., t].permute(0, 3, 1, 2) * attention.values
     return readout if attention.gate is None else readout * attention.gate[:, t, None]
@@ -86,7 +86,7 @@ def attention_strength(
     M, P = found.out.shape[1:]
     lengths = []
     for t in range(tokens.shape[1]):
-        readout = _heard(found, t).expand(-1, -1, M, P)
+        readout = _attended(found, t).expand(-1, -1, M, P)
         lengths.append(einsum(readout, found.out, "batch tau M P, D M P -> batch tau D").norm(dim=-1))
     return torch.stack(lengths, dim=-1)
 

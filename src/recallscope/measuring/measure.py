@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,22 @@ from torch import nn
 
 from recallscope.architectures.model import RecallModel, build_model
 from recallscope.architectures.user_module_model import as_recall_model, module_in_memory
-from recallscope.health import begun_from, examine
-from recallscope.measuring.beside import committed_stores, neighbours
+from recallscope.health import RARE, examine, noise
+from recallscope.measuring.beside import (
+    TRAINED_NOW,
+    Neighbour,
+    committed_stores,
+    neighbours,
+    rival,
+    rivals_and_stores,
+    sizes_of,
+)
 from recallscope.measuring.capacity import Capacity, find_capacity
 from recallscope.measuring.capacity_query import CapacityQuery
 from recallscope.measuring.causes import likely_causes, next_command
 from recallscope.measuring.learning import FACTORS, SEARCHED, Learning, Verdict, learn
 from recallscope.measuring.measurement import Accuracy, Information, LinearEqual, Measurement
-from recallscope.measuring.state import state_size
+from recallscope.measuring.state import StateSize, state_size
 from recallscope.measuring.training_runs import RATES, RECIPE, Trainer, direct_trainer, store_trainer
 from recallscope.records import RunRecord, binding
 from recallscope.runs.store import RunStore
@@ -30,7 +39,7 @@ from recallscope.train.evaluate import evaluate
 from recallscope.train.loop import stream
 
 STATE_SEED = 0
-TIMED_STEPS = 3  # of a rehearsal that estimates how long training takes
+TIMED_STEPS = 4  # of a rehearsal that estimates how long training takes
 
 
 def measure(
@@ -60,14 +69,18 @@ def measure(
     runs that have not left chance, or gain from more steps, are extended (`learning`); `search_rates` and `extend`
     override that. Runs of a spec are kept in `store` and used again; a module in memory is trained in this process, and
     its runs are not kept. `compare_with` names stores with runs to compare with (default: the records of this
-    repository). `tell` is called with a line now and then.
+    repository), and architectures that are trained by the same recipe, of the same width and about the same state
+    (`rival`). `tell` is called with a line now and then.
     """
     if not 1 <= seeds <= 1000:
         raise ValueError(f"seeds={seeds}: between 1 and 1000 training runs are averaged.")
     if not isinstance(model, ModelSpec | nn.Module) and not callable(model):
         raise ValueError(f"model is a {type(model).__name__}: a spec, a torch.nn.Module, or a function that makes one.")
-    others = neighbours(task, committed_stores() if compare_with is None else compare_with)
+    rivals, stores = rivals_and_stores(committed_stores() if compare_with is None else compare_with)
+    others = neighbours(task, stores)
     if isinstance(model, nn.Module) and (isinstance(model, RecallModel) if as_it_is is None else as_it_is):
+        if rivals:
+            raise ValueError(f"compare_with={rivals[0]}: rivals are trained, and this model is measured as it is.")
         return _as_it_is(as_recall_model(model, task.vocab_size), task, num_sequences, seed, device, others)
     spec = model if isinstance(model, ModelSpec) else module_in_memory(model)
     in_memory = spec is not model
@@ -80,6 +93,17 @@ def measure(
     if tell:
         tell(estimate(subject, run, seeds=seeds, search=search, extend=longer))
     learning = learn(run, do, seeds=seeds, search=search, extend=longer)
+    state = state_size(subject, torch.Generator().manual_seed(STATE_SEED))
+    for name in rivals:
+        against = run.model_copy(update={"model": rival(name, _width(subject), state.entries)})
+        other = build_model(against.model, task.vocab_size, torch.Generator().manual_seed(STATE_SEED))
+        if tell:
+            time_needed = estimate(other, against, seeds=seeds, search=search, extend=longer)
+            tell(f"rival {name} {sizes_of(against.model)}: {time_needed}")
+        others.append(_rival(other, learn(against, do, seeds=seeds, search=search, extend=longer), longer))
+    if state.entries is not None:
+        for training in (one for stage in learning.stages for one in stage.trainings):
+            training.add_state(state.entries)
     verdict = learning.verdict(extended=longer)
     if verdict.word == "did not learn":
         again = "rs.measure(module, task, train=rs.TrainSpec(...)) with more steps" if in_memory else None
@@ -93,7 +117,7 @@ def measure(
         trained = training.weights()
         scores.append(evaluate(trained, task, run.train.eval_size, stream(training.record.spec, "test")))
     return _measurement(
-        subject, task, scores, verdict, others, sequences=run.train.eval_size, recipe=_recipe(learning),
+        subject, task, scores, verdict, others, state, sequences=run.train.eval_size, recipe=_recipe(learning),
         records=learning.best.records, everything=[record for stage in learning.stages for record in stage.records],
     )  # fmt: skip
 
@@ -130,25 +154,25 @@ def capacity(
 
 
 def _as_it_is(
-    subject: RecallModel, task: TaskSpec, num_sequences: int, seed: int, device: torch.device | str, others: Any
+    subject: RecallModel,
+    task: TaskSpec,
+    num_sequences: int,
+    seed: int,
+    device: torch.device | str,
+    others: list[Neighbour],
 ) -> Measurement:
     """Evaluated, not trained."""
     if not 1 <= num_sequences <= 10**8:
         raise ValueError(f"num_sequences={num_sequences} is outside 1..10^8.")
     score = evaluate(subject.to(device), task, num_sequences, torch.Generator(device).manual_seed(seed))
-    N_f = getattr(task, "num_facts", None)
-    bound = binding(score.accuracy, score.in_context, N_f)
     verdict = Verdict("as it is", "measured as it is: nothing was trained")
-    answers = max((score.in_context or 0) * score.queries, 1)
-    if bound is not None and bound < begun_from(N_f or 2, answers):
+    if score.warning:
         verdict = Verdict(
-            "did not learn",
-            f"these weights do not recall on this task: of the values of the context that they name, no more are right "
-            f"than guessing gives (binding {bound:.3f}; {begun_from(N_f or 2, answers):.3f} or more would count). "
-            f"Nothing is derived from the accuracy",
+            "did not learn", f"these weights do not recall on this task, and no size is derived. {score.warning}"
         )
+    state = state_size(subject.to("cpu"), torch.Generator().manual_seed(STATE_SEED))
     return _measurement(
-        subject.to("cpu"), task, [score], verdict, others, sequences=num_sequences,
+        subject, task, [score], verdict, others, state, sequences=num_sequences,
         recipe="measured as it is, without training",
     )  # fmt: skip
 
@@ -158,7 +182,8 @@ def _measurement(
     task: TaskSpec,
     scores: Sequence[Score],
     verdict: Verdict,
-    others: Any,
+    others: list[Neighbour],
+    state: StateSize,
     *,
     sequences: int,
     recipe: str,
@@ -169,7 +194,6 @@ def _measurement(
     spec = subject.spec
     errors = [score.standard_error for score in scores]
     accuracy = Accuracy.of([score.accuracy for score in scores], errors, sequences, scores[0].queries)
-    state = state_size(subject, torch.Generator().manual_seed(STATE_SEED))
     bound = [binding(score.accuracy, score.in_context, getattr(task, "num_facts", None)) for score in scores]
     sure = [value for value in bound if value is not None]
     return Measurement(
@@ -214,20 +238,42 @@ def _recipe(learning: Learning) -> str:
     return f"{how}{facts.get(train.training_facts, '')}; {rate}"
 
 
+def _width(subject: RecallModel) -> int:
+    """Of the embedding that reads the tokens, or of the first linear map."""
+    parts = [part for part in subject.modules() if isinstance(part, nn.Embedding)]
+    spec = subject.spec.size_of("embed_dim")
+    return spec if spec > 1 or not parts else parts[0].embedding_dim
+
+
+def _rival(subject: RecallModel, learning: Learning, extend: bool) -> Neighbour:
+    """What was learned by another architecture, trained by the same recipe."""
+    run, records, spec = learning.best.run, learning.best.records, subject.spec
+    entries = spec.effective_entries or state_size(subject, torch.Generator().manual_seed(STATE_SEED)).entries
+    errors = [noise(record.test_accuracy, record.test_queries) / RARE for record in records]
+    found = Accuracy.of([record.test_accuracy for record in records], errors, run.train.eval_size, 0)
+    learned = learning.verdict(extended=extend).learned
+    return Neighbour(spec.kind, sizes_of(spec), found.mean, len(records), entries, TRAINED_NOW, found.interval, learned)
+
+
 def estimate(subject: RecallModel, run: RunSpec, *, seeds: int, search: bool, extend: bool) -> str:
     """How long the training takes on one core, by a few steps of the model: the usual case, and the longest."""
-    train = run.train
-    batch = sample_batch(run.task, train.batch_size, STATE_SEED)
-    subject.train()
-    with torch.random.fork_rng(devices=[]):
-        subject.add_gradients(batch, train.label_smoothing)
-        began = time.perf_counter()
-        for _ in range(TIMED_STEPS):
-            subject.add_gradients(batch, train.label_smoothing)
-        step = train.accumulate * (time.perf_counter() - began) / TIMED_STEPS
-    subject.zero_grad(set_to_none=True)
+    step, train = _step_seconds(subject, run), run.train
     trials = len(RATES) * search / 2
     usual = step * train.total_steps * (trials + seeds)
     longest = step * train.total_steps * (sum(trials * f for f in SEARCHED) + seeds * sum(FACTORS)) if extend else usual
     more = f", {clock(longest)} if it has to be extended" if extend else ""
     return f"estimated time: {clock(usual)} of one core ({1000 * step:.1f} ms a step){more}"
+
+
+def _step_seconds(subject: RecallModel, run: RunSpec) -> float:
+    """CPU time of one step: the shortest of a few."""
+    train = run.train
+    batch = sample_batch(run.task, train.batch_size, STATE_SEED)
+    subject.train()
+    times = [time.process_time()]
+    with torch.random.fork_rng(devices=[]):
+        for _ in range(TIMED_STEPS):
+            subject.add_gradients(batch, train.label_smoothing)
+            times.append(time.process_time())
+    subject.zero_grad(set_to_none=True)
+    return train.accumulate * min(later - before for before, later in pairwise(times))

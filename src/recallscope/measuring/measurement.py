@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
+from scipy.special import ndtri
 
-from recallscope.measuring.beside import Neighbour
+from recallscope.measuring.beside import TRAINED_NOW, Neighbour, over_seeds
 from recallscope.measuring.learning import Verdict
 from recallscope.specs import ModelSpec, TaskSpec
 from recallscope.theory.bounds import information_bits, most_recall
@@ -45,8 +45,8 @@ class Accuracy:
         middle, half = mean + z**2 / (2 * n), z * math.sqrt(mean * (1 - mean) / n + z**2 / (4 * n**2))
         low, high, over = (middle - half) / (1 + z**2 / n), (middle + half) / (1 + z**2 / n), "one seed"
         if count > 1:
-            spread = float(np.std(means, ddof=1)) / math.sqrt(count) * float(stdtrit(count - 1, 0.975))
-            low, high, over = min(low, mean - spread), max(high, mean + spread), f"{count} seeds"
+            low_seeds, high_seeds = over_seeds(means)
+            low, high, over = min(low, low_seeds), max(high, high_seeds), f"{count} seeds"
         ends = max(min(low, mean), 0.0), min(max(high, mean), 1.0)  # rounding must not leave the mean outside
         return cls(mean, ends, f"{sequences:,} test sequences, {over}", tuple(means), queries)
 
@@ -141,11 +141,28 @@ class Measurement:
     warnings: tuple[str, ...] = ()  # about runs that diverged or were still improving, and the module itself
 
     @property
+    def label(self) -> str:
+        """Its name without folders."""
+        return self.name.rpartition("/")[2]
+
+    @property
+    def title(self) -> str:
+        """Of a figure: what was measured, on which task, and what the interval is over."""
+        task, facts = self.task, self.task.get("num_facts")
+        what = f"{facts} facts" if facts else f"the task {task['kind']}"
+        others = {name: value for name, value in task.items() if name in ("filler", "key_repeats")}
+        usual = {"filler": "random", "key_repeats": 1}
+        more = "".join(f", {name.replace('_', ' ')} {value}" for name, value in others.items() if value != usual[name])
+        seeds = len(self.accuracy.seeds)
+        how = f"mean and 95% interval over {seeds} seeds" if seeds > 1 else "one seed, 95% interval over sequences"
+        return f"{self.label}: recall of {what}, {task['vocab_size']} tokens{more}\n{how}"
+
+    @property
     def place(self) -> int | None:
         """Its rank by accuracy among the models beside it, from 1; None if it did not learn."""
         if not self.verdict.learned:
             return None
-        return 1 + sum(row.accuracy > self.accuracy.mean for row in self.beside)
+        return 1 + sum(row.learned and row.accuracy > self.accuracy.mean for row in self.beside)
 
     @property
     def place_per_entry(self) -> int | None:
@@ -153,9 +170,8 @@ class Measurement:
         mine = self.state_entries
         if mine is None or not self.verdict.learned:
             return None
-        return 1 + sum(
-            row.accuracy > self.accuracy.mean for row in self.beside if row.state_entries and row.state_entries <= mine
-        )
+        fair = [row for row in self.beside if row.learned and row.state_entries and row.state_entries <= mine]
+        return 1 + sum(row.accuracy > self.accuracy.mean for row in fair)
 
     @property
     def headline(self) -> str:
@@ -201,19 +217,22 @@ class Measurement:
         if not self.verdict.learned:
             return "no place: it did not learn" if self.verdict.word == "did not learn" else "no place: seeds differ"
         if not self.beside:
-            return "no stored run on this task; name stores with --compare-with"
-        among = f"place {self.place} of {len(self.beside) + 1} by recall"
+            return "no stored run on this task; --compare-with linear_mamba delta_net trains some, or reads a store"
+        failed = sum(not row.learned for row in self.beside)
+        place = f"place {self.place} of {len(self.beside) + 1 - failed} by recall"
+        place += f", {failed} that did not learn left out" if failed else ""
         per_entry = self.place_per_entry
-        return among if per_entry is None else f"{among}, place {per_entry} among those with no more effective state"
+        return place if per_entry is None else f"{place}, place {per_entry} among those with no more effective state"
 
     def nearest(self, count: int) -> list[Neighbour]:
-        """The models beside it that are nearest in state size, and itself (store "this"), best accuracy first."""
+        """Rivals, the stored models nearest in state size, and itself (store "this"), best accuracy first."""
         mine = self.state_entries or 1
-        rows = [row for row in self.beside if row.state_entries]
+        rivals = [row for row in self.beside if row.store == TRAINED_NOW]
+        rows = [row for row in self.beside if row.state_entries and row not in rivals]
         near = sorted(rows, key=lambda row: max(row.state_entries or 1, mine) / min(row.state_entries or 1, mine))
-        seeds = len(self.accuracy.seeds)
-        itself = Neighbour(self.name, "", self.accuracy.mean, seeds, self.state_entries, "this")
-        return sorted([*near[:count], itself], key=lambda row: -row.accuracy)
+        seeds, mean = len(self.accuracy.seeds), self.accuracy.mean
+        itself = Neighbour(self.name, "", mean, seeds, self.state_entries, "this", self.accuracy.interval)
+        return sorted([*rivals, *near[:count], itself], key=lambda row: -row.accuracy)
 
 
 def linear_by_state(states: Array, state_dim: Array) -> Array:

@@ -16,7 +16,7 @@ from recallscope.runs.grid import Cell
 from recallscope.runs.store import WEIGHTS, RunStore
 from recallscope.runs.sweep import run_sweep
 from recallscope.runs.views import View
-from recallscope.specs import RunSpec, TrainSpec, flat_fields
+from recallscope.specs import TRIALS_FROM, RunSpec, TrainSpec, flat_fields
 
 if TYPE_CHECKING:
     from recallscope.architectures.model import RecallModel
@@ -27,7 +27,6 @@ RECIPE = {  # of TrainSpec; all else as its defaults: AdamW, 2000 steps, cosine
 RATES = (0.01, 0.003, 0.001, 0.0003)  # learning rates that are tried, the same for every architecture
 GOAL = 0.99  # accuracy at which a trial of a learning rate ends
 TRIAL_SIZE = 500  # sequences in its validation set
-SEARCH_SEED = 2**30  # added to the seed: the search and the measurement share no random numbers
 
 
 @dataclass(frozen=True)
@@ -37,9 +36,18 @@ class Training:
     record: RunRecord
     new: bool
     weights: Callable[[], RecallModel]  # the trained model; of a store, if it keeps weights
+    add_state: Callable[[int], None] = lambda entries: None  # keep the effective state size with the record
 
 
 Trainer = Callable[[Sequence[RunSpec]], list[Training]]
+
+
+class RunFailedError(ValueError):
+    """Some of the runs left no record; the message is about the first, `done` has the others."""
+
+    def __init__(self, message: str, done: list[Training | None]) -> None:
+        super().__init__(message)
+        self.done = done
 
 
 def store_trainer(
@@ -54,11 +62,17 @@ def store_trainer(
         outcome: Outcome = run_sweep(cells, home, workers=workers, weights=weights, view=view, retry_failed=True)
         if outcome.interrupted:
             raise KeyboardInterrupt
-        return [
-            Training(_record(home, cell), cell.run not in found, partial(_weights_of, home, cell)) for cell in cells
-        ]
+        done = [_training(home, cell, cell.run not in found) for cell in cells]
+        failed = [cell for cell, training in zip(cells, done, strict=True) if training is None]
+        return _all_or_error(done, _failure(home, failed[0]) if failed else "")
 
     return train
+
+
+def _training(store: RunStore, cell: Cell, new: bool) -> Training | None:
+    record = store.get(cell.run)
+    weights, add_state = partial(_weights_of, store, cell), partial(store.add_state, cell.run)
+    return Training(record, new, weights, add_state) if record else None
 
 
 def _weights_of(store: RunStore, cell: Cell) -> RecallModel:
@@ -72,17 +86,23 @@ def direct_trainer(tell: Callable[[str], None] | None = None) -> Trainer:
     """Train in this process, one run after another, and keep nothing: for modules that only this process has."""
 
     def train(runs: Sequence[RunSpec]) -> list[Training]:
+        from recallscope.architectures.user_module_model import UserModuleError
         from recallscope.train.loop import train_run
 
-        done = []
+        done, why = list[Training | None](), ""
         for number, run in enumerate(runs, 1):
-            trained = train_run(run, progress=False)
+            try:
+                trained = train_run(run, progress=False)
+            except UserModuleError as error:  # such as NaN in evaluation
+                done.append(None)
+                why = why or str(error)
+                continue
             record = trained.record
             if tell:
                 reached = f"accuracy {record.test_accuracy:.4f} after {record.steps:,} steps, {record.seconds:.1f} s"
                 tell(f"[{number}/{len(runs)}] learning rate {run.train.learning_rate:g}  {reached}")
             done.append(Training(record, True, partial(_same, trained.model)))
-        return done
+        return _all_or_error(done, why)
 
     return train
 
@@ -98,14 +118,20 @@ def _cell(run: RunSpec) -> Cell:
     return replace(Cell.of(run), names=names, values=tuple(fields[name] for name in names))
 
 
-def _record(store: RunStore, cell: Cell) -> RunRecord:
-    record = store.get(cell.run)
-    if record is not None:
-        return record
+def _all_or_error(done: list[Training | None], why: str) -> list[Training]:
+    found = [training for training in done if training]
+    if len(found) < len(done):
+        raise RunFailedError(why, done)
+    return found
+
+
+def _failure(store: RunStore, cell: Cell) -> str:
+    """Why a run left no record."""
     failure = store.failure(cell.run)
-    reason = "left no record" if failure is None else failure.reason
-    last = "" if failure is None else "".join(f": {line}" for line in failure.stderr.strip().splitlines()[-1:])
-    raise ValueError(f"the training of {cell.spec.model.kind} failed: its worker {reason}{last}.")
+    reason = "left no record" if failure is None else failure.reason.rstrip(".")
+    last = "" if failure is None else (failure.stderr.strip().splitlines() or [""])[-1].rstrip(".")
+    more = f": {last}" if last.rpartition("Error: ")[2] not in reason else ""
+    return f"the training of {cell.spec.model.kind} failed: its worker {reason}{more}."
 
 
 def with_train(run: RunSpec, **fields: Any) -> RunSpec:
@@ -146,23 +172,33 @@ class RateSearch:
 def _reached(trial: Trial, steps: int) -> str:
     """A trial in brackets."""
     if trial.loss is None:
-        return "diverged"
+        return "diverged" if trial.steps else "failed"
     early = f" at step {trial.steps:,}" if trial.steps < steps else ""
     return f"{trial.accuracy:.3f}{early}{'' if trial.begun else ', at chance'}"
 
 
 def search_rate(run: RunSpec, train: Trainer) -> RateSearch:
-    """The rate of `RATES` that recalls most after half of the run's steps, on a seed of its own.
+    """The rate of `RATES` that recalls most after half of the run's steps, on a seed that marks it as a trial.
 
     Accuracies are those on the task itself, at equal steps: a trial that reaches `GOAL` ends there, and of several that
     do, the one with the fewest steps is chosen. Loss would rank rates by how fast they learn which values to guess.
     """
     short = lengthened(run, 0.5)
     every = max(1, short.train.total_steps // 10)
-    other = short.model_copy(update={"seed": (run.seed + SEARCH_SEED) % 2**31})
+    if run.seed >= TRIALS_FROM:
+        raise ValueError(
+            f"seed={run.seed}: seeds from {TRIALS_FROM} on are those of learning-rate trials. Use a smaller one."
+        )
+    other = short.model_copy(update={"seed": run.seed + TRIALS_FROM})
     trial = {"eval_every": every, "eval_size": min(run.train.eval_size, TRIAL_SIZE), "stop_accuracy": GOAL}
     runs = [with_train(other, **trial, learning_rate=rate) for rate in RATES]
-    trials = {rate: _trial(done.record) for rate, done in zip(RATES, train(runs), strict=True)}
+    try:
+        done: Sequence[Training | None] = train(runs)
+    except RunFailedError as error:  # such as NaN at one rate
+        if not any(error.done):
+            raise
+        done = error.done
+    trials = {rate: _trial(one.record if one else None) for rate, one in zip(RATES, done, strict=True)}
 
     def worth(rate: float) -> tuple[Any, ...]:
         one = trials[rate]
@@ -172,8 +208,10 @@ def search_rate(run: RunSpec, train: Trainer) -> RateSearch:
     return RateSearch(max(RATES, key=worth), short.train.total_steps, trials)
 
 
-def _trial(record: RunRecord) -> Trial:
-    """What a record says of its rate."""
+def _trial(record: RunRecord | None) -> Trial:
+    """What a record says of its rate; as a run that diverged if it failed."""
+    if record is None:
+        return Trial(0.0, 0, False, None)
     loss = record.history[-1].loss if record.history else None
     return Trial(record.val_accuracy, record.steps, left_chance(record.model_dump(mode="json")), loss)
 

@@ -12,7 +12,11 @@ def rotary(
     half = x.shape[-1] // 2
     at = torch.arange(x.shape[1], device=x.device) if positions is None else positions
     rates = base ** (-torch.arange(half, dtype=x.dtype, device=x.device) / half)
-    angles = (at[..., None] * rates)[..., None, :]
-    cos, sin = angles.cos(), angles.sin()
-    first, second = x[..., :half], x[..., half:]
-    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+    return turned(x, (at[..., None] * rates)[..., None, :])
+
+
+def turned(x: Float[Tensor, "batch T M N"], angles: Float[Tensor, "*#batch T #M A"]) -> Float[Tensor, "batch T M N"]:
+    """Dimensions n and n + A turn by the angle n, for A angles; those from 2 A on stay as they are."""
+    A, (cos, sin) = angles.shape[-1], (angles.cos(), angles.sin())
+    first, second, rest = x.split([A, A, x.shape[-1] - 2 * A], dim=-1)
+    return torch.cat((first * cos - second * sin, second * cos + first * sin, rest), dim=-1)

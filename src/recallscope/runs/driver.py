@@ -153,7 +153,7 @@ class Driver:
         if isinstance(event, Halted):
             raise _stopped(event.reason)
         if isinstance(event, Refused):
-            self._refuse(running, event.reason)
+            self._refuse(running, event)
             return
         self._any_begun = self._any_begun or not isinstance(event, Died) or event.begun
         if isinstance(event, Moved):
@@ -185,11 +185,12 @@ class Driver:
         self.view.retried(running.cell, death.reason)
         running.lease.release()
 
-    def _refuse(self, running: _Running, reason: str) -> None:
-        """Give a run up whose code cannot be imported; stop if that holds for every run so far."""
-        run = running.cell.run
+    def _refuse(self, running: _Running, event: Refused) -> None:
+        """Give a run up whose code cannot be imported or used; stop if no run so far could begin."""
+        run, reason = running.cell.run, event.reason
         self._tries[run] += 1
-        self._fail(running, f"could not begin: {reason}", "")
+        self._any_begun = self._any_begun or event.begun
+        self._fail(running, f"was stopped: {reason}" if event.begun else f"could not begin: {reason}", "")
         self._refused[run] = reason
         enough = len(self._refused) >= max(REFUSALS, 2 * self.engine.slots)
         if enough and not self._any_begun and len(set(self._refused.values())) == 1:

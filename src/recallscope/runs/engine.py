@@ -73,10 +73,11 @@ class Died:
 
 @dataclass(frozen=True)
 class Refused:
-    """A worker cannot begin the run: its code cannot be imported there. Another try would end alike."""
+    """A worker cannot begin the run, or go on: its code cannot be imported or used. Another try would end alike."""
 
     run: str
     reason: str
+    begun: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def event_of(message: Mapping[str, Any]) -> Event | None:
         case "finished":
             return Finished(run)
         case "refused":
-            return Refused(run, message["reason"])
+            return Refused(run, message["reason"], message["begun"])
         case "halted":
             return Halted(run, message["reason"])
     return None

@@ -198,6 +198,12 @@ class RunStore:
                 set_aside(self.root, path, str(error))
             return None
 
+    def add_state(self, run: str, effective_entries: int) -> None:
+        """Add the effective state size to a record that has none: that of a user's module is known when measured."""
+        facts = read_stamped(self.folder(run))[0]
+        if facts is not None and facts.get("effective_entries") is None:
+            write_atomically(self.folder(run) / RECORD, record_text(facts | {"effective_entries": effective_entries}))
+
     def put_failure(self, failure: Failure) -> None:
         """Mark a run as failed; `sweep --retry-failed` tries it again."""
         write_atomically(self.folder(failure.run) / FAILURE, failure.model_dump_json(indent=1).encode() + b"\n")

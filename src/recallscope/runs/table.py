@@ -23,7 +23,7 @@ from recallscope.records import SCHEMA_VERSION
 from recallscope.registry import suggestion
 from recallscope.runs.index import Table, open_index, set_index_aside
 from recallscope.runs.store import RunStore
-from recallscope.specs import RESULTS, TASKS, Value, find_architecture, path_of, refuse_stored_kind
+from recallscope.specs import RESULTS, TASKS, TRIALS_FROM, Value, find_architecture, path_of, refuse_stored_kind
 
 FIRST, LAST = ("run", "status"), (*RESULTS, "needs")  # columns of every store
 USUAL_ORDER = ("task", "model", "vocab_size", "num_facts", "embed_dim", "state_dim", "seed")
@@ -79,22 +79,27 @@ def find_runs(
     columns: Sequence[str] | None = None,
     order_by: Sequence[str] | None = ("run",),
     limit: int | None = None,
+    trials: bool = False,
 ) -> list[dict[str, Any]]:
     """Rows that satisfy all conditions, as dictionaries by column; None where a run has no such field.
+
+    Learning-rate trials of measurements (seeds from `TRIALS_FROM`) are left out, unless `trials` asks for them, or a
+    condition about the seed.
 
     Columns are the fields of the store's runs, their results, and `needs`: what this installation lacks to make a spec
     of the run. Without `columns` all of them are given. A leading - in `order_by` reverses the order; None sorts by
     task, model and sizes.
     """
     conditions = list(conditions)
+    trials = trials or any(condition.column == "seed" for condition in conditions)
     for how in ({}, {"anew": True}):
         try:
             with open_index(store, **how) as table:
-                return _select(table, conditions, columns, order_by, limit)
+                return _select(table, conditions, columns, order_by, limit, trials)
         except sqlite3.DatabaseError as error:  # damage beyond the first page of the file
             set_index_aside(store, error)
     with open_index(store, in_memory=True) as table:  # somebody damages it while we read
-        return _select(table, conditions, columns, order_by, limit)
+        return _select(table, conditions, columns, order_by, limit, trials)
 
 
 def find_name(store: RunStore, wanted: str) -> str:
@@ -115,6 +120,7 @@ def _select(
     columns: Sequence[str] | None,
     order_by: Sequence[str] | None,
     limit: int | None,
+    trials: bool,
 ) -> list[dict[str, Any]]:
     if table.connection.execute("SELECT 1 FROM now LIMIT 1").fetchone() is None:
         return []
@@ -129,6 +135,8 @@ def _select(
             if name not in known:
                 raise ValueError(f"{name!r} is no column of this store. {suggestion(name, known)}")
     clause, values = _where(conditions, places)
+    if not trials and "seed" in places:
+        clause += f" AND ({places['seed']} IS NULL OR {places['seed']} < {TRIALS_FROM})"
     order = ", ".join(places[name.removeprefix("-")] + " DESC" * name.startswith("-") for name in order_by) or "run"
     query = f"SELECT row FROM now WHERE {clause} ORDER BY {order} LIMIT ?"  # noqa: S608 (places are numbers)
     found = table.connection.execute(query, [*values, -1 if limit is None else limit]).fetchall()

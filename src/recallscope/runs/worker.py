@@ -35,6 +35,10 @@ class CannotBeginError(ValueError):
     """The code of a run's task or architecture cannot be used in this process; the message says why."""
 
 
+class BrokenModuleError(CannotBeginError):
+    """A user's module failed its checks after it had begun, such as by NaN in evaluation; another try would, too."""
+
+
 def spec_of(job: Mapping[str, Any]) -> RunSpec:
     """The spec of a job's message, once the code that defines its parts is imported."""
     sys.path += [entry for entry in (job["folder"], *job["path"]) if entry not in sys.path]
@@ -70,6 +74,7 @@ def do_run(
     """
     import torch
 
+    from recallscope.architectures.user_module_model import UserModuleError
     from recallscope.train.checkpoint import CheckpointError
     from recallscope.train.loop import train_run
     from recallscope.train.weights import write_weights
@@ -98,9 +103,11 @@ def do_run(
             note_attempt(checkpoint.parent, "checkpoint set aside", reason=str(error))
             trained = train()
     except ValueError as error:  # such as a module of the user's own that cannot be imported or called
-        if begun or isinstance(error.__cause__, RuntimeError):  # such as a full GPU: it may go better next time
+        if isinstance(error.__cause__, RuntimeError):  # such as a full GPU: it may go better next time
             raise
-        raise CannotBeginError(_first_line(error)) from error
+        if begun and not isinstance(error, UserModuleError):
+            raise
+        raise (BrokenModuleError if begun else CannotBeginError)(_first_line(error)) from error
     finally:
         torch.set_num_threads(threads)  # the process may be the user's own
     if not weights:
@@ -137,7 +144,8 @@ def do_job(
         note_attempt(store.folder(run), "finished" if first else "finished again")
         report({"event": "finished", "run": run})
     except CannotBeginError as error:
-        report({"event": "refused", "run": run, "reason": str(error)})
+        begun = isinstance(error, BrokenModuleError)
+        report({"event": "refused", "run": run, "reason": str(error), "begun": begun})
     except OSError as error:
         if not is_storage_fault(error, store.root):
             raise

@@ -19,6 +19,7 @@ class Score:
     queries: int
     in_context: float | None = None  # fraction of answers that are the value of some fact of the context
     top_k: Mapping[int, float] | None = None  # by k: fraction of queries whose answer is among the k largest logits
+    warning: str = ""  # that this is not above guessing, and so says nothing about what the model can hold
 
 
 def score(output: Float[Tensor, "batch positions V"] | Int[Tensor, "batch positions"], batch: Batch) -> Score:
@@ -63,9 +64,7 @@ def named(predicted: Int[Tensor, "batch Q"], batch: Batch) -> Bool[Tensor, "batc
     return (predicted[:, :, None] == batch.values[:, None, :]).any(dim=2)
 
 
-def accuracy(
-    right: Bool[Tensor, "batch Q"], in_context: float | None = None, top_k: Mapping[int, float] | None = None
-) -> Score:
+def accuracy(right: Bool[Tensor, "batch Q"], in_context: float | None = None) -> Score:
     """Mean over all queries. Those of one sequence share its facts and filler, so they err together.
 
     The standard error therefore treats sequences, not queries, as independent: the standard deviation of the
@@ -74,4 +73,4 @@ def accuracy(
     n, Q = right.shape
     means = right.double().mean(dim=1)
     spread = float(means.std()) if n > 1 else math.nan
-    return Score(int(right.sum()) / (n * Q), spread / math.sqrt(n), n * Q, in_context, top_k)
+    return Score(int(right.sum()) / (n * Q), spread / math.sqrt(n), n * Q, in_context)

@@ -2,12 +2,15 @@
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import nn
 
 from recallscope.architectures.model import seeded_global_rng
 from recallscope.architectures.user_module_model import as_recall_model
+from recallscope.health import examine
+from recallscope.records import binding
 from recallscope.specs import TaskSpec
 from recallscope.tasks.drawing import as_generator, sample_batch
 from recallscope.tasks.scoring import Score, accuracy, answered, named, rank
@@ -47,4 +50,8 @@ def evaluate(
                 ranks = rank(model.answer(batch.tokens, batch.query_positions), batch)
                 within = {k: count + int((ranks < k).sum()) for k, count in within.items()}
     model.train(training)
-    return accuracy(torch.cat(right), in_context / queries, {k: n / queries for k, n in within.items()} or None)
+    score = accuracy(torch.cat(right), in_context / queries)
+    bound = binding(score.accuracy, score.in_context, getattr(task, "num_facts", None))
+    facts = {"test_accuracy": score.accuracy, "test_queries": queries, "in_context": score.in_context, "binding": bound}
+    warning = examine({"spec": {"task": task.model_dump(mode="json")}} | facts).sentence
+    return replace(score, warning=warning, top_k={k: n / queries for k, n in within.items()} or None)

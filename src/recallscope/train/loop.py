@@ -165,6 +165,7 @@ def _train(
         seconds=time.perf_counter() - started,
         parameters=sum(weight.numel() for weight in model.parameters()),
         state_entries=run.model.state_entries_after(task.sequence_length),
+        effective_entries=run.model.effective_entries,
         history=progress.history,
         by_facts=by_facts or None,
         levels_ended=progress.levels.ended if train.training_facts == "curriculum" else None,

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
+from statistics import mean
 from typing import Any
 
+from recallscope.health import left_chance
+from recallscope.measuring.beside import over_seeds, trained_best
+from recallscope.measuring.measurement import Information
 from recallscope.runs.store import RunStore
 from recallscope.studies.architecture_forms import (
     FORMS,
@@ -23,9 +30,11 @@ from recallscope.studies.architecture_forms import (
 )
 from recallscope.studies.experiment import Scale
 from recallscope.studies.paper_runs import PaperRuns
+from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.web.runs import StoreQuery
 from recallscope.web.store_set import StoreSet
 
+YOURS = "yours"  # in the place of a rule
 SCALE: Scale = "small"  # at which the committed records were made
 
 
@@ -35,9 +44,20 @@ def paper_runs(store_set: StoreSet, store: RunStore) -> PaperRuns:
 
 
 def architectures(store_set: StoreSet, fields: dict[str, Any]) -> dict[str, Any]:
-    """Every form: recall by cell with intervals, keys written twice, recall by age."""
+    """Every form: recall by cell with intervals, keys written twice, recall by age; and modules of the user's own.
+
+    Those are of any open store, and stand beside the forms wherever they were measured on the same task.
+    """
     store = store_set.store(StoreQuery.of(fields).store)
-    return store_set.kept(store, ("architectures",), lambda: _architectures(paper_runs(store_set, store)))
+    found = store_set.kept(store, ("architectures",), lambda: _architectures(paper_runs(store_set, store)))
+    cells = found["cells"]
+    yours = [
+        form | {"store": str(number)}
+        for number, other in enumerate(store_set.stores)
+        for form in store_set.kept(other, ("modules", *cells), partial(_users_modules, other, cells))
+    ]
+    rules = (*found["rules"], YOURS) if yours else found["rules"]
+    return found | {"forms": [*found["forms"], *yours], "rules": rules}
 
 
 def architecture_curves(store_set: StoreSet, fields: dict[str, Any]) -> dict[str, Any]:
@@ -61,6 +81,34 @@ def _architectures(runs: PaperRuns) -> dict[str, Any]:
             | {"repeated": next(map(_numbers, repeated.values()), None), "runs": _runs(runs, form)}
         )
     return {"forms": forms, "rules": RULES, "cells": list(cells), "flagged": list(flagged(runs).values())}
+
+
+def _users_modules(store: RunStore, cells: Sequence[str]) -> list[dict[str, Any]]:
+    """Modules of the user's own as forms, in all cells with their task: they have no D and N of ours."""
+    forms: dict[str, dict[str, Any]] = {}
+    for V, N_f in dict.fromkeys(tuple(map(int, re.findall(r"\d+", cell)[:2])) for cell in cells):
+        for _, records in trained_best(MQARSpec.model_validate({"vocab_size": V, "num_facts": N_f}), [store.root]):
+            model, seeds = records[0].spec.model, [record.test_accuracy for record in records]
+            if (given := getattr(model, "arguments", None)) is None:  # one of ours
+                continue
+            learned = all(left_chance(record.model_dump(mode="json")) for record in records)
+            arguments = "".join(f" {name}={value}" for name, value in given.items())
+            label = f"{model.kind}{arguments}" + ("" if learned else " (did not learn)")
+            held = Information.of(mean(seeds), records[0].spec.task, records[0].effective_entries)
+            numbers = {
+                "seeds": seeds, "interval": over_seeds(seeds) if len(seeds) > 1 else (None, None), "mean": mean(seeds),
+                "state_entries": records[0].effective_entries, "parameters": records[0].parameters,
+                "seconds": mean(record.seconds for record in records),
+                "bits_per_entry": held.per_entry if held and learned else None,
+            }  # fmt: skip
+            same = [cell for cell in cells if cell.startswith(f"V {V}, N_f {N_f},")]
+            form = forms.setdefault(label, {
+                "label": label, "rule": YOURS, "update": "a module of your own", "published": not learned, "recall": {},
+                "rate": records[0].spec.train.learning_rate, "ages": None, "age_gap": None, "repeated": None,
+                "runs": [record.run for record in records],
+            })  # fmt: skip
+            form["recall"] |= dict.fromkeys(same, numbers)
+    return list(forms.values())
 
 
 def _curves(runs: PaperRuns) -> dict[str, Any]:

@@ -115,6 +115,6 @@ def _short(path: Path) -> str:
     return "/".join(path.parts[-2:])
 
 
-def _told(row: Mapping[str, Any]) -> str:
+def _title(row: Mapping[str, Any]) -> str:
     sizes = " ".join(f"{SIZES[name]['letter']} {row[name]}" for name in DIMENSIONS if row.get(name) is not None)
     return f"{row['model']} {sizes}, {row['test_accuracy']:.3f}, run {row['run'][:8]}"

@@ -11,6 +11,7 @@ the weights w_j small.
   for none.)
 - Least squares reads with the inverse of the Gram matrix of the keys, the best there is for given keys:
   SNR² = N D / (n - N), and all of N_f <= N facts are exact. (Derived for keys in general position.)
+- A router that sends every key to one of B memories leaves n / B facts in each: SNR² = B N D / n.
 - No update rule does better. The weights of N_f facts form a matrix of rank N at most; with its rows normalised, the
   diagonal entries h_i = a² / (a² + sum w²) sum to at most N, because each is at most the length of e_i projected on the
   row space. SNR² = D h / (1 - h), and least squares has the mean h of that bound. (Proved, for one head whose channels
@@ -29,7 +30,7 @@ import numpy as np
 
 from recallscope.theory.domain import Domain
 from recallscope.theory.law import Law
-from recallscope.theory.laws.compared import MEMORIES, TRAINED_MEMORIES
+from recallscope.theory.laws.compared import MEMORIES, ROUTED, TRAINED_MEMORIES
 from recallscope.theory.laws.sharing import (
     mean_recall,
     num_keys,
@@ -101,6 +102,23 @@ def rank_bound(problem: Problem, **nodes: int | None) -> Array:
 
 
 @takes_fields
+def routed_law(problem: Problem, *, memories: int = 4, **nodes: int | None) -> Array:
+    """Chance that one of B memories, which a router chose by the key, answers a query rightly.
+
+    A query meets only what is in its own memory: each of the n other facts with chance 1/B, independently, so that on
+    average SNR² = B N D / n. The number that it meets is binomial, which costs recall: some memories are fuller.
+
+    Paper: none; two banks of channels (`full-bank`) are the case B = 2.
+    Holds for: as many keys for each memory, N + B - 1 <= D, so that the key's code and its route both fit into the
+        embedding, and a write gate.
+    """
+    V_k = num_keys(problem.V)
+    v_N = tight_variance(1 / np.minimum(key_rank(problem), V_k / memories), V_k / memories)
+    variances = {"key_variance": v_N, "value_variance": tight_codes(problem)[1]}
+    return recall_given_variances(problem, **variances, leak=0.0, theta=1 / memories, **nodes)
+
+
+@takes_fields
 def softmax_law(problem: Problem) -> Array:
     """Recall of softmax attention whose scale is free to grow: the nearest key takes all the weight.
 
@@ -117,7 +135,7 @@ LAWS = [
         top_k=True,
         summary="a write gate stores facts only: SNR² = N D / n",
         reference="ours; Rem F.3 with a gate",
-        models=("mlstm",),
+        models=("mlstm", "mamba3"),
         with_templates="template-addition",
         holds=BARE,
         support="bare mLSTM is .011 off on average, at most .03, and memories of random codes as far "
@@ -137,6 +155,16 @@ LAWS = [
         "memories of random codes .01 and .05 (docs/ARCHITECTURE_COMPARISON.md)",
         domain=Domain("L = 4 N_f"),
         **_MEMORY,
+    ),
+    Law(
+        "routed",
+        routed_law,
+        summary="B routed memories, four unless given: SNR² = B N D / n, with binomial numbers of facts in each",
+        reference="ours",
+        models=("routed_memory",),
+        holds=f"N + B - 1 <= D, {BARE}",
+        support="not yet compared with trained models",
+        **(_MEMORY | {"compared": (*TRAINED_MEMORIES, *ROUTED), "status": "hypothesis"}),
     ),
     Law(
         "rank-bound",

@@ -4,7 +4,7 @@ import { RULES, chart, draw, powers } from "./charts.js";
 
 const DASHES = ["solid", "dash", "dot", "dashdot", "longdash"];
 const SYMBOLS = ["circle", "square", "triangle-up", "diamond", "cross"];
-const MEANS = { adds: "adds every fact", fades: "lets old facts fade", replaces: "replaces what a key held", solves: "fits all facts at once", "keeps all": "keeps every token" };
+const MEANS = { adds: "adds every fact", fades: "lets old facts fade", replaces: "replaces what a key held", solves: "fits all facts at once", "keeps all": "keeps every token", yours: "a module of your own" };
 const within = (one) => (one ? `${probability(one.mean)}${one.interval[0] === null ? "" : ` [${probability(one.interval[0])}, ${probability(one.interval[1])}]`}` : "–");
 
 export async function openArchitectures(root, params, options) {
@@ -31,7 +31,7 @@ export async function openArchitectures(root, params, options) {
   const look = (form) => {
     const kin = comparison.forms.filter((other) => other.rule === form.rule && !other.published);
     const place = Math.max(0, kin.findIndex((other) => form.label.startsWith(other.label)));
-    return { colour: RULES[form.rule], symbol: SYMBOLS[place % 5] + (form.published ? "-open" : ""), dash: DASHES[place % 5] };
+    return { colour: RULES[form.rule], symbol: (form.rule === "yours" ? "star" : SYMBOLS[place % 5]) + (form.published ? "-open" : ""), dash: DASHES[place % 5] };
   };
   const [sizes, ages, repeated] = [chart(470), chart(360), chart(360)];
   const pair = h("div");
@@ -107,7 +107,7 @@ export async function openArchitectures(root, params, options) {
   }
   function everything() {
     const columns = [{ name: "label", title: "architecture" }, { name: "rule" }, ...comparison.cells.map((cell) => ({ name: cell, number: true, show: (p, row) => h("span", { title: within(row.form.recall[cell]) }, probability(p)) })),
-      { name: "repeated", title: "keys twice", number: true, show: (p, row) => h("span", { title: within(row.form.repeated) }, probability(p)) }, { name: "records", show: (runs) => h("a", { href: `#runs?${query({ store: state.store, run: runs[0] })}` }, `${runs.length} records`) }];
+      { name: "repeated", title: "keys twice", number: true, show: (p, row) => h("span", { title: within(row.form.repeated) }, probability(p)) }, { name: "records", show: (runs, row) => h("a", { href: `#runs?${query({ store: row.form.store ?? state.store, run: runs[0] })}` }, `${runs.length} records`) }];
     const rows = comparison.forms.map((form) => ({ form, label: form.label, rule: form.rule, repeated: form.repeated?.mean ?? null, records: form.runs, ...Object.fromEntries(comparison.cells.map((cell) => [cell, form.recall[cell]?.mean ?? null])) }));
     return table(columns, rows, { caption: "All architectures" });
   }

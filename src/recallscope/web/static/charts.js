@@ -1,7 +1,7 @@
 // Plotly, loaded when the first chart is drawn and coloured like the page, in light and in dark.
 import { alarm, ask, h } from "./core.js";
 
-export const RULES = { adds: "#3b7dc4", fades: "#d98a1f", replaces: "#c8443a", solves: "#2f9461", "keeps all": "#7a7f86" };
+export const RULES = { adds: "#3b7dc4", fades: "#d98a1f", replaces: "#c8443a", solves: "#2f9461", "keeps all": "#7a7f86", yours: "#b0378f" };
 export const SCALE = "Viridis";
 const drawn = new Map();
 const waiting = new Set(); // charts to be drawn
