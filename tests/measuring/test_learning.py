@@ -279,6 +279,7 @@ def test_noise_batch_statistics_and_a_kept_state_are_not_taken_for_looking_ahead
     made = {net: rs.build_model(module_in_memory(net), 32, torch.Generator().manual_seed(0)) for net in (Causal, Ahead)}
     for _ in range(20):
         made[Causal].check_batch(batch)
+    assert bool(made[Causal].not_judged) != is_judged
     if is_judged:
         with pytest.raises(UserModuleError, match="looks ahead"):
             made[Ahead].check_batch(batch)

@@ -163,7 +163,9 @@ def test_rivals_are_trained_by_the_same_recipe_and_failed_ones_are_marked(tmp_pa
     axes = draw_measured(found, Figure().subplots(), {})
     legend = [text.get_text() for text in axes.get_legend().get_texts()]
     assert legend == ["delta_net", "gla (did not learn)", "linear_mamba"]
-    assert axes.get_title(loc="left").startswith("linear_mamba: recall of 4 facts, 64 tokens\nmean and 95% interval")
+    assert axes.get_title(loc="left").startswith(
+        "linear_mamba: recall of 4 facts, vocabulary of 64 tokens\nmean and 95% interval"
+    )
     with pytest.raises(ValueError, match=r"no such store or architecture\. Did you mean delta_net"):
         rs.measure(mine, TASK, compare_with=["delta_nt"])
 

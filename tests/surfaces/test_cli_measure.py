@@ -64,6 +64,9 @@ def test_a_module_of_ones_own_gets_its_row_and_a_figure(mine, run, tmp_path):
     code, again, err = run(*arguments)
     assert json.loads(again) == row
     assert "0 to do" in err
+    listed, every = run("store", "list", "out/store")[1], run("store", "list", "out/store", "--trials")[1]
+    assert "1 runs\n4 learning-rate trials of measurements are left out" in listed
+    assert "5 runs\n" in every
 
 
 def test_a_wrong_name_is_refused_before_anything_is_trained(mine, run, tmp_path):

@@ -63,6 +63,7 @@ class UserModule(RecallModel):
     spec: ModuleSpec
     draws_noise = True
     without_gradient: tuple[str, ...] = ()  # parameters that the rehearsal's backward pass did not reach
+    not_judged: str = ""  # why the rehearsal could not tell whether it looks ahead
 
     def __init__(self, spec: ModuleSpec, vocab_size: int) -> None:
         super().__init__(spec, vocab_size)
@@ -171,6 +172,10 @@ class UserModule(RecallModel):
         moved = differ(before, after)
         alone = not bool(moved[1:].any())
         moved = moved[0, :half].any(-1)
+        if not known:
+            self.not_judged = "it gives other logits for the same tokens"
+        elif not alone:
+            self.not_judged = "the logits of a sequence depend on the others of its batch"
         if known and alone and bool(moved.any()):
             where = int(moved.nonzero()[0])
             raise UserModuleError(

@@ -101,7 +101,7 @@ class FindCapacity(StateFlags, RunFlags):
             rows = [
                 (
                     str(tried.value),
-                    number(tried.accuracy),
+                    number(tried.accuracy) + ("" if tried.learned else " at chance"),
                     number(tried.seconds, 1) if tried.new else "found",
                     tried.run[:8],
                 )

@@ -186,8 +186,8 @@ class _Search:
 
     @property
     def good(self) -> list[int]:
-        """Values that reach the target."""
-        return [m for m, tried in self.tried.items() if tried.accuracy >= self.question.target]
+        """Values that reach the target, and not by naming any value of the context."""
+        return [m for m, tried in self.tried.items() if tried.learned and tried.accuracy >= self.question.target]
 
     @property
     def bad(self) -> list[int]:

@@ -226,6 +226,8 @@ def _warnings(subject: RecallModel, records: Sequence[RunRecord]) -> tuple[str, 
     if names:
         more = f" and {len(names) - 5} more" if len(names) > 5 else ""
         found.append(f"no gradient reaches {', '.join(names[:5])}{more}: these parameters stay as they are")
+    if why := getattr(subject, "not_judged", ""):
+        found.append(f"whether it looks ahead could not be checked: in evaluation {why}")
     return tuple(filter(None, found))
 
 

@@ -155,7 +155,7 @@ class Measurement:
         more = "".join(f", {name.replace('_', ' ')} {value}" for name, value in others.items() if value != usual[name])
         seeds = len(self.accuracy.seeds)
         how = f"mean and 95% interval over {seeds} seeds" if seeds > 1 else "one seed, 95% interval over sequences"
-        return f"{self.label}: recall of {what}, {task['vocab_size']} tokens{more}\n{how}"
+        return f"{self.label}: recall of {what}, vocabulary of {task['vocab_size']} tokens{more}\n{how}"
 
     @property
     def place(self) -> int | None:

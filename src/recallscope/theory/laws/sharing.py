@@ -388,8 +388,8 @@ LAWS = [
         summary="keys and values share the D dimensions: SNR² = N (D - N/2) / n",
         reference="ours; builds on Rem F.3",
         holds="one trained linear layer",
-        support="trained linear models are .01 off on average, at most .03 in MQAR and .06 in AR "
-        "(docs/REPRODUCTION.md)",
+        support="trained linear models are 0.01 off on average, at most 0.03 in MQAR and 0.06 in AR "
+        "(means of seeds, docs/REPRODUCTION.md; single runs up to 0.065)",
         compared=SHARING,
         with_heads="trained-sharing-heads",
         status="approximate",
