@@ -33,7 +33,7 @@ from recallscope.presets import Preset
 from recallscope.specs import flat_fields
 from recallscope.studies.architecture_forms import BARE, COMPARISON, QUARTER, Form
 from recallscope.studies.chapters.page import table
-from recallscope.studies.claims import Finding, Verdict, own_check, verdict_of
+from recallscope.studies.claims import Finding, Ruling, Verdict, by_conditions, by_distance, own_check
 from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.paper_runs import PaperRuns, sheet, source_line
 from recallscope.theory.extremes import NOISE_GRID, NOISE_WEIGHT
@@ -65,6 +65,7 @@ PREDICTED = {  # recall
     "table": {"mLSTM": 0.71, "DeltaNet": 0.73, "Gated DeltaNet": 0.73, "MesaNet": 0.92, "attention": 1.0},
 }
 NEAR = 0.05
+OPEN: Mapping[Verdict, str] = {"holds": "", "does not hold": "", "not tested": "undecided: "}
 GAPS = (  # who recalls more than whom, and by more than what
     ("template", "mLSTM", "linear attention", 0.0), ("template", "DeltaNet", "mLSTM", 0.03),
     ("template", "MesaNet", "DeltaNet", 0.1), ("table", "MesaNet", "DeltaNet", 0.1),
@@ -148,14 +149,18 @@ def study_noise(runs: PaperRuns) -> SeedNoise:
     )
 
 
-def outcome(one: Measured, predicted: float, degrees: int) -> Verdict:
+def outcome(one: Measured, predicted: float, degrees: int) -> Ruling:
     """Confirmed (holds), refuted (does not hold) or undecided (not tested), by the rule above."""
     reach = half_width(one.deviation, degrees)
-    low, high = one.mean - reach, one.mean + reach
+    rule = (
+        f"confirmed (holds): the whole 95 % interval is within {NEAR} of the prediction; refuted (does not hold): none "
+        f"of it is; undecided (not tested): else, and if recall is lower than predicted and a run is flagged"
+    )
     if abs(one.mean - predicted) + reach <= NEAR:
-        return "holds"
-    outside = low > predicted + NEAR or high < predicted - NEAR
-    return "does not hold" if outside and not (one.flags and one.mean < predicted) else "not tested"
+        return Ruling("holds", rule)
+    outside = abs(one.mean - predicted) - reach > NEAR
+    refuted = outside and not (one.flags and one.mean < predicted)
+    return Ruling("does not hold" if refuted else "not tested", rule)
 
 
 def half_width(deviation: float, degrees: int) -> float:
@@ -175,14 +180,11 @@ def recall_as_predicted(runs: PaperRuns) -> Iterator[Finding]:
             if name not in found:
                 yield check.untested("its runs are not complete", missing)
                 continue
-            one = found[name]
-            verdict = outcome(one, predicted, degrees)
+            one, ruling = found[name], outcome(found[name], predicted, degrees)
             yield check.answer(
-                ("undecided: " if verdict == "not tested" else "")
-                + f"{one.mean:.3f} ± {half_width(one.deviation, degrees):.3f}",
-                verdict,
-                f"{one.text}; V = 512, N_f = 16, D = 32, N = 16; 95 % interval by {degrees} degrees of freedom; holds: "
-                f"all of it within {NEAR} of the prediction, does not hold: none of it",
+                OPEN[ruling.verdict] + f"{one.mean:.3f} ± {half_width(one.deviation, degrees):.3f}",
+                ruling,
+                f"{one.text}; V = 512, N_f = 16, D = 32, N = 16; seed variance by {degrees} degrees of freedom",
                 missing,
             )
 
@@ -202,9 +204,9 @@ def order(runs: PaperRuns) -> Iterator[Finding]:
         low, high = gap - reach, gap + reach
         verdict: Verdict = "holds" if low > margin else "does not hold" if high < margin else "not tested"
         yield check.answer(
-            ("undecided: " if verdict == "not tested" else "") + f"{gap:+.3f} ± {reach:.3f}",
-            verdict,
-            f"{found[more].text}; {found[less].text}; holds: the 95 % interval is above {margin:+.2f}",
+            OPEN[verdict] + f"{gap:+.3f} ± {reach:.3f}",
+            Ruling(verdict, f"holds: the 95 % interval is above {margin:+.2f}; does not hold: it is below"),
+            f"{found[more].text}; {found[less].text}",
         )
 
 
@@ -228,7 +230,7 @@ def rates(runs: PaperRuns) -> Iterator[Finding]:
     ]
     yield check.answer(
         f"not {', '.join(wrong)}" if wrong else f"yes, all {len(losses)}",
-        "does not hold" if wrong else "holds",
+        by_conditions(not wrong, False, "holds: at every form's rate the search had the smaller loss"),
         "; ".join(
             f"{label} " + ", ".join(f"{loss:.3f} at {rate:g}" for rate, loss in tried.items())
             for label, tried in losses.items()
@@ -271,13 +273,12 @@ def among_the_best(runs: PaperRuns) -> Iterator[Finding]:
     off = np.array([one.measured - one.predicted for one in found])
     yield check.answer(
         f"off by {np.abs(off).mean():.4f} on average, {np.abs(off).max():.3f} at most ({off.mean():+.3f})",
-        verdict_of(float(np.abs(off).mean()), TOP_WANTED, 2 * TOP_WANTED),
+        by_distance("mean absolute error", float(np.abs(off).mean()), TOP_WANTED, 2 * TOP_WANTED),
         "; ".join(
             f"{one.form} " + ", ".join(f"{m:.3f} ({p:.3f}) at k = {k}" for k, m, p in zip(*one[1:], strict=True))
             for one in found
         )
-        + f"; measured and in brackets predicted, MQAR, V = 512, N_f = 16, D = 32, N = 8, one seed; holds: at most "
-        f"{TOP_WANTED} on average",
+        + "; measured and in brackets predicted, MQAR, V = 512, N_f = 16, D = 32, N = 8, one seed",
         missing,
     )
 
@@ -359,6 +360,9 @@ def correlated_table(runs: PaperRuns, page: str = "") -> Iterator[str]:
             cells += ["-" if said is None else f"{float(said):.3f}"]
             cells += [f"{one.mean:.3f} ± {half_width(one.deviation, degrees):.3f}"]
             cells += [", ".join(f"{p:.3f}" for p in one.seeds) + (f" ({', '.join(one.flags)})" if one.flags else "")]
-            cells += [f"{np.mean(few):.3f}", "-" if predicted is None else words[outcome(one, predicted, degrees)]]
+            cells += [
+                f"{np.mean(few):.3f}",
+                "-" if predicted is None else words[outcome(one, predicted, degrees).verdict],
+            ]
             rows.append(cells)
     yield table(head, rows)
