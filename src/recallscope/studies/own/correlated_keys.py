@@ -332,7 +332,7 @@ def top_k_figure(runs: PaperRuns) -> Figure:
         values = 2 ** np.arange(6, 17)
         for name, few in {"the best": 1, "5 best": 5, "20 best": 20}.items():
             left.plot(values, [needed(int(V), few) for V in values], label=name)
-        left.plot(values, [needed(int(V), max(1, V // 100)) for V in values], "k--", label="best 1 %")
+        left.plot(values, [needed(int(V), max(1, int(V) // 100)) for V in values], "k--", label="best 1 %")
         left.set(xscale="log", xlabel="values to choose from", ylabel="SNR² = N D / n for recall 0.9", ylim=(0, None))
         left.legend()
         for one in top_k(runs):
