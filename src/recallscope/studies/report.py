@@ -30,6 +30,7 @@ from recallscope.studies.drawing import do_jobs, figure_job
 from recallscope.studies.experiment import Part, Scale, counting_order, experiments, find_experiment, paper_figures
 from recallscope.studies.law_table import LawTable, law_table
 from recallscope.studies.other_groups import gla_settings_table, gla_table, routed_table
+from recallscope.studies.own.correlated_keys import correlated_table
 from recallscope.studies.paper_runs import PaperRuns
 from recallscope.studies.stored_runs import laws_table
 
@@ -58,6 +59,7 @@ TABLES: Mapping[str, Callable[[PaperRuns, str], Iterable[str]]] = {
     "laws": laws_table,
     "blind": _blind_table,
     "costs": costs_table,
+    "correlated-keys": correlated_table,
     "routed-memories": routed_table,
     "gla": gla_table,
     "gla-settings": gla_settings_table,
