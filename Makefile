@@ -6,7 +6,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONNOUSERSITE := 1
 unexport PYTHONDONTWRITEBYTECODE  # .venv is installed without bytecode; the first import of each module writes it
 
-.PHONY: help demo browser docs test test-surfaces test-portable test-slow lint format bench reproduce report clean
+.PHONY: help demo browser docs test test-surfaces test-portable test-slow lint format bench reproduce report fig-1-full clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -37,6 +37,10 @@ reproduce: $(VENV)/.ready-demo  ## all experiments of the paper at the small sca
 
 report: $(VENV)/.ready-demo  ## report, chapters, tables and figures of docs/ from the committed records, no training
 	$(BIN)/recallscope report results/paper --output docs/report.html --markdown docs/REPRODUCTION.md
+
+fig-1-full: $(VENV)/.ready-demo  ## Fig. 1 at the paper's resolution, one regime and seed: five core-hours; stops and resumes
+	$(BIN)/recallscope sweep examples/fig_1_full.toml --store runs/fig-1
+	$(BIN)/recallscope figures runs/fig-1 fig-7 --scale paper --out runs/fig-1/figures
 
 docs: $(VENV)/.ready-docs  ## the documentation site, in build/site; offline, any broken link is an error
 	NO_MKDOCS_2_WARNING=1 OMP_NUM_THREADS=1 $(BIN)/mkdocs build --strict

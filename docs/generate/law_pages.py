@@ -22,6 +22,8 @@ from recallscope.theory.problem import FIELDS, SIZES, Problem
 
 STORE = RunStore(Path(__file__).resolve().parents[2] / "results" / "paper")
 EXAMPLE = {"task": "mqar", "vocab_size": 512, "num_facts": 16}
+CORRELATED = {"task": "template_ar", "rho": 1.0}  # for laws of such tasks alone, which take a second a cell
+SPARSE = 5
 STATES = (4, 8, 16, 32)
 WIDTHS = np.arange(8, 97, 4)
 
@@ -90,7 +92,9 @@ def _sizes(law: Law) -> dict[str, Any]:
         common = Counter(tuple(row.get(name) for name in more) for row in measured_for(law, STORE)).most_common(1)
         extra = dict(zip(more, common[0][0], strict=True)) if common and set(law.needs) - set(DIMENSIONS) else {}
     given = {name: value for name, value in extra.items() if value is not None}
-    return {**{name: value for name, value in EXAMPLE.items() if name != "task"}, **given}
+    plain = EXAMPLE["task"] in law.tasks
+    example = {name: value for name, value in EXAMPLE.items() if name != "task"} if plain else EXAMPLE | CORRELATED
+    return {**example, **given}
 
 
 def _in_letters(sizes: Mapping[str, Any]) -> str:
@@ -125,16 +129,18 @@ def _figure(law: Law, cells: Measured) -> Figure:
         figure = new_figure(PAGE, 2.6)
         left, right = figure.subplots(1, 2)
         for state, colour in zip(STATES, shades(len(STATES)), strict=True):
-            words = {**_sizes(law), "embed_dim": WIDTHS, "state_dim": state}
+            sizes = _sizes(law)
+            widths = WIDTHS[::SPARSE] if "task" in sizes else WIDTHS
+            words = {"task": EXAMPLE["task"], **sizes, "embed_dim": widths, "state_dim": state}
             try:
-                problem = Problem.from_fields({**words, "task": EXAMPLE["task"]})
+                problem = Problem.from_fields(words)
                 with np.errstate(all="ignore"):
                     p, beyond = law(problem), law.extrapolated(problem)
             except ValueError as error:
                 left.text(0.5, 0.5, str(error)[:80], transform=left.transAxes, ha="center", fontsize=6)
                 break
-            left.plot(WIDTHS, p, color=colour, linestyle=":", linewidth=1)
-            left.plot(WIDTHS, np.where(beyond, np.nan, p), color=colour, label=f"N = {state}")
+            left.plot(widths, p, color=colour, linestyle=":", linewidth=1)
+            left.plot(widths, np.where(beyond, np.nan, p), color=colour, label=f"N = {state}")
         left.set(xlabel="embedding D", ylabel="recall", ylim=(-0.03, 1.03))
         left.legend(loc="lower right")
         right.plot([0, 1], [0, 1], color=GUESS, linewidth=0.8)

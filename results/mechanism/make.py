@@ -219,17 +219,30 @@ def switch(model: torch.nn.Module) -> Figure:
     side = read[:, 0] > read[:, -1]
     channels = (read[side].mean(dim=0) - read[~side].mean(dim=0)).argsort(descending=True)
     first, second = int(side.nonzero()[0]), int((~side).nonzero()[0])
-    figure = new_figure(PAGE, 2.6)
-    axes = figure.subplots(3, 1, sharex=True)
-    for ax, values, colour, name in (
-        (axes[0], write[first], BLUE, "key A writes"),
-        (axes[1], write[second], ORANGE, "key B writes"),
-        (axes[2], read[first], GUESS, "query A reads"),
-    ):
-        ax.bar(np.arange(len(channels)), values[channels], width=0.9, color=colour)
-        ax.set(ylim=(0, 1.05), yticks=[])
-        ax.set_ylabel(name, rotation=0, ha="right", va="center")
-    axes[2].set_xlabel("channel: the first bank, the channels of the key, the second bank")
+    keys = BANK.model.state_dim
+    with figure_style():
+        figure = new_figure(PAGE, 2.9)
+        axes = figure.subplots(3, 1, sharex=True)
+        for ax, values, colour, name in (
+            (axes[0], write[first], BLUE, "key A writes"),
+            (axes[1], write[second], ORANGE, "key B writes"),
+            (axes[2], read[first], GUESS, "query A reads"),
+        ):
+            ax.bar(np.arange(len(channels)), values[channels], width=0.9, color=colour)
+            ax.set(ylim=(0, 1.05), yticks=[0, 1])
+            ax.set_ylabel(name, rotation=0, ha="right", va="center")
+        half = (len(channels) - keys) / 2
+        for middle, text in (
+            (half / 2, "bank 1"),
+            (half + keys / 2, "key channels"),
+            (len(channels) - half / 2, "bank 2"),
+        ):
+            axes[0].text(middle - 0.5, 1.15, text, ha="center", va="bottom", fontsize=8)
+        for ax in axes:
+            for edge in (half, half + keys):
+                ax.axvline(edge - 0.5, color="#555555", lw=0.6, ls=":")
+        axes[2].set_xlabel("channel")
+        figure.supylabel("factor, 1 is the largest", fontsize=8)
     return figure
 
 
@@ -239,11 +252,21 @@ def bank_pictures() -> None:
     circuit = bank_circuit(BANK.task.vocab_size, **sizes, generator=torch.Generator().manual_seed(0))
     models = {"written down": circuit, "trained": read_weights(HERE / "bank" / "weights.safetensors")[0]}
     batch = sample_batch(BANK.task, 200, 1)
-    with figure_style():
-        figures = {f"banks-{name.replace(' ', '-')}": banks_figure(picture_masks(model), recall_ablated(model, batch), name)
-                   for name, model in models.items()}  # fmt: skip
-        for name, figure in {"bank-switch": switch(circuit), **figures}.items():
-            write_figure(figure, HERE.parents[1] / "docs" / "figures" / f"{name}.png")
+    queries, sizes_text = (
+        batch.query_positions.numel(),
+        f"V = 256, N_f = 8, D = {BANK.model.embed_dim}, N = {BANK.model.state_dim}",
+    )
+    figures = {
+        f"banks-{name.replace(' ', '-')}": banks_figure(
+            picture_masks(model),
+            recall_ablated(model, batch),
+            f"one model, {name.replace('written down', 'hand-constructed')}; {sizes_text}; (d): {queries} queries, 95% binomial intervals",
+            queries,
+        )
+        for name, model in models.items()
+    }
+    for name, figure in {"bank-switch": switch(circuit), **figures}.items():
+        write_figure(figure, HERE.parents[1] / "docs" / "figures" / f"{name}.png")
 
 
 def main() -> None:

@@ -107,22 +107,25 @@ MEMORIES = {
 }
 
 
-def play(rng: np.random.Generator, memory: Memory, V: int, N_f: int, D: int, N: int, batch: int) -> tuple[float, float]:
-    """Accuracy of one draw of the codes on `batch` sequences: AR and MQAR."""
+def play(
+    rng: np.random.Generator, memory: Memory, V: int, N_f: int, D: int, N: int, batch: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Of one draw of the codes on `batch` sequences of AR and MQAR: how many values beat the right one, by query."""
     codes = memory.codes(rng, V, N_f, D, N)
     tokens, keys, values, asked = draw_sequences(rng, V, N_f, 4 * N_f, batch)
     words = codes.value[V // 2 :]
     rows, n = np.arange(batch), codes.key.shape[1]
     S, H = np.zeros((batch, 2, words.shape[1], n)), np.zeros((batch, 2, n, n)) + 1e-9 * np.eye(n)
 
-    def right(some: NDArray[np.int64], fact: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether some sequences answer when asked for a fact."""
+    def rank(some: NDArray[np.int64], fact: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many values have a larger logit than the right one, when some sequences are asked for a fact."""
         token = keys[some, fact]
         q, bank = codes.query[token], codes.bank[token]
         if memory.solves:
             q = np.linalg.solve(H[some, bank], q[..., None])[..., 0]
         logits = np.einsum("bdn,bn->bd", S[some, bank], q) @ words.T
-        return logits.argmax(-1) == values[some, fact] - V // 2
+        own = np.take_along_axis(logits, (values[some, fact] - V // 2)[:, None], axis=1)
+        return np.asarray((logits > own).sum(-1))
 
     ar, mqar = [], []
     for t in range(1, 4 * N_f):
@@ -135,17 +138,18 @@ def play(rng: np.random.Generator, memory: Memory, V: int, N_f: int, D: int, N: 
         if memory.solves:
             H[rows, bank] += k[:, :, None] * k[:, None, :]
         if t == 2 * N_f - 1:
-            ar += [right(rows, np.full(batch, fact)).mean() for fact in range(N_f)]
+            ar += [rank(rows, np.full(batch, fact)) for fact in range(N_f)]
         some, fact = np.nonzero(asked == t)
-        mqar += right(some, fact).tolist() if len(some) else []
-    return float(np.mean(ar)), float(np.mean(mqar))
+        mqar += [rank(some, fact)] if len(some) else []
+    return np.concatenate(ar), np.concatenate(mqar)
 
 
 def measure(name: str, V: int, N_f: int, D: int, N: int, *, draws: int, batch: int, seed: int) -> list[Row]:
     """A row for AR and one for MQAR: mean over the draws, its standard error, and what the law says."""
     memory = MEMORIES[name]
     rng = np.random.default_rng([seed, list(MEMORIES).index(name), V, N_f, D, N])
-    accuracy = np.array([play(rng, memory, V, N_f, D, N, batch) for _ in range(draws)])
+    drawn = [play(rng, memory, V, N_f, D, N, batch) for _ in range(draws)]
+    accuracy = np.array([[np.mean(ranks == 0) for ranks in tasks] for tasks in drawn])
     rows = []
     for task, column in (("ar", accuracy[:, 0]), ("mqar", accuracy[:, 1])):
         words = {"vocab_size": V, "num_facts": N_f, "embed_dim": D, "state_dim": N, "task": task}

@@ -14,7 +14,7 @@ from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.circuits.circuit import Circuit, CircuitSizes
 from recallscope.specs import HeadPattern, RunSpec, TaskSpec, flat_fields, parse_task
 from recallscope.state_precision import StatePrecision
-from recallscope.theory.law import DIMENSIONS, LAWS, Law, find_law, laws_for, own_law
+from recallscope.theory.law import DIMENSIONS, LAWS, Law, find_law, law_of, laws_for, own_law
 from recallscope.theory.laws.precision import (
     Memory,
     absmax_square,
@@ -24,7 +24,7 @@ from recallscope.theory.laws.precision import (
     snr_share,
 )
 from recallscope.theory.laws.sharing import pair_counts
-from recallscope.theory.problem import ASKED, Problem, probability
+from recallscope.theory.problem import ASKED, TEMPLATE_FIELDS, TEMPLATES, Problem, probability
 from recallscope.theory.reduction import one_head
 from recallscope.theory.solve import LARGEST_EMBED, FrontierPoint, SizeQuery, Unknown, frontier, solve
 
@@ -35,6 +35,11 @@ Wanted = Unknown | Literal["frontier"]
 def make_task(**fields: Any) -> TaskSpec:
     """A task from flags, leaving out those not given."""
     return parse_task({name: value for name, value in fields.items() if value is not None})
+
+
+def _more(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a task beside V and N_f, which not every task has."""
+    return {name: fields[name] for name in (TEMPLATE_FIELDS if fields["task"] in TEMPLATES else ("length",))}
 
 
 def check_heads(num_heads: int, head_pattern: HeadPattern | None, *embed_dims: int) -> None:
@@ -84,7 +89,9 @@ def question(fields: Mapping[str, Any]) -> tuple[TaskSpec, Problem, list[Law]]:
 
     Laws that are named in `law` answer alone; else the recommended one comes first, and all that apply follow.
     """
-    task = make_task(kind=fields["task"], **{name: fields[name] for name in ("vocab_size", "num_facts", "length")})
+    task = make_task(
+        kind=fields["task"], **{name: fields[name] for name in ("vocab_size", "num_facts")}, **_more(fields)
+    )
     if not fields["embed_dim"] or not fields["state_dim"]:
         raise ValueError(
             "--embed-dim and --state-dim need a number each, or several. Try --embed-dim 64 --state-dim 16."
@@ -98,11 +105,29 @@ def question(fields: Mapping[str, Any]) -> tuple[TaskSpec, Problem, list[Law]]:
     laws = [find_law(name) for name in fields["law"]]
     if not laws:
         family = {"model": fields["model"], "designed": fields["designed"]}
-        best = recommended_law(**family)
+        best = recommended_law(**family).for_task(problem.task)
+        if problem.task not in best.tasks:
+            raise ValueError(
+                f"no law predicts the recall of {fields['model']} at {problem.task}: with correlated keys there are "
+                f"laws of memories that store facts only. Try --model mlstm, delta_net, mesa_net or attention."
+            )
         first = best.for_pattern(fields["head_pattern"]) if fields["num_layers"] == 1 else best
         ordered = dict.fromkeys([first, best, *laws_for(**family), *LAWS])
-        laws = [law for law in ordered if not law.missing(problem)]
+        laws = [law for law in ordered if not law.missing(problem) and problem.task in law.tasks]
+    if (k := fields.get("top_k", 1)) != 1:
+        laws = _among_best(laws, k, fields["vocab_size"] // 2, named=bool(fields["law"]))
     return task, problem, laws
+
+
+def _among_best(laws: list[Law], k: int, num_values: int, *, named: bool) -> list[Law]:
+    """The laws for the chance that the right value is among the k best, those that have one."""
+    if not 1 < k < num_values:
+        raise ValueError(f"--top-k {k}: of {num_values} values, 1 to {num_values - 1} can be looked at. Try --top-k 5.")
+    able = [replace(law, options={**law.options, "top_k": k}) for law in laws if law.top_k]
+    if len(able) < len(laws) if named else not able:
+        some = ", ".join(law.name for law in LAWS if law.top_k)
+        raise ValueError(f"--top-k: only these laws say how often the right value is among the k best: {some}.")
+    return able
 
 
 def prediction(fields: Mapping[str, Any], *, others: bool = True) -> dict[str, Any]:
@@ -113,7 +138,8 @@ def prediction(fields: Mapping[str, Any], *, others: bool = True) -> dict[str, A
     task, problem, laws = question(fields)
     rows = _rows(laws if others or fields["law"] else laws[:1], problem, named=bool(fields["law"]))
     headline = rows[0]["headline"] if len(rows) == 1 else None
-    return {"task": task.model_dump(mode="json"), "headline": headline, "rows": rows}
+    k = fields.get("top_k", 1)
+    return {"task": task.model_dump(mode="json"), "top_k": k, "headline": headline, "rows": rows}
 
 
 def stored_prediction(fields: Mapping[str, Any], precision: StatePrecision) -> dict[str, Any]:
@@ -198,8 +224,8 @@ def _rows(laws: list[Law], problem: Problem, *, named: bool) -> list[dict[str, A
 
 def run_predictions(run: RunSpec) -> list[tuple[str, float]]:
     """What the law of the run's architecture, and the paper's own, predict for it; none where they do not apply."""
-    own = run.model.own_law
-    names = dict.fromkeys(filter(None, (own, "unified" if own and not find_law(own).heads else None)))
+    own = law_of(run.model, run.task.kind, getattr(run.task, "key_tokens", None))
+    names = dict.fromkeys(([own.name] if own else []) + (["unified"] if own and not own.heads else []))
     try:
         problem = Problem.from_fields(flat_fields(run.model_dump(mode="json")))
     except ValueError:  # a task without a law
@@ -249,6 +275,7 @@ def size_query(fields: Mapping[str, Any]) -> tuple[SizeQuery, Wanted]:
     probability("target", fields["target"])
     name, pattern = fields["law"], fields["head_pattern"]
     law = find_law(name) if name else recommended_law(fields["model"], designed=fields["designed"]).for_pattern(pattern)
+    law = law.for_task(fields["task"])
     unknown = _unknown(fields)
     _check_known(fields)
     known = {name: fields[name] for name in ASKED} | {"law": law, "target": fields["target"]}
@@ -284,7 +311,7 @@ def _check_known(fields: Mapping[str, Any]) -> None:
     """The known sizes must make sense as a task and a model; stand-ins take the place of the unknown."""
     N_f, D, N = (1 if fields[name] is None else fields[name] for name in ("num_facts", "embed_dim", "state_dim"))
     V = 2 * max(N_f, 1) + 8 if fields["vocab_size"] is None else fields["vocab_size"]
-    make_task(kind=fields["task"], vocab_size=V, num_facts=N_f, length=fields["length"])
+    make_task(kind=fields["task"], vocab_size=V, num_facts=N_f, **_more(fields))
     LinearMambaSpec(embed_dim=D, state_dim=N, num_layers=fields["num_layers"])  # type: ignore[call-arg]
     M = fields["num_heads"]
     check_heads(M, fields["head_pattern"], M if fields["embed_dim"] is None else D)

@@ -75,6 +75,9 @@ class RunRecord(Frozen):
     val_accuracy: Fraction = Field(description="best over the evaluations")
     in_context: Fraction | None = Field(None, description="fraction of test answers that are some value of the context")
     binding: float | None = Field(None, description="of the test set; None for one fact, or in an older record")
+    top_k: dict[str, Fraction] | None = Field(
+        None, description="by k: fraction of test queries whose answer is among the k best; None in an older record"
+    )
     test_queries: NonNegativeInt = Field(description="questions behind test_accuracy")
     best_step: NonNegativeInt = Field(description="step of the state that was tested")
     steps: NonNegativeInt = Field(description="optimiser steps taken")

@@ -241,8 +241,12 @@ TASKS: Registry[type[TaskSpec]] = Registry(
     "task",
     {
         "ar": "recallscope.tasks.associative_recall:ARSpec",
+        "compositional_mqar": "recallscope.tasks.zoology_tasks:CompositionalMQAR",
+        "forgetting_mqar": "recallscope.tasks.zoology_tasks:ForgettingMQAR",
         "mqar": "recallscope.tasks.associative_recall:MQARSpec",
         "repeated": "recallscope.tasks.associative_recall:RepeatedSpec",
+        "template_ar": "recallscope.tasks.correlated_keys:TemplateAR",
+        "template_mqar": "recallscope.tasks.correlated_keys:TemplateMQAR",
     },
 )
 ARCHITECTURES: Registry[type[ModelSpec]] = Registry(

@@ -130,7 +130,7 @@ def test_the_picture_shows_the_masks_in_order(circuit, scores):
     assert (np.diff(arrays["read_coordinate"]) >= 0).all()
     assert np.corrcoef(arrays["read_coordinate"], arrays["write_coordinate"])[0, 1] > 0.99
     figure = banks_figure(arrays, scores.ablations, "D=12")
-    read, write, keys, cut = figure.axes
+    read, write, keys, cut = figure.axes[:4]
     np.testing.assert_array_equal(np.asarray(read.images[0].get_array()), arrays["read"])
     np.testing.assert_array_equal(np.asarray(write.images[0].get_array()), arrays["write"])
     assert len(keys.collections[0].get_offsets()) == 31

@@ -16,7 +16,7 @@ SOURCE = Path(recallscope.__file__).parent
 EXPERIMENT = """
 from recallscope.analysis.accuracy_grid import AccuracyGrid
 from recallscope.studies.experiment import experiment, part
-from recallscope.studies.claims import Check
+from recallscope.studies.claims import Check, Ruling
 from recallscope.studies.paper_runs import draw_part, sheet, source_line
 from recallscope.presets import Preset
 
@@ -38,7 +38,8 @@ def tiny(scale):
 def they_ran(runs):
     check = Check("rem-4.3", "Did they run?", "nothing", "tiny-figure")
     rows = runs.rows(RUNS)
-    yield check.answer(f"{len(rows)} runs", "holds", "counted") if len(rows) else check.untested("no runs")
+    found = check.answer(f"{len(rows)} runs", Ruling("holds", "any run"), "counted")
+    yield found if len(rows) else check.untested("no runs")
 
 
 @tiny.law_cells
@@ -108,7 +109,8 @@ def test_a_new_file_is_listed_run_found_drawn_and_reported(recallscope_with_it):
 
     assert "tiny-figure" in call("figures", "--list")
     call("report", "store", "--scale", "quick", "--markdown", "REPORT.md")
-    page = (folder / "REPORT.md").read_text(encoding="utf-8")
+    page = (folder / "REPRODUCTION_APPENDIX.md").read_text(encoding="utf-8")
+    assert (folder / "REPORT.md").exists()
     assert "Did they run?" in page
     assert "| tiny cells<br>2 cells |" in page
     assert (folder / "figures" / "tiny-figure.png").exists() or (folder / "figures" / "tiny-figure.svg").exists()

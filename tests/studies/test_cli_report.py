@@ -78,8 +78,10 @@ def test_markdown_brings_its_figures(run, home):
         "nobody's.png",
     ]
     cells = len({cell.run for cell in find_experiment("dn-grid").parts("quick")[0].cells})
-    assert f"{cells} of the " in text
-    assert f"{cells * 3} minutes of core time" in text  # 90 s on two threads each
+    assert f"{cells} of " in text
+    assert f"{cells * 3 / 60:.1f} core-hours" in text  # 90 s on two threads each
+    appendix = (home / "docs" / "REPRODUCTION_APPENDIX.md").read_text(encoding="utf-8")
+    assert f"{cells * 3} minutes of core time" in appendix
 
 
 @pytest.mark.usefixtures("made", "home")

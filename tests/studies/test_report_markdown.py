@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from markdown_it import MarkdownIt
 
-from recallscope.studies.claims import CLAIMS, own_check
-from recallscope.studies.report import Report, markdown_page, paragraph, plain
+from recallscope.studies.claims import CLAIMS, Ruling, own_check
+from recallscope.studies.report import Report, appendix_page, markdown_page, paragraph, plain
 
 
 def rendered(text):
@@ -67,7 +67,7 @@ def test_lines_are_joined():
 
 
 def test_every_table_row_has_the_columns_of_its_head(report):
-    text = markdown_page(report)
+    text = appendix_page(report)
     assert rendered(text).count("<table>") > 4
     for table in re.findall(r"(?:^\|.*\n)+", text, flags=re.M):
         widths = {len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}
@@ -75,7 +75,7 @@ def test_every_table_row_has_the_columns_of_its_head(report):
 
 
 def test_texts_of_findings_survive(report):
-    html = rendered(markdown_page(report))
+    html = rendered(appendix_page(report))
     assert "<script" not in html
     assert shown(html).count(report.findings[2].question) >= 4
     for row in CLAIMS:
@@ -83,7 +83,7 @@ def test_texts_of_findings_survive(report):
 
 
 def test_figures_are_linked_by_relative_path(report):
-    text = markdown_page(report, "pictures")
+    text = appendix_page(report, "pictures")
     assert "](pictures/fig-7.png)" in text
     assert "](pictures/heads-figure.svg)" in text
     assert rendered(text).count("<img") == 4
@@ -91,13 +91,13 @@ def test_figures_are_linked_by_relative_path(report):
 
 
 def test_the_best_law_is_bold(report):
-    text = markdown_page(report)
+    text = appendix_page(report)
     assert "**0.0060 (0.020)**" in text
     assert "**0.0001" not in text
 
 
 def test_headings_are_where_the_contents_point(report):
-    text = markdown_page(report)
+    text = appendix_page(report)
     headings = {
         re.sub(r"[^\w\- ]", "", line.lstrip("# ").lower()).replace(" ", "-")
         for line in text.splitlines()
@@ -107,17 +107,35 @@ def test_headings_are_where_the_contents_point(report):
 
 
 def test_the_same_report_gives_the_same_bytes(report):
-    assert markdown_page(report) == markdown_page(replace(report))
+    assert appendix_page(report) == appendix_page(replace(report))
 
 
 def test_our_own_questions_are_counted_and_listed_apart(findings, laws, facts):
-    findings |= {"architectures": [own_check("Which is best?").answer("DeltaNet", "does not hold", "14 forms")]}
-    findings["heads"].append(own_check("Is it ours?").answer("yes", "holds", "1 run"))
+    findings |= {
+        "architectures": [own_check("Which is best?").answer("DeltaNet", Ruling("does not hold", "r"), "14 forms")]
+    }
+    findings["heads"].append(own_check("Is it ours?").answer("yes", Ruling("holds", "up to 1"), "1 run"))
     report = Report(findings, laws, facts)
     assert "Of 5 questions about the paper's claims" in report.summary
     assert "Of 2 questions of our own, 2 could be answered at scale small: 1 holds, 0 hold" in report.summary
     assert [finding.question for finding in report.refuted] == ["Designed against theory"]
-    about, beyond = markdown_page(report).split("\n## Beyond the paper\n")
+    about, beyond = appendix_page(report).split("\n## Beyond the paper\n")
     assert "Is it ours?" not in about
-    assert "| Is it ours? | yes | ● holds | 1 run |" in beyond
-    assert "| Which is best? | DeltaNet | ✕ does not hold | 14 forms |" in beyond
+    assert "| Is it ours? | yes | ● holds | up to 1. 1 run |" in beyond
+    assert "| Which is best? | DeltaNet | ✕ does not hold | r. 14 forms |" in beyond
+
+
+def test_the_page_for_readers_says_what_it_rests_on(report):
+    """Every verdict with its rule, nasty texts as they are, suggestions as a diff, and no runs that do not exist."""
+    text = markdown_page(report, "pictures")
+    assert "off by 0.01 [0.00, 0.02]" in text
+    assert "● *Holds* (up to 0.02)." in text
+    assert "](pictures/fig-7.png)" in text
+    html = rendered(text)
+    assert "<script" not in html
+    assert report.findings[2].question in shown(html)
+    assert "```diff" in text
+    assert "@software{recallscope" in text
+    assert f"]({report.appendix})" in text
+    assert "fig-10.png" not in text
+    assert text == markdown_page(replace(report), "pictures")

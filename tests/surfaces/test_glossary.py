@@ -53,6 +53,7 @@ FREE = {
     "task",
     "model",
     "spec",
+    "top_k",
     "warnings",
     "left_out",
     "rows.laws",

@@ -7,7 +7,7 @@ import torch
 
 from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.tasks.drawing import sample_batch
-from recallscope.tasks.scoring import Score, accuracy, answered, score
+from recallscope.tasks.scoring import Score, accuracy, answered, rank, score
 
 TASK = MQARSpec(vocab_size=64, num_facts=4, length=24)
 
@@ -44,6 +44,17 @@ def test_a_logit_that_is_not_a_number_is_never_right():
     batch = some_batch(2)
     logits = torch.zeros(2, 4, TASK.vocab_size).scatter_(2, batch.answers[:, :, None], math.nan)
     assert score(logits, batch).accuracy == 0
+
+
+def test_the_rank_counts_what_is_not_below_the_answer():
+    """Ties and logits that are not numbers count against it: a constant output is right for no k below V."""
+    batch = some_batch(3)
+    logits = torch.zeros(3, 4, TASK.vocab_size)
+    logits[1] = torch.randn(4, TASK.vocab_size, generator=torch.Generator().manual_seed(1))
+    logits[2].scatter_(1, batch.answers[2, :, None], math.nan)
+    found, order = rank(logits, batch), logits[1].argsort(dim=-1, descending=True)
+    assert (found[[0, 2]] == TASK.vocab_size - 1).all()
+    assert found[1].tolist() == (order == batch.answers[1, :, None]).long().argmax(dim=-1).tolist()
 
 
 def test_the_standard_error_is_that_of_the_mean_over_sequences():

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from recallscope.specs import parse_task
 from recallscope.tasks.associative_recall import ARSpec, MQARSpec, RepeatedSpec
 from recallscope.tasks.batch import Batch
+from recallscope.tasks.correlated_keys import TemplateMQAR
 from recallscope.tasks.zoology import zoology_batch
 
 
@@ -31,6 +33,25 @@ def test_inputs_and_labels_are_the_original_ones(V, n, L, N_f, power_a, seed, wi
     assert fingerprint(zoology_batch(task, n, seed)) == without_filler
     filled = task.model_copy(update={"filler": "random"})
     assert fingerprint(zoology_batch(filled, n, seed, filler_seed=99)) == with_filler
+
+
+@pytest.mark.parametrize(
+    ("fields", "n", "seed", "without_filler", "with_filler"),
+    [
+        ({"kind": "forgetting_mqar", "vocab_size": 128, "num_facts": 8, "num_updates": 4, "length": 64,
+          "power_a": 0.01}, 32, 0, "dd56a08ae162cbea", "022040eae940e65b"),
+        ({"kind": "forgetting_mqar", "vocab_size": 512, "num_facts": 16, "num_updates": 16, "length": 100},
+         16, 7, "a7570e727b14a502", "d09d57dc079462a3"),
+        ({"kind": "compositional_mqar", "vocab_size": 128, "num_facts": 9, "length": 64, "power_a": 0.01},
+         32, 0, "454e5fc0add6eca9", "c59583ccbef2519a"),
+        ({"kind": "compositional_mqar", "vocab_size": 512, "num_facts": 16, "length": 200},
+         16, 7, "1fd209d7b7fac0c8", "e771d835eadb7bf1"),
+    ],
+)  # fmt: skip
+def test_so_are_those_of_its_other_tasks(fields, n, seed, without_filler, with_filler):
+    """Zoology at commit d88d6f5; the filler again right after torch.manual_seed(99)."""
+    assert fingerprint(zoology_batch(parse_task(fields | {"filler": "zero"}), n, seed)) == without_filler
+    assert fingerprint(zoology_batch(parse_task(fields), n, seed, filler_seed=99)) == with_filler
 
 
 def test_a_generator_of_our_own_has_the_stream_of_the_global_one():
@@ -66,6 +87,7 @@ def test_the_filler_seed_changes_the_filler_only():
         (MQARSpec(vocab_size=64, num_facts=4, length=64), "vocab_size >= 66, or sample_batch"),
         (ARSpec(vocab_size=64, num_facts=16), "L = 4 N_f = 64.*vocab_size >= 66"),
         (RepeatedSpec(vocab_size=64, num_facts=4, key_repeats=2), "sample_batch, or kind='mqar'"),
+        (TemplateMQAR(vocab_size=64, num_facts=4), "sample_batch, or kind='mqar'"),
         (MQARSpec(vocab_size=64, num_facts=4, filler="values"), "filler='random' or 'zero'"),
         (MQARSpec(vocab_size=64, num_facts=4), "needs filler_seed"),
     ],

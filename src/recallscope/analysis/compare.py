@@ -13,7 +13,7 @@ from pandas import DataFrame
 from recallscope.analysis.table import fields_of, rows_of
 from recallscope.specs import Value
 from recallscope.theory.law import LAWS, Law
-from recallscope.theory.problem import FIELDS, Problem
+from recallscope.theory.problem import FIELDS, SINGLE, Problem
 from recallscope.theory.reduction import one_head
 
 if TYPE_CHECKING:
@@ -43,15 +43,15 @@ def law_on_cells(law: Callable[..., Any], cells: DataFrame) -> NDArray[np.float6
 
 
 def _kinds(cells: DataFrame) -> list[Kind]:
-    """Cells of one task and head pattern that have the same fields."""
+    """Cells that have the same fields, and equal ones where a Problem takes one value, such as the task."""
     rows = [{name: v for name, v in row.items() if v is not None} for row in rows_of(cells.filter(FIELDS))]
     places: dict[tuple[Any, ...], list[int]] = {}
     for place, row in enumerate(rows):
-        places.setdefault((row.get("task"), row.get("head_pattern"), *row), []).append(place)
+        places.setdefault((*map(row.get, SINGLE), *row), []).append(place)
     found = []
     for here in places.values():
         fields: dict[str, Any] = {name: np.array([rows[place][name] for place in here]) for name in rows[here[0]]}
-        fields |= {name: rows[here[0]][name] for name in ("task", "head_pattern") if name in fields}
+        fields |= {name: rows[here[0]][name] for name in SINGLE if name in fields}
         found.append((here, fields))
     return found
 
@@ -73,7 +73,7 @@ def _called(law: Callable[..., Any], fields: Mapping[str, Any], cells: int) -> N
     except ValueError:
         if cells == 1:
             return np.array([np.nan])
-        alone = ({n: v if isinstance(v, str) else v[[place]] for n, v in fields.items()} for place in range(cells))
+        alone = ({n: v[[place]] if np.ndim(v) else v for n, v in fields.items()} for place in range(cells))
         return np.concatenate([_called(law, one, 1) for one in alone])
 
 
@@ -106,10 +106,11 @@ class Comparison:
 def compare_laws(grid: AccuracyGrid, laws: Iterable[Law] = LAWS) -> list[Comparison]:
     """All laws, the closest first; those that apply nowhere come last.
 
-    Laws of something the grid's models do not have, such as heads, are left out.
+    Laws of other tasks, and of something the grid's models do not have, such as heads, are left out.
     """
-    has = set(fields_of(grid.cells))
-    found = _compared(grid, [law for law in laws if has.issuperset(law.needs)])
+    has, tasks = set(fields_of(grid.cells)), set(grid.cells.get("task", ()))
+    speak = (law for law in laws if not tasks or not tasks.isdisjoint(law.tasks))
+    found = _compared(grid, [law for law in speak if has.issuperset(law.needs)])
     return sorted(found, key=lambda c: (not c.cells, -len(c.cells) if not c.cells else 0, c.mean_error))
 
 

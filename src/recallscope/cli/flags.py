@@ -222,7 +222,8 @@ class RunFlags(SpecFlags):
     model_args: Annotated[str | None, arg(metavar="JSON", help_behavior_hint="")] = None
     """Fields of the model as a JSON table; for a module of your own the arguments of its constructor."""
     task: Annotated[str | None, names_from(TASKS.names)] = None
-    """mqar asks for every fact, ar for one, repeated writes keys several times. Its fields are flags."""
+    """mqar asks for every fact, ar for one, repeated writes keys several times, template_* has correlated keys. Its
+    fields are flags."""
     seed: OptionalInt = None
     """Random seed of the run (default: 0)."""
 

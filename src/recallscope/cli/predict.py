@@ -23,7 +23,8 @@ class Predict(StateFlags, SIZES):  # type: ignore[misc, valid-type]
 
     recallscope predict --vocab-size 512 --num-facts 16 --embed-dim 32 64 --state-dim 4 8 16
 
-    With --state-format the recall with a state stored in few bits stands below it.
+    With --state-format the recall with a state stored in few bits stands below it. --top-k 5 predicts how often the
+    right value is among the 5 best.
     """
 
     model: Annotated[str, names_from(ARCHITECTURES.names)] = "linear_mamba"
@@ -32,6 +33,8 @@ class Predict(StateFlags, SIZES):  # type: ignore[misc, valid-type]
     """Hand-constructed weights instead of trained ones."""
     law: tuple[str, ...] = ()
     """Only these laws (see: recallscope laws)."""
+    top_k: int = 1
+    """How likely the right value is among the k best, by the laws that say so."""
     all: bool = False
     """Show every law that applies, not only the recommended one."""
     json: bool = False
@@ -52,7 +55,7 @@ class Predict(StateFlags, SIZES):  # type: ignore[misc, valid-type]
         shown = [find_law(name) for name in rows[0]["laws"]]
         if len(rows) == 1:
             others = 0 if self.all or self.law else len(question(vars(self))[2]) - 1
-            self._print_cell(answer["task"]["length"], rows[0], shown, others)
+            self._print_cell(answer["task"], rows[0], shown, others)
         else:
             self._print_grid(rows, shown)
         if stored := answer.get("stored_state"):
@@ -63,15 +66,19 @@ class Predict(StateFlags, SIZES):  # type: ignore[misc, valid-type]
             show([f"with the state stored as {stored['label']}: {values}", stored["holds"]])
         return 0
 
-    def _print_cell(self, length: int, row: dict[str, Any], shown: list[Any], others: int) -> None:
+    def _print_cell(self, task: dict[str, Any], row: dict[str, Any], shown: list[Any], others: int) -> None:
         from recallscope.predictions import basis, marked, probability_text
 
         D, N = row["embed_dim"], row["state_dim"]
-        title = f"{self.task.upper()}  V={self.vocab_size}  N_f={self.num_facts}  L={length}  D={D}  N={N}"
+        more = {"L": task.get("length"), "m": task.get("key_tokens"), "rho": task.get("rho")}
+        more = {"table": f"{self.rows}x{self.columns}"} if task.get("rows") else more
+        of_task = "".join(f"  {name}={value}" for name, value in more.items() if value is not None)
+        title = f"{self.task.upper()}  V={self.vocab_size}  N_f={self.num_facts}{of_task}  D={D}  N={N}"
         title += f"  layers={self.num_layers}" if self.num_layers > 1 else ""
         title += f"  {self.head_pattern} x {self.num_heads}" if self.head_pattern else ""
         first = shown[0]
-        headline = f"p_recall {probability_text(row, first.name)}   {first.name}: {first.summary}"
+        what = f"p_top{self.top_k}" if self.top_k > 1 else "p_recall"
+        headline = f"{what} {probability_text(row, first.name)}   {first.name}: {first.summary}"
         show([title, headline, *basis(row["headline"])], bold=2)
         if others:
             show([f"{others} other laws: --all"])

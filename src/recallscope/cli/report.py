@@ -33,8 +33,8 @@ class WriteReport:
     output: OptionalPath = None
     """The page, one HTML file."""
     markdown: OptionalPath = None
-    """The same as Markdown; chapters with more detail go beside it, pictures to a folder figures beside it, and tables
-    of laws and costs into pages beside it that have a place for them."""
+    """A summary for readers, as Markdown. The appendix with every finding and chapters with more detail go beside it,
+    pictures to a folder figures beside it, and tables of laws and costs into pages that have a place for them."""
     scale: Scale = "small"
     """Which runs of the store: those of this scale of recallscope reproduce."""
     json: bool = False
@@ -66,7 +66,7 @@ class WriteReport:
 
     def _write(self, report: Report, runs: PaperRuns) -> Iterator[Path]:
         from recallscope.atomic import write_atomically
-        from recallscope.studies.report import chapter_page, html_page, markdown_page, with_tables
+        from recallscope.studies.report import appendix_page, chapter_page, html_page, markdown_page, with_tables
 
         if self.output:
             write_atomically(self.output, html_page(report).encode())
@@ -76,6 +76,7 @@ class WriteReport:
                 if picture.data:
                     write_atomically(self.markdown.parent / "figures" / picture.file_name, picture.data)
             chapters = {name: chapter_page(page, report.facts.store) for name, page in report.pages.items()}
+            chapters[report.appendix] = appendix_page(report)
             for name, text in {self.markdown.name: markdown_page(report), **chapters}.items():
                 write_atomically(self.markdown.with_name(name), text.encode())
                 yield self.markdown.with_name(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from recallscope.cli.flags import OptionalInt, SpecFlags, names_from, typed_value, with_spec_flags
 from recallscope.cli.output import console, print_json
@@ -26,7 +26,8 @@ class Sample(SpecFlags):
     """
 
     task: Annotated[str, names_from(TASKS.names)] = "mqar"
-    """mqar asks for every fact, ar for one, repeated writes keys several times. Its fields are flags."""
+    """mqar asks for every fact, ar for one, repeated writes keys several times, template_* has correlated keys. Its
+    fields are flags."""
     num_sequences: int = 1
     """Sequences to draw."""
     seed: int = 0
@@ -68,16 +69,16 @@ class Sample(SpecFlags):
         from recallscope.tasks.zoology import zoology_batch
 
         if self.stream == "zoology":
-            recall: Any = task
             filler_seed = self.seed if self.filler_seed is None else self.filler_seed
-            return zoology_batch(recall, self.num_sequences, self.seed, filler_seed=filler_seed)
+            return zoology_batch(task, self.num_sequences, self.seed, filler_seed=filler_seed)
         return sample_batch(task, self.num_sequences, torch.Generator().manual_seed(self.seed))
 
     def _print(self, task: TaskSpec, batch: Batch) -> None:
         from rich.text import Text
 
         out = console()
-        half, context = task.vocab_size // 2, 2 * batch.all_values[0].numel()  # tokens of the facts section
+        context = getattr(task, "context_length", 2 * batch.all_values[0].numel())  # tokens of the facts section
+        m = getattr(task, "key_tokens", 1)
         width = len(str(task.vocab_size - 1))
         legend = Text.assemble(
             ("key", "cyan"), " ", ("value", "red"), " ", ("query", "bold green"), " ", ("filler", "dim"), "\n"
@@ -87,8 +88,9 @@ class Sample(SpecFlags):
         for tokens, targets in zip(batch.tokens[:shown].tolist(), batch.targets[:shown].tolist(), strict=True):
             x, y = Text("x  "), Text("y  ")
             for position, (token, target) in enumerate(zip(tokens, targets, strict=True)):
-                asked = target != -100
-                style = "bold green" if asked else "dim" if position >= context else "cyan" if token < half else "red"
+                asked, fact = target != -100, "red" if position % (m + 1) == m else "cyan"
+                query = any(later != -100 for later in targets[position : position + m])
+                style = "bold green" if query else "dim" if position >= context else fact
                 x.append(f"{token:>{width}} ", style)
                 y.append(f"{target if asked else '*':>{width}} ", "red" if asked else "dim")
             out.print(x, soft_wrap=True)

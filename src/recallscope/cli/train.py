@@ -57,7 +57,7 @@ class Train(RunFlags):
         record = done or self._train(run)
         explanation = warn_of(record)
         if self.json:
-            shown = {"run", "spec", "test_accuracy", "val_accuracy", "steps", "seconds"}
+            shown = {"run", "spec", "test_accuracy", "val_accuracy", "top_k", "steps", "seconds"}
             facts = record.model_dump(mode="json", include=shown)
             print_json(facts | {"warning": record.flag, "explanation": explanation, "already_done": done is not None})
         else:
@@ -82,6 +82,8 @@ class Train(RunFlags):
 
         effort = f"{record.test_queries:,} queries, {record.steps} steps, {record.seconds:.1f} s"
         lines = [f"test accuracy {record.test_accuracy:.4f}  ({effort})"]
+        among = ", ".join(f"top-{k} {share:.4f}" for k, share in (record.top_k or {}).items())
+        lines += [f"among the best {among}"] if among else []
         lines += [f"predicted     {p:.4f}  by {law}" for law, p in run_predictions(record.spec)]
         lines += [f"kept in {self.out}" + (f", {note}" if note else "")] if self.out else []
         show(lines, bold=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -176,6 +176,27 @@ def draw_law_points(
     ticks = (0, 0.25, 0.5, 0.75, 1)
     ax.set(xticks=ticks, yticks=ticks)
     ax.set_box_aspect(1)
+    return ax
+
+
+def draw_residuals(
+    predicted: Mapping[str, NDArray[np.float64]],
+    off: Mapping[str, NDArray[np.float64]],
+    ax: Axes,
+    *,
+    looks: Mapping[str, tuple[str, str]],
+    errors: Mapping[str, NDArray[np.float64]] | None = None,
+) -> Axes:
+    """Measured minus predicted against predicted accuracy, by (colour, marker); on the line at 0 a law is right."""
+    ax.axhline(0, color=GUESS, lw=0.8, zorder=0)
+    for label, x in predicted.items():
+        colour, marker = looks[label]
+        style: dict[str, Any] = {"fmt": marker, "color": colour, "ms": 4, "lw": 0.7, "mew": 0.8, "label": label}
+        face = "none" if colour == GUESS else colour
+        ax.errorbar(x, off[label], (errors or {}).get(label), markerfacecolor=face, alpha=0.85, **style)
+    largest = max(float(np.nanmax(np.abs(values))) for values in off.values())
+    ax.set(xlabel="predicted accuracy", ylabel="measured minus predicted", xlim=(-0.03, 1.03))
+    ax.set_ylim(-1.15 * largest, 1.15 * largest)
     return ax
 
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
-from numpy.typing import ArrayLike, NDArray
+from matplotlib.ticker import ScalarFormatter
+from numpy.typing import ArrayLike
 
 from recallscope.figures.style import BLACK, BLUE, GREEN, GUESS, ORANGE, PURPLE, SKY, VERMILION
 from recallscope.measuring.measurement import Measurement
 
-APART = 0.035  # distance of points of the same size, over the width of the axis
+LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,14 @@ class Look:
 
 @dataclass(frozen=True)
 class Dot:
-    """A model: its size, the accuracies of its seeds, and the 95 % interval of their mean (nan if unknown)."""
+    """A model: its size (None if it grows), the accuracies of its seeds, the 95 % interval of their mean (nan if
+    unknown), and what it is compared with (nan if nothing)."""
 
     label: str
-    size: float
+    size: int | None
     seeds: tuple[float, ...]
     interval: tuple[float, float]
+    beside: float = float("nan")
 
     @property
     def mean(self) -> float:
@@ -47,49 +50,37 @@ class Dot:
         return float(np.mean(self.seeds))
 
 
-def draw_sizes(
-    dots: Sequence[Dot], ax: Axes, *, looks: Mapping[str, Look], curves: Mapping[str, tuple[ArrayLike, ArrayLike]]
-) -> Axes:
-    """Mean accuracies with intervals against size; models of one size stand side by side around it."""
-    for (label, (sizes, recall)), line in zip(curves.items(), ("-", ":"), strict=False):
-        ax.plot(sizes, recall, line, color=GUESS, lw=1, label=label, zorder=1)
-    low, high = (int(edge(dot.size for dot in dots)) for edge in (min, max))
-    width = max(np.log(high / low), 0.1)
-    for dot, place in zip(dots, np.exp(_side_by_side(dots, APART * width)), strict=True):
-        look = looks[dot.label]
-        ends = [[max(dot.mean - dot.interval[0], 0)], [max(dot.interval[1] - dot.mean, 0)]]
-        ax.errorbar([place], [dot.mean], np.nan_to_num(ends), fmt=look.marker, ms=4.5, mew=0.9, lw=0.8, capsize=0,
-                    label=dot.label, zorder=3, **look.dots)  # fmt: skip
-    ax.set_xscale("log", base=2)
-    ax.set(xlim=(low * np.exp(-0.16 * width), high * np.exp(0.16 * width)), ylim=(-0.03, 1.05))
-    ticks = _ticks(low, high)
-    ax.xaxis.set_major_locator(FixedLocator(ticks))
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.set_xticklabels([f"{tick:,}" for tick in ticks])
+def draw_beside(dots: Mapping[str, Dot], ax: Axes, *, looks: Mapping[str, Look]) -> Axes:
+    """A row per model, in the order of the looks: its mean with the interval, or every seed of a hollow one; a bar for
+    what it is compared with; its size to the right."""
+    for row, (label, look) in enumerate(looks.items()):
+        if label not in dots:
+            continue
+        dot = dots[label]
+        ax.plot([dot.beside, dot.mean], [row, row], color=look.colour, lw=0.8, alpha=0.6, zorder=1)
+        ax.plot([dot.beside], [row], "|", color=BLACK, ms=8, mew=1, zorder=2)
+        if look.hollow:
+            ax.plot(dot.seeds, [row] * len(dot.seeds), look.marker, ms=4, mew=0.8, zorder=3, **look.dots)
+        else:
+            ends = np.nan_to_num([[max(dot.mean - dot.interval[0], 0)], [max(dot.interval[1] - dot.mean, 0)]])
+            ax.errorbar([dot.mean], [row], xerr=ends, fmt=look.marker, ms=4, lw=0.9, zorder=3, **look.dots)
+        size = "grows" if dot.size is None else f"{dot.size:,}"
+        ax.text(1.03, row, size, transform=ax.get_yaxis_transform(), fontsize=5.5, va="center", color="#555555")
+    ax.set(xlim=(-0.03, 1.03), ylim=(len(looks) - 0.4, -0.6), xticks=(0, 0.5, 1))
+    ax.set_yticks(range(len(looks)), list(looks))
+    ax.grid(axis="y", color="#EEEEEE", lw=0.6, zorder=0)
+    ax.tick_params(axis="y", length=0)
     return ax
-
-
-def _side_by_side(dots: Sequence[Dot], step: float) -> NDArray[np.float64]:
-    """Logarithms of the sizes, equal ones spread around their place."""
-    places = np.log([dot.size for dot in dots])
-    for size in np.unique(places):
-        here = np.flatnonzero(places == size)
-        places[here] += step * (np.arange(len(here)) - (len(here) - 1) / 2)
-    return places
-
-
-def _ticks(low: int, high: int) -> list[int]:
-    """Powers of two within reach, or both ends where there are too few."""
-    powers = [2**n for n in range(1, 40) if low / 1.2 <= 2**n <= high * 1.2]
-    return powers[:: -(-len(powers) // 4)] if len(powers) > 2 else sorted({low, high})
 
 
 def draw_ages(lines: Mapping[str, Sequence[float]], ax: Axes, *, looks: Mapping[str, Look], title: str = "") -> Axes:
     """Recall by how many facts were written after the one that is asked for."""
-    for label, oldest_first in lines.items():
-        newest_first = list(oldest_first)[::-1]
-        ax.plot(range(len(newest_first)), newest_first, f"{looks[label].marker}-", ms=3, lw=1, label=label,
-                **looks[label].dots)  # fmt: skip
+    for (label, oldest_first), (mark, line) in zip(
+        lines.items(), cycle(zip("osvDP^", LINES, strict=True)), strict=False
+    ):
+        newest_first, colour = list(oldest_first)[::-1], looks[label].colour
+        style: dict[str, Any] = {"marker": mark, "ms": 3, "lw": 1, "color": colour, "mfc": "white", "ls": line}
+        ax.plot(range(len(newest_first)), newest_first, label=label, **style)
     ax.set(xlabel="facts written after it", ylim=(-0.03, 1.05), title=title)
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.24))
     return ax
@@ -110,10 +101,12 @@ def draw_seeds(
     ax.axvline(guess, color=GUESS, ls=":" if laws else "--", lw=1, zorder=1)
     ax.text(guess, 1.01, name, ha="center", va="bottom", color="#555555", transform=ax.get_xaxis_transform())
     for row, (label, values) in enumerate(seeds.items()):
+        if not values:
+            continue
         ax.plot(values, [row] * len(values), looks[label].marker, alpha=0.8, zorder=3, **looks[label].dots)
         ax.plot(
-            [np.mean(values)] if values else [],
-            [row] * bool(values),
+            [np.mean(values)],
+            [row],
             "|",
             ms=13,
             mew=1.2,

@@ -16,7 +16,18 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
-from recallscope.figures.style import BLACK, BLUE, COLUMN, DARKEST, PAGE, SIGNED, VERMILION, figure_style, new_figure
+from recallscope.figures.style import (
+    AMOUNT,
+    BLACK,
+    BLUE,
+    COLUMN,
+    DARKEST,
+    PAGE,
+    SIGNED,
+    VERMILION,
+    figure_style,
+    new_figure,
+)
 
 Draw = Callable[..., None]  # panels into a figure
 
@@ -266,41 +277,67 @@ def inside_figures(
     return figures | {"fill": fill_figure(*curves, num_facts=task["num_facts"], label=label)}
 
 
+ABLATED = {  # names of `interp.recall_ablated`, in words
+    "as_is": "unchanged",
+    "mean_gate": "gate: its mean over keys",
+    "no_interaction": "writes: key and value apart",
+    "only_facts": "only facts are written",
+    "mean_delta_of_facts": "Δ: equal for all facts",
+    "equal_delta": "Δ: equal everywhere",
+    "no_decay": "no decay",
+}
+
+
 def draw_mask(mask: ArrayLike, ax: Axes, *, title: str) -> Axes:
     """A factor per key and channel, 1 being the largest."""
-    ax.imshow(np.asarray(mask, float), cmap=SIGNED, vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
-    ax.set(title=title, xlabel="channel", ylabel="key")
+    values = np.asarray(mask, float)
+    signed = bool(values.min() < -0.05)
+    look: dict[str, Any] = {"cmap": SIGNED, "vmin": -1} if signed else {"cmap": AMOUNT, "vmin": 0}
+    image = ax.imshow(values, vmax=1, aspect="auto", interpolation="nearest", **look)
+    bar = ax.figure.colorbar(image, ax=ax, label="factor (1: the largest)", fraction=0.05, pad=0.02)
+    bar.outline.set_visible(False)
+    ax.set(title=title, xlabel="channels, sorted by the gate", ylabel="keys, sorted by the gate")
     return ax
 
 
 def draw_coordinates(read: ArrayLike, write: ArrayLike, ax: Axes) -> Axes:
-    """Every key on the first direction of either mask: two clouds in opposite corners are a bank bit."""
+    """Every key on the first direction of either mask: two clouds in opposite corners are two banks."""
     for line in (ax.axhline, ax.axvline):
         line(0, color=BLACK, lw=0.5, ls=":")
-    ax.scatter(read, write, s=8, color=BLUE, alpha=0.6, linewidths=0)
-    ax.set(title="keys", xlabel="on the gate's direction", ylabel="on the writes' direction")
+    x, y = np.asarray(read, float), np.asarray(write, float)
+    ax.scatter(x, y, s=10, color=BLUE, alpha=0.5, linewidths=0)
+    for side in (x < 0, x >= 0):
+        if side.any():
+            where = (float(x[side].mean()), float(y[side].mean()))
+            ax.annotate(f"{side.sum()} keys", where, textcoords="offset points", xytext=(0, 8), ha="center", fontsize=7)
+    ax.margins(0.3)
+    ax.set(title="(c) both choices, key by key", xlabel="gate: first direction", ylabel="writes: first direction")
     return ax
 
 
-def draw_ablations(recall: Mapping[str, float], ax: Axes) -> Axes:
-    """Recall with parts of the masks taken away; dotted: as it is."""
-    names = [name.replace("_", " ") for name in recall]
-    colours = [BLUE if i == 0 else VERMILION for i in range(len(names))]
-    ax.barh(names, list(recall.values()), color=colours, height=0.65)
-    ax.axvline(next(iter(recall.values())), color=BLACK, lw=0.6, ls=":")
+def draw_ablations(recall: Mapping[str, float], ax: Axes, queries: int | None = None) -> Axes:
+    """Accuracy with parts of the masks taken away, with 95 % binomial intervals; dotted: unchanged."""
+    values = np.array(list(recall.values()))
+    half = 1.96 * np.sqrt(values * (1 - values) / queries) if queries else None
+    colours = [BLUE if i == 0 else VERMILION for i in range(len(values))]
+    ax.barh([ABLATED.get(name, name) for name in recall], values, xerr=half, color=colours, height=0.65,
+            error_kw={"lw": 0.8})  # fmt: skip
+    ax.axvline(values[0], color=BLACK, lw=0.6, ls=":")
     ax.invert_yaxis()
-    ax.set(title="recall with masks changed", xlim=(0, 1))
+    ax.set(title="(d) what is lost without each part", xlabel="accuracy", xlim=(0, 1))
     return ax
 
 
-def banks_figure(masks: Mapping[str, NDArray[Any]], recall: Mapping[str, float], label: str = "") -> Figure:
-    """All four, from the arrays of `interp.picture_masks` and recall with parts of them ablated."""
+def banks_figure(
+    masks: Mapping[str, NDArray[Any]], recall: Mapping[str, float], label: str = "", queries: int | None = None
+) -> Figure:
+    """All four, from the arrays of `interp.picture_masks` and recall with parts ablated, over so many queries."""
     with figure_style():
-        figure = new_figure(1.5 * PAGE, 2.8)
-        read, write, keys, cut = figure.subplots(1, 4, width_ratios=[1, 1, 1.1, 1])
-        draw_mask(masks["read"], read, title="gate: what a query reads")
-        draw_mask(masks["write"], write, title="size of a key's writes")
+        figure = new_figure(PAGE, 5.0)
+        (read, write), (keys, cut) = figure.subplots(2, 2)
+        draw_mask(masks["read"], read, title="(a) gate: what a query for each key reads")
+        draw_mask(masks["write"], write, title="(b) Δ: what each key writes to")
         draw_coordinates(masks["read_coordinate"], masks["write_coordinate"], keys)
-        draw_ablations(recall, cut)
-        figure.supxlabel("    ".join(filter(None, (label, "in the order of the gate's first direction"))), fontsize=7)
+        draw_ablations(recall, cut, queries)
+        figure.supxlabel(label, fontsize=7, color="#555555")
     return figure

@@ -46,7 +46,11 @@ def starts_with_facts(batch: Batch) -> bool:
     context = batch.tokens[:, : context_end(batch) + 1]
     keys, values = context[:, ::2], context[:, 1::2]
     N_k = batch.all_values.shape[1]
-    return torch.equal(keys, batch.keys.repeat(1, N_k)) and torch.equal(values, batch.all_values.flatten(1))
+    return (
+        batch.keys.ndim == 2
+        and torch.equal(keys, batch.keys.repeat(1, N_k))
+        and torch.equal(values, batch.all_values.flatten(1))
+    )
 
 
 def asked_facts(batch: Batch) -> tuple[Int[Tensor, "batch Q"], Tensor]:

@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from recallscope.registry import suggestion
 from recallscope.specs import LARGEST, TASKS, RunSpec, find_architecture, flat_fields, path_of
-from recallscope.theory.law import Law, find_law
+from recallscope.theory.law import Law, law_of
 from recallscope.theory.problem import Problem, probability
 
 
@@ -68,8 +68,9 @@ class CapacityQuery:
     @cached_property
     def law(self) -> Law | None:
         """The law of the model, if there is one and it speaks about this task."""
-        own = self.run_at(1).model.own_law
-        return find_law(own) if own and self._by_law(find_law(own), 2) else None
+        run = self.run_at(1)
+        law = law_of(run.model, run.task.kind, getattr(run.task, "key_tokens", None))
+        return law if law and self._by_law(law, 2) else None
 
     def _by_law(self, law: Law, value: int) -> float | None:
         try:

@@ -19,6 +19,7 @@ def likely_causes(model: RecallModel, task: TaskSpec, learning: Learning) -> tup
         *_initial_scale(model),
         _rates(learning),
         *_curriculum(learning),
+        *_window(model, task),
         _positions(model, task),
         *_dropout(model, task),
     )
@@ -54,6 +55,14 @@ def _curriculum(learning: Learning) -> list[str]:
     ended, levels = records[0].levels_ended or [], [2**power for power in range(len(records[0].levels_ended or []))]
     text = ", ".join(f"{level} at step {step:,}" for level, step in zip(levels, ended, strict=True))
     return [f"curriculum: levels of so many facts were left: {text}, of {learning.last.steps:,}"]
+
+
+def _window(model: RecallModel, task: TaskSpec) -> list[str]:
+    """Whether a single layer sees a key and its value at once."""
+    m, width = getattr(task, "key_tokens", 1), getattr(model.spec, "conv_width", None)
+    if width is None or width > m or getattr(model.spec, "num_layers", 1) > 1:
+        return []
+    return [f"window: conv_width={width}, but a key and its value are {m + 1} tokens. Use conv_width={m + 1}"]
 
 
 @torch.no_grad()

@@ -12,7 +12,7 @@ import difflib
 import tomllib
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 Kind = Literal["theorem", "lemma", "remark", "algorithm", "figure", "table", "equation", "section"]
 Status = Literal["exact", "approximate", "measured", "departs", "todo"]
@@ -73,24 +73,37 @@ def _rows() -> tuple[Claim, ...]:
 CLAIMS: tuple[Claim, ...] = _rows()
 _BY_KEY = {row.key: row for row in CLAIMS}
 
-# Findings: a question about one claim, or of our own; the paper's number, ours, the verdict, and the evidence as text
+# Findings: a question about one claim, or of our own; the paper's number, ours, the verdict with its rule, the evidence
 
 Verdict = Literal["holds", "holds approximately", "does not hold", "not tested"]
+NOT: Verdict = "does not hold"
 NOTHING = "-"  # what was measured for a finding that could not be tested
+
+
+class Ruling(NamedTuple):
+    """A verdict, and the rule with its limits by which it was reached: one is never shown without the other."""
+
+    verdict: Verdict
+    rule: str
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One row of the report. Texts are made from measured numbers where the finding is made, never typed."""
+    """One row of the report. Texts are made from measured numbers where the finding is made, never typed.
+
+    One statement of the paper is one finding, however many grids it was tested on: a disagreement counts once.
+    """
 
     claim: str | None  # key of claims.toml, such as "fig-10"; None for a question of our own
     question: str  # what is asked, one line
     paper: str  # what the paper says, with its number; empty for a question of our own
     ours: str  # what we measured, with its error
     verdict: Verdict
+    rule: str  # the limits behind the verdict; empty if it was not tested
     evidence: str  # runs, cells, how the number and its error were made
     figure: str = ""  # of `recallscope figures`, if one shows it
     missing: int = 0  # runs this scale asks for that the store lacks
+    table: tuple[tuple[str, ...], ...] = ()  # the numbers in full, headings first
 
     @property
     def tested(self) -> bool:
@@ -112,13 +125,16 @@ class Check:
     paper: str
     figure: str = ""
 
-    def answer(self, ours: str, verdict: Verdict, evidence: str, missing: int = 0) -> Finding:
+    def answer(
+        self, ours: str, ruling: Ruling, evidence: str, missing: int = 0, table: tuple[tuple[str, ...], ...] = ()
+    ) -> Finding:
         """The finding with what was measured."""
-        return Finding(self.claim, self.question, self.paper, ours, verdict, evidence, self.figure, missing)
+        said = self.claim, self.question, self.paper, ours
+        return Finding(*said, *ruling, evidence, self.figure, missing, table)
 
     def untested(self, why: str, missing: int = 0) -> Finding:
         """A finding that cannot be made, and why."""
-        return self.answer(NOTHING, "not tested", why, missing)
+        return self.answer(NOTHING, Ruling("not tested", ""), why, missing)
 
 
 def own_check(question: str, figure: str = "") -> Check:
@@ -126,11 +142,15 @@ def own_check(question: str, figure: str = "") -> Check:
     return Check(None, question, "", figure)
 
 
-def verdict_of(distance: float, holds: float, roughly: float) -> Verdict:
-    """The verdict by how far we are off: within `holds`, within `roughly`, or beyond."""
-    if distance <= holds:
-        return "holds"
-    return "holds approximately" if distance <= roughly else "does not hold"
+def by_distance(what: str, distance: float, holds: float, roughly: float) -> Ruling:
+    """By how far we are off: within `holds`, within `roughly`, or beyond."""
+    limits = f"{what}: holds up to {holds:g}, approximately up to {roughly:g}"
+    return Ruling("holds" if distance <= holds else "holds approximately" if distance <= roughly else NOT, limits)
+
+
+def by_conditions(holds: bool, roughly: bool, rule: str) -> Ruling:
+    """By two conditions, which the rule puts into words."""
+    return Ruling("holds" if holds else "holds approximately" if roughly else NOT, rule)
 
 
 def within(value: float, ends: tuple[float, float]) -> bool:

@@ -174,7 +174,8 @@ def gap(found: Found, more: str, less: str) -> MeanGap | None:
         return None
     pairs = [((cell, more), (cell, less)) for cell in cells]
     values = {key: rows["test_accuracy"].to_numpy() for key, rows in learned.items()}
-    return mean_gap(pairs, values, seed_noise(concat(learned.values())))
+    used = [learned[key] for pair in pairs for key in pair]
+    return mean_gap(pairs, values, seed_noise(concat(used)))
 
 
 # Laws to stand beside them

@@ -49,6 +49,7 @@ EXAMPLE = "the authors' small example, linear"
 FULL_GRIDS = {regime: part_label("full", "mqar", regime) for regime in REGIMES}
 FULL_EXAMPLE = FULL_GRIDS["iii"]
 LARGE_BATCH = "linear AR (iii), batch 512"
+VOCABULARIES = "large vocabularies"  # the grid of Fig. 11
 ALL_LINEAR = "all linear grids"
 BOOTSTRAP = 400
 AXES = ("embed_dim", "state_dim")

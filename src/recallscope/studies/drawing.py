@@ -73,7 +73,7 @@ def shown(results: Iterator[tuple[str, Any]], total: int) -> Iterator[tuple[str,
 
 
 def figure_job(figure: PaperFigure, kind: str) -> Job:
-    """Draw a figure: kind `files` for PNG and SVG, `small` for the smaller of them. A text says why it cannot be."""
+    """Draw a figure: kind `files` for PNG and SVG, `small` for the smaller and the caption; or a text says why not."""
     return partial(_draw, figure.name, figure.experiment, kind)
 
 
@@ -82,7 +82,7 @@ def _draw(name: str, experiment: str | None, kind: str, runs: PaperRuns | None) 
 
     ways: dict[str, Callable[[Figure], Files]] = {
         "files": figure_files,
-        "small": lambda f: {".small": small_picture(f)},
+        "small": lambda f: {".small": small_picture(f), ".caption": str(f.get_label()).encode()},
     }
     try:
         figures = find_experiment(experiment).figures if experiment else paper_figures()

@@ -206,6 +206,7 @@ STUDIES: Registry[Experiment] = Registry(  # in the order of the report: the pap
         "longer": "recallscope.studies.own.longer:longer",
         "state-precision": "recallscope.studies.own.state_precision:state_precision",
         "tradeoff": "recallscope.studies.own.tradeoff:tradeoff",
+        "correlated-keys": "recallscope.studies.own.correlated_keys:correlated_keys",
     },
 )
 

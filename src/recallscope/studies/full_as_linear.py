@@ -194,9 +194,6 @@ class LawChoice:
         entries = self.regimes.values()
         return sum(entry.mean_error * entry.cells for entry in entries) / sum(entry.cells for entry in entries)
 
-    def __str__(self) -> str:
-        return f"{self.law} {self.error_chosen:.4f} and {self.error_checked:.4f}"
-
 
 def law_choices(chosen_in: str, grids: Mapping[str, DataFrame], laws: Sequence[Law]) -> list[LawChoice]:
     """All laws, the best on one half of a regime's cells (as on a chess board) first. Rows are one per cell."""

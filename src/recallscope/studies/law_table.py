@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame
+from scipy.special import stdtrit
 
 from recallscope.analysis.accuracy_grid import AccuracyGrid
 from recallscope.analysis.collapse import collapsed, fit_collapse
 from recallscope.analysis.compare import dimensions, law_on_cells
+from recallscope.analysis.seed_noise import interval
 from recallscope.analysis.table import COMPARED, accuracies, cell_fields, cells_of, rows_of
 from recallscope.studies.experiment import Misses, experiments
 from recallscope.studies.paper_runs import PaperRuns
@@ -41,6 +43,13 @@ def entry_of(errors: Array) -> LawEntry:
     sound = errors[~np.isnan(errors)]
     size = np.abs(sound)
     return LawEntry(float(size.mean()), float(size.max()), float(sound.mean()), len(sound))
+
+
+def mae(errors: Array) -> str:
+    """Mean absolute error with its 95 % interval over cells, and the largest, as text."""
+    size = np.abs(errors[~np.isnan(errors)])
+    half = stdtrit(len(size) - 1, 0.975) * size.std(ddof=1) / len(size) ** 0.5 if len(size) > 1 else np.nan
+    return f"{size.mean():.3f} {interval(max(size.mean() - half, 0), size.mean() + half, 3)}, at most {size.max():.3f}"
 
 
 @dataclass(frozen=True)

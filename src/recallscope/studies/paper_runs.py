@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from textwrap import fill
@@ -140,19 +141,42 @@ def source_line(runs: PaperRuns, experiment: str, labels: Sequence[str], designe
     counts = f"{trained}{some} runs" + (f", {circuits} circuits" if circuits else "")
     cuts = dict.fromkeys(runs.parts[label].cut for label in labels if label in runs.parts and runs.records(label))
     store = "/".join(runs.store.root.parts[-2:])
-    return "; ".join([f"{counts}, scale {runs.scale}, from {store}", *(f"cut: {cut}" for cut in cuts if cut)])
+    return "; ".join(
+        [f"{counts}, scale {runs.scale}, from {store}", *(f"differs from the paper: {cut}" for cut in cuts if cut)]
+    )
+
+
+@dataclass(frozen=True)
+class Caption:
+    """What is written under a figure: sentences without their full stop, and its runs in small print."""
+
+    finding: str
+    how: str  # to read it
+    n: str  # what it rests on: numbers of runs and seeds, what the intervals are
+    source: str
+
+    def __str__(self) -> str:
+        return " ".join(f"{text[:1].upper()}{text[1:]}." for text in (self.finding, self.how, self.n) if text)
 
 
 @contextmanager
-def sheet(width: float, height: float, source: str) -> Iterator[Figure]:
-    """An empty figure of that size in inches; its source is written under it when it is done."""
+def sheet(width: float, height: float, caption: Caption | str) -> Iterator[Figure]:
+    """An empty figure with panels of that size in inches; the caption is written under them when they are done."""
     from recallscope.figures.style import figure_style, new_figure
 
     with figure_style():
         figure = new_figure(width, height)
         yield figure
-        letters = int(width * 18)  # of 7 points to a line
-        figure.supxlabel(fill(source, letters), fontsize=7, color="#555555")
+        caption = caption if isinstance(caption, Caption) else Caption("", "", "", caption)
+        lines = fill(str(caption), int(width * 16.5)), fill(caption.source, int(width * 21))  # of 8 and 6 points
+        heights = [0.155 * (lines[0].count("\n") + 1) + 0.05, 0.12 * (lines[1].count("\n") + 1) + 0.04]
+        below = sum(heights)
+        figure.set_size_inches(width, height + below)
+        whole = height + below
+        figure.set_layout_engine("constrained", rect=(0, below / whole, 1, height / whole))
+        figure.text(0.06 / width, below / whole, lines[0], va="top", fontsize=8, linespacing=1.3)
+        figure.text(0.06 / width, heights[1] / whole, lines[1], va="top", fontsize=6, color="#555555")
+        figure.set_label(str(caption))
 
 
 def draw_part(runs: PaperRuns, part: Part | None, ax: Axes, axes: Sequence[str] = D_N, title: str = "") -> Axes:

@@ -10,10 +10,8 @@ import re
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
-from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from math import isfinite
 from shlex import quote as shell_quote
 from typing import TYPE_CHECKING, Any, get_args
@@ -25,13 +23,14 @@ from recallscope.studies.chapters.architectures import architectures
 from recallscope.studies.chapters.cells import cells
 from recallscope.studies.chapters.components import components
 from recallscope.studies.chapters.page import Chapter
-from recallscope.studies.claims import CLAIMS, Claim, Finding, Verdict, claim
+from recallscope.studies.claims import CLAIMS, Claim, Finding, Verdict, claim, own_check
 from recallscope.studies.costs import costs_table
 from recallscope.studies.designed import DesignedPart
 from recallscope.studies.drawing import do_jobs, figure_job
 from recallscope.studies.experiment import Part, Scale, counting_order, experiments, find_experiment, paper_figures
 from recallscope.studies.law_table import LawTable, law_table
 from recallscope.studies.other_groups import gla_settings_table, gla_table, routed_table
+from recallscope.studies.own.correlated_keys import correlated_table
 from recallscope.studies.paper_runs import PaperRuns
 from recallscope.studies.stored_runs import laws_table
 
@@ -39,6 +38,17 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+
+
+def _blind_table(runs: PaperRuns, page: str) -> Iterable[str]:
+    """Laws against runs that they were not made with: trained after the law, at larger sizes, or for longer."""
+    yield "| question | mean absolute error | basis |"
+    yield "|---|---|---|"
+    for name in ("fresh-cells", "large-sizes", "longer"):
+        for one in find_experiment(name).find(runs):
+            yield f"| {plain(one.question)} | {plain(one.ours)} | {plain(one.evidence)} |"
+
+
 CHAPTERS: Mapping[str, Callable[[PaperRuns], Chapter]] = {
     "ARCHITECTURE_COMPARISON.md": architectures,
     "COMPONENTS.md": components,
@@ -47,14 +57,16 @@ CHAPTERS: Mapping[str, Callable[[PaperRuns], Chapter]] = {
 # tables in pages that are written by hand, between <!-- NAME --> and <!-- /NAME -->: lines, from the runs and the page
 TABLES: Mapping[str, Callable[[PaperRuns, str], Iterable[str]]] = {
     "laws": laws_table,
+    "blind": _blind_table,
     "costs": costs_table,
+    "correlated-keys": correlated_table,
     "routed-memories": routed_table,
     "gla": gla_table,
     "gla-settings": gla_settings_table,
 }
 FURTHER = "further"
 OWN_QUESTIONS = "own-questions"
-_SMALL = ".small"  # the smaller of PNG and SVG
+_SMALL, _CAPTION = ".small", ".caption"  # the smaller of PNG and SVG; what is written under it
 
 
 @dataclass(frozen=True)
@@ -95,8 +107,14 @@ class PartFacts:
     """One part of an experiment: how much of it is there, and what is less than the paper's."""
 
     label: str
-    state: str  # such as "14 of 14 runs"
+    done: int
+    asked: int
     cut: str = ""
+
+    @property
+    def state(self) -> str:
+        """Such as 14 of 14 runs."""
+        return f"{self.done} of {_count(self.asked, 'run')}"
 
 
 @dataclass(frozen=True)
@@ -125,6 +143,22 @@ class Section:
     own: bool = False  # questions of our own: no claim of the paper is behind its findings
 
     @property
+    def runs(self) -> list[str]:
+        """What is behind it: all runs together, parts that are less than the paper's, parts that are not complete."""
+        if not self.parts:
+            return []
+        every = PartFacts("", sum(part.done for part in self.parts), sum(part.asked for part in self.parts))
+        by_cut: dict[str, list[str]] = {}
+        for part in self.parts:
+            if part.cut:
+                by_cut.setdefault(part.cut, []).append(part.label)
+        return [
+            f"{every.state} in {_count(len(self.parts), 'part')}",
+            *(f"unlike the paper: {cut} ({', '.join(labels)})" for cut, labels in by_cut.items()),
+            *(f"incomplete: {part.label}, {part.state}" for part in self.parts if part.done < part.asked),
+        ]
+
+    @property
     def by_claim(self) -> list[tuple[Claim, list[Finding]]]:
         """Findings under the claim they are about, claims in order of first mention; none of our own questions."""
         keys = dict.fromkeys(finding.claim for finding in self.findings if finding.claim)
@@ -141,7 +175,8 @@ class Report:
     pictures: Sequence[Picture] = ()
     pages: Mapping[str, Chapter] = field(default_factory=dict)  # chapters that are files of their own, by file name
 
-    title = "On the Recall Scaling Laws in Mamba: what holds when it is run again"
+    appendix = "REPRODUCTION_APPENDIX.md"
+    title = "The reproduction: every finding, run and claim"
     claims = CLAIMS
     departures = tuple(row for row in CLAIMS if row.status == "departs")
     chapters = {  # noqa: RUF012
@@ -151,7 +186,6 @@ class Report:
         "departures": "What does not hold, and what is right instead",
         "claims": "All claims of the paper",
         "rerun": "How to rerun",
-        "licences": "Software and licences",
     }
     statuses = {  # noqa: RUF012
         "exact": "computed as stated, and true as stated",
@@ -211,6 +245,23 @@ class Report:
     def findings(self) -> tuple[Finding, ...]:
         """All findings, in order of their sections."""
         return tuple(finding for section in self.sections for finding in section.findings)
+
+    def finding(self, key: str) -> Finding:
+        """The first finding about a claim, or whose question begins with these words; untested if there is none."""
+        for one in self.findings:
+            if one.claim == key or one.question.startswith(key):
+                return one
+        return own_check(key).untested("no such finding")
+
+    def picture(self, name: str) -> Picture | None:
+        """A figure that was drawn."""
+        return next((one for one in self.pictures if one.name == name and one.data), None)
+
+    @property
+    def cuts(self) -> list[str]:
+        """What is less than the paper's, over all parts about the paper."""
+        parts = (part for section in self.sections if not section.own for part in section.parts if part.cut)
+        return list(dict.fromkeys(part.cut for part in parts))
 
     @property
     def refuted(self) -> list[Finding]:
@@ -310,7 +361,8 @@ def make_report(runs: PaperRuns, *, store: str = "", pictures: bool = False, wor
         found = done[name]
         why_not = found if isinstance(found, str) else ""
         data = b"" if why_not else found[_SMALL]
-        drawn.append(Picture(name, figure.title, figure.experiment or "", data, why_not))
+        caption = "" if why_not else found[_CAPTION].decode()
+        drawn.append(Picture(name, caption or figure.title, figure.experiment or "", data, why_not))
     findings = {one.name: done[f"findings: {one.name}"] for one in experiments()}
     pages = {name: done[name] for name in CHAPTERS if name in done and done[name].done}
     return Report(findings, done["law table"], run_facts(runs, store), drawn, pages)
@@ -331,8 +383,8 @@ def run_facts(runs: PaperRuns, store: str = "") -> RunFacts:
 
     def state_of(part: Part | DesignedPart) -> PartFacts:
         if isinstance(part, Part):
-            return PartFacts(part.label, f"{len(runs.records(part.label))} of {len(part.cells)} runs", part.cut)
-        return PartFacts(part.label, "not measured" if runs.designed(part.label).empty else "measured")
+            return PartFacts(part.label, len(runs.records(part.label)), len(part.cells), part.cut)
+        return PartFacts(part.label, int(not runs.designed(part.label).empty), 1)
 
     return RunFacts(
         scale=runs.scale,
@@ -378,9 +430,10 @@ def anchor(heading: str) -> str:
 
 
 def evidence(finding: Finding) -> str:
-    """What is behind a finding, and how many runs it still waits for."""
+    """The rule of a verdict, what is behind it, and how many runs it still waits for."""
     missing = f"{_count(finding.missing, 'run')} of this scale missing" if finding.missing else ""
-    return "; ".join(text for text in (finding.evidence, missing) if text)
+    rule = finding.rule and f"{finding.rule}. "
+    return rule + "; ".join(text for text in (finding.evidence, missing) if text)
 
 
 def templates() -> Environment:
@@ -414,12 +467,17 @@ def templates() -> Environment:
 
 def html_page(report: Report) -> str:
     """The report as one HTML page: no network, no script, readable in any browser and on paper."""
-    return templates().get_template("report.html.j2").render(report=report, licences=licence_rows())
+    return templates().get_template("report.html.j2").render(report=report)
 
 
 def markdown_page(report: Report, folder: str = "figures") -> str:
-    """The report as Markdown; pictures are looked for as FOLDER/NAME.png or .svg beside it."""
-    return templates().get_template("report.md.j2").render(report=report, folder=folder, licences=licence_rows())
+    """The report for readers: what was found, figure by figure, and what we suggest."""
+    return templates().get_template("summary.md.j2").render(report=report, folder=folder)
+
+
+def appendix_page(report: Report, folder: str = "figures") -> str:
+    """Every finding, run and claim as Markdown; pictures are looked for as FOLDER/NAME.png or .svg beside it."""
+    return templates().get_template("report.md.j2").render(report=report, folder=folder)
 
 
 def chapter_page(chapter: Chapter, store: str) -> str:
@@ -466,37 +524,3 @@ def report_data(report: Report) -> dict[str, Any]:
             "notes": list(laws.notes),
         },
     }
-
-
-# Software and its licences
-
-
-def direct_dependencies(package: str = "recallscope") -> list[str]:
-    """Names a package asks for, with all its extras, its own name left out; sorted."""
-    wanted = distribution(package).requires or []
-    names = {found.group().lower() for text in wanted if (found := re.match(r"[A-Za-z0-9._-]+", text))}
-    return sorted(names - {package})
-
-
-def licence_rows(package: str = "recallscope") -> list[tuple[str, str]]:
-    """Each direct dependency that is installed, and its licence as it states it.
-
-    Paper: Tab. 10 (`tab:licenses`), which lists mamba-ssm, zoology, mamba-tiny and PyTorch. Of these only PyTorch is
-    used here; none of the others' code is copied.
-    """
-    rows = []
-    for name in direct_dependencies(package):
-        with suppress(PackageNotFoundError):
-            rows.append((name, _licence_of(distribution(name))))
-    return rows
-
-
-def _licence_of(package: Distribution) -> str:
-    """The SPDX expression if there is one, else the classifier, else the first line of the licence field."""
-    facts = package.metadata
-    if expression := facts.get("License-Expression"):
-        return str(expression)
-    for text in facts.get_all("Classifier") or ():
-        if text.startswith("License ::") and "License" in (said := text.split(" :: ")[-1]):
-            return str(said)
-    return (str(facts.get("License") or "").strip().splitlines() or ["not stated"])[0]

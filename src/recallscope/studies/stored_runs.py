@@ -20,8 +20,8 @@ from recallscope.runs.store import RunStore
 from recallscope.runs.table import find_runs
 from recallscope.specs import ModelSpec, find_architecture
 from recallscope.studies.paper_runs import PaperRuns, no_runs, sheet
-from recallscope.theory.law import LAWS, Law, find_law, recommended
-from recallscope.theory.problem import FIELDS, LawTask, Problem
+from recallscope.theory.law import LAWS, Law, find_law, law_of, recommended
+from recallscope.theory.problem import FIELDS, PLAIN, LawTask, Problem
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,6 +66,10 @@ def spec_of(row: Row) -> ModelSpec:
     return kind.model_validate({name: value for name, value in known.items() if value is not None})
 
 
+def _own_law(row: Row) -> Law | None:
+    return law_of(spec_of(row), row["task"], row.get("key_tokens"))
+
+
 def measured_for(law: Law, store: RunStore) -> list[Row]:
     """Stored measurements of the models a law is about.
 
@@ -74,8 +78,8 @@ def measured_for(law: Law, store: RunStore) -> list[Row]:
     """
     if law.weights == "designed":
         return circuits_for_laws(store)
-    rows = runs_for_laws(store)
-    own = {row["run"]: spec_of(row).own_law for row in rows}
+    rows = [row for row in runs_for_laws(store) if row["task"] in law.tasks]
+    own = {row["run"]: found and found.name for row in rows for found in [_own_law(row)]}
     if law.name in own.values():
         return [row for row in rows if own[row["run"]] == law.name]
     return [row for row in rows if row["model"] in law.models and own[row["run"]] == spec_of(row).law is not None]
@@ -174,7 +178,7 @@ def facts_per_entry(runs: PaperRuns) -> Figure:
     """A panel for each architecture: its law over the size of the state, and every stored run."""
     from recallscope.figures.style import BLUE, PAGE
 
-    rows = runs_for_laws(runs.store)
+    rows = [row for row in runs_for_laws(runs.store) if row["task"] in PLAIN]
     if not rows:
         raise no_runs(runs, "architectures")
     lines = {(kind, law): _per_entry(kind, law) for kind, (_, laws) in PANELS.items() for law in laws}

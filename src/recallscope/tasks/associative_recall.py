@@ -3,7 +3,7 @@ and `repeated` writes them several times, with other values each time."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -27,6 +27,7 @@ class AssociativeRecall(TaskSpec):
     """
 
     FOLLOWING = ("length",)
+    key_tokens: ClassVar[int] = 1
     vocab_size: Size = Field(description="V, even: tokens 1..V/2-1 are keys, V/2..V-1 values, 0 is neither")
     num_facts: Size = Field(description="N_f, key-value pairs in the context")
     length: Size = Field(description="L, tokens in a sequence; 4 N_f for mqar and 2 N_f + 1 for ar unless given")

@@ -22,7 +22,7 @@ class Batch:
     tokens: Int[Tensor, "batch L"]
     query_positions: Int[Tensor, "batch Q"]  # ascending within a row
     answers: Int[Tensor, "batch Q"]  # column q belongs to query_positions[:, q]
-    keys: Int[Tensor, "batch N_f"]  # in the order of the context
+    keys: Int[Tensor, "batch N_f *m"]  # in the order of the context; with an axis more for keys of m tokens
     all_values: Int[Tensor, "batch N_k N_f"]  # every value a key is given, first to last
 
     @property

@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from recallscope.specs import TaskSpec
-from recallscope.tasks.associative_recall import AssociativeRecall, MQARSpec
+from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.tasks.batch import Batch
 from recallscope.tasks.drawing import sample_batch
 from recallscope.tasks.zoology import zoology_batch
@@ -44,7 +44,7 @@ class RecallDataset(Dataset[Pair]):
 
     @classmethod
     def from_zoology(
-        cls, task: AssociativeRecall, num_sequences: int, seed: int, filler_seed: int | None = None
+        cls, task: TaskSpec, num_sequences: int, seed: int, filler_seed: int | None = None
     ) -> "RecallDataset":
         """The very sequences that zoology generates from this seed; see `zoology_batch`."""
         made = cls.__new__(cls)

@@ -15,6 +15,8 @@ from torch import Generator, Tensor
 from recallscope.specs import TaskSpec
 from recallscope.tasks.associative_recall import AssociativeRecall
 from recallscope.tasks.batch import Batch
+from recallscope.tasks.correlated_keys import TemplateMQAR
+from recallscope.tasks.zoology_tasks import CompositionalMQAR, ForgettingMQAR
 
 RANDOM_BITS = 62  # of the numbers sorted for a permutation; a tie is redrawn, so this is speed, not exactness
 TABLE_CELLS = 2**24  # of one table of owners: many sequences of a large vocabulary are drawn in parts
@@ -50,15 +52,108 @@ def draw_recall(task: AssociativeRecall, batch_size: int, generator: Generator) 
     context = context.view(batch_size, N_k, N_f, 2)
     context[..., 0] = keys[:, None]
     context[..., 1] = all_values
-    match task.filler:
+    _fill(rest, task.filler, V, generator)
+    tokens.scatter_(1, query_positions, keys.gather(1, facts))  # over the filler
+    return Batch(tokens, query_positions, all_values[:, -1].gather(1, facts), keys, all_values)
+
+
+def draw_templates(task: TemplateMQAR, batch_size: int, generator: Generator) -> Batch:
+    """A batch of recall with correlated keys (`tasks/correlated_keys.py`)."""
+    N_f, m, half, device = task.num_facts, task.key_tokens, task.vocab_size // 2, generator.device
+    tokens = 1 + _distinct(batch_size, task.distinct_tokens, half - 1, generator)
+    if task.rows:
+        cells = _distinct(batch_size, N_f, task.rows * task.columns, generator)
+        places = torch.stack((cells // task.columns, task.rows + cells % task.columns), dim=-1)
+        keys = tokens.gather(1, places.flatten(1)).view(batch_size, N_f, m)
+    else:
+        template, fresh = tokens[:, None, :m], tokens[:, m:].view(batch_size, N_f, m)
+        own = torch.randint(m, (batch_size, N_f, 1), generator=generator, device=device)
+        shared = torch.rand(batch_size, N_f, m, generator=generator, device=device) < task.rho
+        keys = torch.where(shared.scatter(2, own, False), template, fresh)
+    values = half + _distinct(batch_size, N_f, half, generator)
+    facts = _asked(batch_size, N_f, task.num_queries, generator)
+    starts = task.context_length + m * torch.arange(task.num_queries, device=device).expand_as(facts)
+    rest = tokens.new_empty(batch_size, task.num_queries * m)  # all of it is queries
+    return laid_out(section(keys, values), keys, values[:, None], facts, starts, rest)
+
+
+def draw_grid(task: CompositionalMQAR, batch_size: int, generator: Generator) -> Batch:
+    """A batch of zoology's compositional MQAR. Its law is zoology's; its stream is not (`zoology_batch` has that)."""
+    N_f, side, third = task.num_facts, task.side, task.vocab_size // 3
+    first = 1 + _distinct(batch_size, side, third - 1, generator)
+    second = third + _distinct(batch_size, side, third, generator)
+    keys = grid_keys(first, second, _permutations(batch_size, N_f, generator))
+    values = 2 * third + _distinct(batch_size, N_f, task.vocab_size - 2 * third, generator)
+    starts, facts = _questions(task, batch_size, generator)
+    rest = keys.new_empty(batch_size, task.length - task.context_length)
+    _fill(rest, task.filler, task.vocab_size, generator)
+    return laid_out(section(keys, values), keys, values[:, None], facts, starts, rest)
+
+
+def draw_updates(task: ForgettingMQAR, batch_size: int, generator: Generator) -> Batch:
+    """A batch of zoology's forgetting MQAR. Its law is zoology's; its stream is not (`zoology_batch` has that)."""
+    half, updates = task.vocab_size // 2, task.num_updates
+    keys, all_values = _facts(task, batch_size, generator)
+    old = all_values[:, 0]
+    new = torch.randint(half, 2 * half - 1, (batch_size, updates), generator=generator, device=generator.device)
+    new += new >= old[:, :updates]  # any value but the j-th fact's
+    which = _distinct(batch_size, updates, task.num_facts, generator)
+    starts, facts = _questions(task, batch_size, generator)
+    rest = keys.new_empty(batch_size, task.length - task.context_length)
+    _fill(rest, task.filler, task.vocab_size, generator)
+    return laid_out(*updated(keys, old, which, new), facts, starts, rest)
+
+
+def section(keys: Int[Tensor, "batch n *m"], values: Int[Tensor, "batch n"]) -> Int[Tensor, "batch T"]:
+    """The tokens of some facts: key, value, key, value ..."""
+    return torch.cat((keys if keys.ndim == 3 else keys[..., None], values[..., None]), dim=-1).flatten(1)
+
+
+def grid_keys(
+    first: Int[Tensor, "batch side"], second: Int[Tensor, "batch side"], order: Int[Tensor, "batch N_f"]
+) -> Int[Tensor, "batch N_f 2"]:
+    """The cells of a grid in this order, counted row by row."""
+    side = first.shape[1]
+    return torch.stack((first.gather(1, order // side), second.gather(1, order % side)), dim=-1)
+
+
+def updated(
+    keys: Int[Tensor, "batch N_f"],
+    old: Int[Tensor, "batch N_f"],
+    which: Int[Tensor, "batch updates"],
+    new: Int[Tensor, "batch updates"],
+) -> tuple[Int[Tensor, "batch T"], Int[Tensor, "batch N_f"], Int[Tensor, "batch 2 N_f"]]:
+    """The facts and then the updates, the keys, and their values before and after."""
+    context = torch.cat((section(keys, old), section(keys.gather(1, which), new)), dim=1)
+    return context, keys, torch.stack((old, old.scatter(1, which, new)), dim=1)
+
+
+def laid_out(
+    context: Int[Tensor, "batch T"],
+    keys: Int[Tensor, "batch N_f *m"],
+    all_values: Int[Tensor, "batch N_k N_f"],
+    facts: Int[Tensor, "batch Q"],
+    starts: Int[Tensor, "batch Q"],
+    rest: Int[Tensor, "batch rest"],
+) -> Batch:
+    """A context, then the keys of some facts from the `starts` on, over what fills the rest."""
+    several = keys if keys.ndim == 3 else keys[..., None]
+    m = several.shape[2]
+    tokens = torch.cat((context, rest), dim=1)
+    places = starts[..., None] + torch.arange(m, device=keys.device)
+    asked = several.gather(1, facts[..., None].expand(-1, -1, m))
+    tokens.scatter_(1, places.flatten(1), asked.flatten(1))
+    return Batch(tokens, starts + m - 1, all_values[:, -1].gather(1, facts), keys, all_values)
+
+
+def _fill(rest: Int[Tensor, "batch rest"], filler: str, V: int, generator: Generator) -> None:
+    match filler:
         case "zero":
             rest.zero_()
         case "values":
             rest.random_(V // 2, V, generator=generator)
         case "random":
             rest.random_(0, V, generator=generator)
-    tokens.scatter_(1, query_positions, keys.gather(1, facts))  # over the filler
-    return Batch(tokens, query_positions, all_values[:, -1].gather(1, facts), keys, all_values)
 
 
 def _facts(
@@ -76,30 +171,38 @@ def _facts(
 
 
 def _questions(
-    task: AssociativeRecall, batch_size: int, generator: Generator
+    task: AssociativeRecall | CompositionalMQAR, batch_size: int, generator: Generator
 ) -> tuple[Int[Tensor, "batch Q"], Int[Tensor, "batch Q"]]:
-    """Where queries stand, ascending, and the fact each one asks for.
+    """Where queries begin, ascending, and the fact each one asks for.
 
     One question is MQAR at L = 4 N_f cut after its first query: slot 0, and whichever fact stands there.
     """
     N_f, Q, first, device = task.num_facts, task.num_queries, task.context_length, generator.device
-    num_slots = task.drawn_slots
+    num_slots, slot = task.drawn_slots, task.key_tokens + 1
     if task.power_a == 1 and num_slots == N_f:  # no slot stays free: all that is random is which fact is where
-        if Q == 1:
-            facts = torch.randint(N_f, (batch_size, 1), generator=generator, device=device)
-        else:
-            facts = _permutations(batch_size, N_f, generator)
-        positions = torch.arange(first, first + 2 * Q, 2, device=device)
+        facts = _asked(batch_size, N_f, Q, generator)
+        positions = torch.arange(first, first + slot * Q, slot, device=device)
         return positions.expand(batch_size, Q).contiguous(), facts
 
     if task.power_a != 1:
         slots = _weighted_order(batch_size, num_slots, task.power_a, generator)[:, :N_f]
-    elif _few(N_f, num_slots):
-        slots = _redrawn(batch_size, N_f, num_slots, generator)
     else:
-        slots = _permutations(batch_size, num_slots, generator)[:, :N_f]
+        slots = _distinct(batch_size, N_f, num_slots, generator)
     slots, facts = slots.sort(dim=1)
-    return first + 2 * slots[:, :Q], facts[:, :Q]
+    return first + slot * slots[:, :Q], facts[:, :Q]
+
+
+def _asked(rows: int, num_facts: int, num_queries: int, generator: Generator) -> Int[Tensor, "rows Q"]:
+    """Which facts are asked, in this order: one of them, or all."""
+    if num_queries == 1:
+        return torch.randint(num_facts, (rows, 1), generator=generator, device=generator.device)
+    return _permutations(rows, num_facts, generator)
+
+
+def _distinct(rows: int, count: int, size: int, generator: Generator) -> Int[Tensor, "rows count"]:
+    """In each row distinct numbers from 0..size-1, in any order."""
+    few = _few(count, size)
+    return _redrawn(rows, count, size, generator) if few else _permutations(rows, size, generator)[:, :count]
 
 
 def _few(count: int, size: int) -> bool:

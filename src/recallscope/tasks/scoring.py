@@ -1,6 +1,7 @@
 """How many questions were answered rightly, and how sure that number is."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jaxtyping import Bool, Float, Int
@@ -17,6 +18,7 @@ class Score:
     standard_error: float  # nan for a single sequence, which says nothing about how sequences differ
     queries: int
     in_context: float | None = None  # fraction of answers that are the value of some fact of the context
+    top_k: Mapping[int, float] | None = None  # by k: fraction of queries whose answer is among the k largest logits
     warning: str = ""  # that this is not above guessing, and so says nothing about what the model can hold
 
 
@@ -49,6 +51,12 @@ def answered(
         return output == batch.answers
     largest, predicted = output.max(dim=-1)
     return (predicted == batch.answers) & ~largest.isnan()
+
+
+def rank(logits: Float[Tensor, "batch Q V"], batch: Batch) -> Int[Tensor, "batch Q"]:
+    """How many tokens have a logit as large as the answer's, or larger, or none that is a number."""
+    own = logits.gather(2, batch.answers[:, :, None])
+    return (~(logits < own)).sum(dim=2) - 1
 
 
 def named(predicted: Int[Tensor, "batch Q"], batch: Batch) -> Bool[Tensor, "batch Q"]:

@@ -3,16 +3,24 @@
 Slow by nature (numpy, row by row). `sample_batch` has the same law and should be used for everything else.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import torch
 from jaxtyping import Int
-from numpy import ndarray
+from torch import Tensor
 
-from recallscope.tasks.associative_recall import AssociativeRecall
+from recallscope.specs import TaskSpec
 from recallscope.tasks.batch import Batch
+from recallscope.tasks.drawing import grid_keys, laid_out, section, updated
+
+KINDS = ("ar", "mqar", "forgetting_mqar", "compositional_mqar")
+Pick = Callable[..., Int[Tensor, "n count"]]
+Facts = tuple[Int[Tensor, "n T"], Int[Tensor, "n N_f *m"], Int[Tensor, "n N_k N_f"]]
 
 
-def zoology_batch(task: AssociativeRecall, num_sequences: int, seed: int, filler_seed: int | None = None) -> Batch:
+def zoology_batch(task: TaskSpec, num_sequences: int, seed: int, filler_seed: int | None = None) -> Batch:
     """The sequences zoology generates from this seed, on the CPU.
 
     Paper: Sec. 2 (`par:mqar-definition`).
@@ -22,58 +30,57 @@ def zoology_batch(task: AssociativeRecall, num_sequences: int, seed: int, filler
     AR is MQAR at L = 4 N_f, cut to 2 N_f + 1 tokens.
     """
     _zoology_can_draw(task, num_sequences, filler_seed)
-    V, N_f = task.vocab_size, task.num_facts
-    L = _uncut_length(task)
+    recall: Any = task
+    stream = np.random.RandomState(seed)
 
-    keys, values, slots = _rows(V, N_f, L, task.power_a, num_sequences, np.random.RandomState(seed))
-    positions = 2 * N_f + 2 * slots
-    tokens = np.zeros((num_sequences, L), dtype=np.int64)
-    tokens[:, 0 : 2 * N_f : 2] = keys
-    tokens[:, 1 : 2 * N_f : 2] = values
-    np.put_along_axis(tokens, positions, keys, axis=1)
-    inputs = torch.from_numpy(tokens)
-    if filler_seed is not None and task.filler == "random":
-        stream = torch.Generator().manual_seed(filler_seed)
-        inputs = torch.where(inputs == 0, torch.randint(V, inputs.shape, generator=stream), inputs)
+    def pick(low: int, high: int, count: int, p: np.ndarray | None = None) -> Int[Tensor, "n count"]:
+        choices = np.arange(low, high)
+        rows = [stream.choice(choices, count, replace=False, p=p) for _ in range(num_sequences)]
+        return torch.from_numpy(np.stack(rows))
 
-    query_positions, facts = torch.from_numpy(positions).sort(dim=1)
-    answers = torch.from_numpy(values).gather(1, facts)
-    Q = task.num_queries
-    return Batch(
-        tokens=inputs[:, : task.length].contiguous(),
-        query_positions=query_positions[:, :Q].contiguous(),
-        answers=answers[:, :Q].contiguous(),
-        keys=torch.from_numpy(keys),
-        all_values=torch.from_numpy(values)[:, None],
-    )
-
-
-def _rows(
-    V: int, N_f: int, L: int, power_a: float, num_sequences: int, stream: np.random.RandomState
-) -> tuple[Int[ndarray, "n N_f"], Int[ndarray, "n N_f"], Int[ndarray, "n N_f"]]:
-    """Keys, values and query slots, in zoology's order: all rows of keys, then of values, then of slots."""
-    num_slots = (L - 2 * N_f) // 2
-    weights = power_a * np.arange(1, num_slots + 1) ** (power_a - 1)
+    V, N_f, Q, num_slots = task.vocab_size, recall.num_facts, task.num_queries, recall.drawn_slots
+    context, keys, all_values = _facts(recall, pick, stream)
+    weights = recall.power_a * np.arange(1, num_slots + 1) ** (recall.power_a - 1)
     weights = weights / weights.sum()  # as zoology rounds it: the stream depends on the last bit
+    slots, facts = pick(0, num_slots, N_f, weights).sort(dim=1)
+    starts = recall.context_length + (recall.key_tokens + 1) * slots[:, :Q]
+    rest = context.new_zeros(num_sequences, task.sequence_length - recall.context_length)
+    batch = laid_out(context, keys, all_values, facts[:, :Q], starts, rest)
+    if filler_seed is not None and recall.filler == "random":
+        filler = torch.randint(V, batch.tokens.shape, generator=torch.Generator().manual_seed(filler_seed))
+        batch.tokens.copy_(torch.where(batch.tokens == 0, filler, batch.tokens))
+    return batch
 
-    def pick(choices: Int[ndarray, " m"], p: ndarray | None = None) -> Int[ndarray, "n N_f"]:
-        return np.stack([stream.choice(choices, N_f, replace=False, p=p) for _ in range(num_sequences)])
 
-    return pick(np.arange(1, V // 2)), pick(np.arange(V // 2, V)), pick(np.arange(num_slots), weights)
+def _facts(task: Any, pick: Pick, stream: np.random.RandomState) -> Facts:
+    """What stands before the queries, the keys, and their values, drawn in zoology's order."""
+    V, N_f, half, third = task.vocab_size, task.num_facts, task.vocab_size // 2, task.vocab_size // 3
+    if task.kind == "compositional_mqar":
+        first, second = pick(1, third, task.side), pick(third, 2 * third, task.side)
+        order = torch.from_numpy(np.stack([stream.permutation(N_f) for _ in range(len(first))]))
+        keys, values = grid_keys(first, second, order), pick(2 * third, V, N_f)
+        return section(keys, values), keys, values[:, None]
+    keys, values = pick(1, half, N_f), pick(half, V, N_f)
+    if task.kind != "forgetting_mqar":
+        return section(keys, values), keys, values[:, None]
+    words = np.arange(half, V)
+    new = [[stream.choice(words[words != old]) for old in row[: task.num_updates]] for row in values.numpy()]
+    which = pick(0, N_f, task.num_updates)
+    return updated(keys, values, which, torch.tensor(new, dtype=torch.int64).view_as(which))
 
 
-def _uncut_length(task: AssociativeRecall) -> int:
+def _uncut_length(task: Any) -> int:
     """AR is cut from MQAR with as many slots as facts."""
-    return task.context_length + 2 * task.drawn_slots
+    return max(task.length, task.context_length + 2 * task.drawn_slots)
 
 
-def _zoology_can_draw(task: AssociativeRecall, num_sequences: int, filler_seed: int | None) -> None:
+def _zoology_can_draw(task: Any, num_sequences: int, filler_seed: int | None) -> None:
     if num_sequences < 1:
         raise ValueError(f"num_sequences={num_sequences}: a batch holds at least one sequence. Use num_sequences >= 1.")
-    if task.key_repeats > 1:
+    if task.kind not in KINDS:
         raise ValueError(
-            f"kind={task.kind!r} is not a task of zoology: its generator writes every key once, repeated "
-            f"keys are the paper's own (App. I.2). Use sample_batch, or kind='mqar'."
+            f"kind={task.kind!r} is not one of the tasks of zoology that can be repeated, {', '.join(KINDS)}. "
+            f"Use sample_batch, or kind='mqar'."
         )
     if task.filler == "values":
         raise ValueError(

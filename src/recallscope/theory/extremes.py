@@ -17,8 +17,8 @@ from recallscope.theory.problem import Array
 _MAX_GRID = np.arange(-12.0, 16.0, 0.02)
 _LOG_DENSITY = -0.5 * _MAX_GRID**2 - 0.5 * np.log(2 * np.pi)
 _LOG_CDF = log_ndtr(_MAX_GRID)
-_NOISE_GRID = np.arange(-9.0, 9.0 + 1e-9, 0.06)
-_NOISE_WEIGHT = 0.06 * np.exp(-0.5 * _NOISE_GRID**2) / np.sqrt(2 * np.pi)
+NOISE_GRID = np.arange(-9.0, 9.0 + 1e-9, 0.06)
+NOISE_WEIGHT = 0.06 * np.exp(-0.5 * NOISE_GRID**2) / np.sqrt(2 * np.pi)
 
 
 def sqrt_two_log(vocab_size: ArrayLike) -> Array:
@@ -56,7 +56,7 @@ def success_integral(inv_sigma: ArrayLike, competitors: ArrayLike) -> Array:
     Paper: Eq. label `eq:p-succ-appx-large-Nf`, before any approximation of the maximum.
     """
     x, n = (np.asarray(a, float)[..., None] for a in (inv_sigma, competitors))
-    return (np.exp(n * log_ndtr(_NOISE_GRID + x)) * _NOISE_WEIGHT).sum(-1)
+    return (np.exp(n * log_ndtr(NOISE_GRID + x)) * NOISE_WEIGHT).sum(-1)
 
 
 def two_moment_law(inv_sigma: ArrayLike, competitors: ArrayLike) -> Array:

@@ -24,15 +24,24 @@ from numpy.typing import NDArray
 
 from recallscope.notebook import html_table
 from recallscope.registry import Registry, load_plugins
-from recallscope.specs import ARCHITECTURES, find_architecture
+from recallscope.specs import ARCHITECTURES, ModelSpec, find_architecture
 from recallscope.theory.domain import Domain
-from recallscope.theory.problem import FIELDS, Array, Problem, problem_and_options
+from recallscope.theory.problem import FIELDS, PLAIN, TEMPLATES, Array, LawTask, Problem, problem_and_options
 from recallscope.theory.reduction import one_head, one_layer
 
 Weights = Literal["trained", "designed"]
 Status = Literal["exact", "approximate", "hypothesis"]
 DIMENSIONS = ("vocab_size", "num_facts", "embed_dim", "state_dim")
-MODULES = ("sharing", "paper", "designed", "heads", "matrix_memory", "ageing", "full_mamba")  # of laws/, in this order
+MODULES = (
+    "sharing",
+    "paper",
+    "designed",
+    "heads",
+    "matrix_memory",
+    "ageing",
+    "full_mamba",
+    "correlated_keys",
+)  # of laws/, in this order
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,10 +74,16 @@ class Law:
     needs: tuple[str, ...] = DIMENSIONS
     """Fields a Problem must give. With head_pattern among them the law treats heads itself; else they are brought down
     to one head by the lower bound of Thm 4.7."""
+    tasks: tuple[LawTask, ...] = PLAIN
+    """Tasks it speaks about."""
     with_heads: str | None = None
     """Name of the law that answers in its place where a head pattern is given and the layer is one."""
+    with_templates: str | None = None
+    """Name of the law that answers in its place where keys are correlated, the tasks `template_*`."""
     layers: Literal["printed", "joint", "one"] = "joint"
     """How layers count: Lambda N, Lambda N up to the rank D (see `effective_state`), or one layer only."""
+    top_k: bool = False
+    """Whether its function takes `top_k`, for the chance that the right value is among the k best."""
     fewest_facts: int = 1
     vocab_per_fact: int = 2
     """The function needs V > vocab_per_fact N_f."""
@@ -105,6 +120,10 @@ class Law:
         """The law that answers for models with these heads: itself, or the one that treats them."""
         return find_law(self.with_heads) if head_pattern and self.with_heads else self
 
+    def for_task(self, task: str) -> Law:
+        """The law that answers for this task: itself, or the one for correlated keys."""
+        return find_law(self.with_templates) if task in TEMPLATES and self.with_templates else self
+
     def missing(self, problem: Problem) -> list[str]:
         """Fields the law needs and the problem does not give."""
         return [name for name in self.needs if getattr(problem, name) is None]
@@ -119,6 +138,11 @@ class Law:
 
     def _reduced(self, problem: Problem) -> Problem:
         """The problem as the function takes it: one layer, and one head unless the law treats heads itself."""
+        if problem.task not in self.tasks:
+            raise ValueError(
+                f"law {self.name!r} speaks about {' and '.join(self.tasks)}, not about {problem.task}"
+                + (f"; {self.with_templates!r} does." if self.with_templates else ".")
+            )
         if absent := self.missing(problem):
             raise ValueError(f"law {self.name!r} needs {', '.join(absent)} as well.")
         if not self.heads:
@@ -193,6 +217,18 @@ def own_law(model: str, *, designed: bool = False) -> str | None:
     """Name of the law for an architecture, trained or hand-constructed; None if the catalogue has none."""
     law = find_architecture(model).law
     return law if not designed else DESIGNED_LAW if law == TRAINED_LAW else None
+
+
+def law_of(model: ModelSpec, task: str, key_tokens: int | None = None) -> Law | None:
+    """The law that speaks about this very model on a task of this kind; with keys of several tokens, if it has windows
+    for them.
+    """
+    if task in TEMPLATES and key_tokens and key_tokens > 1 and "conv_width" in type(model).model_fields:
+        model = model.model_copy(update={"conv_width": model.size_of("conv_width") - key_tokens + 1})
+    if model.own_law is None:
+        return None
+    law = find_law(model.own_law).for_task(task)
+    return law if task in law.tasks else None
 
 
 def laws_for(model: str = "linear_mamba", *, designed: bool = False) -> list[Law]:

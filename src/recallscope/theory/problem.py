@@ -13,7 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from recallscope.specs import HeadPattern
 
-LawTask = Literal["ar", "mqar"]
+LawTask = Literal["ar", "mqar", "template_ar", "template_mqar"]
+PLAIN: tuple[LawTask, ...] = ("ar", "mqar")  # tasks with keys of one token
+TEMPLATES: tuple[LawTask, ...] = ("template_ar", "template_mqar")  # with correlated keys
+TEMPLATE_FIELDS = ("key_tokens", "rho", "rows", "columns")  # of these tasks alone
 Array = NDArray[np.float64]
 Result = TypeVar("Result")
 
@@ -34,7 +37,10 @@ class Problem:
     N_f, D, N and L are float arrays of the common `shape`; asking for one that was left out is an error.
     """
 
-    task: LawTask = field(default="mqar", metadata={"description": "ar: one query; mqar: every fact is queried once"})
+    task: LawTask = field(
+        default="mqar",
+        metadata={"description": "ar: one query; mqar: every fact is queried once; template_*: with correlated keys"},
+    )
     vocab_size: ArrayLike | None = field(default=None, metadata=_size("V", "even: half keys, half values", least=2))
     num_facts: ArrayLike | None = field(default=None, metadata=_size("N_f", "key-value pairs in the context"))
     length: ArrayLike | None = field(
@@ -48,6 +54,12 @@ class Problem:
         default=None,
         metadata={"description": "what the heads share (Thm 4.7); without it the model counts as one head"},
     )
+    key_tokens: int = field(default=2, metadata={"description": "template_*: m, tokens of a key"})
+    rho: float = field(
+        default=0.0, metadata={"description": "template_*: chance that a place of a key holds a shared token"}
+    )
+    rows: int = field(default=0, metadata={"description": "template_*: keys are cells of a table with so many rows"})
+    columns: int = field(default=0, metadata={"description": "template_*: columns of the table"})
     expand: ArrayLike = field(default=2, metadata=_size("expand", "inner channels over D"))
 
     shape: tuple[int, ...] = field(init=False, repr=False)
@@ -62,11 +74,17 @@ class Problem:
     def __post_init__(self) -> None:
         if self.task not in get_args(LawTask):
             raise ValueError(
-                f"task={self.task!r}: the recall laws are stated for 'ar' and 'mqar' (Thm 4.2). "
+                f"task={self.task!r}: the recall laws are stated for 'ar' and 'mqar' (Thm 4.2), and for 'template_ar' "
+                f"and 'template_mqar', which have correlated keys. "
                 f"For repeated keys a single layer guesses among N_k values (App. I.2); train the model instead."
             )
         if self.head_pattern is not None and self.head_pattern not in get_args(HeadPattern):
             raise ValueError(f"head_pattern={self.head_pattern!r}: the patterns are MHA, MQA, MKA and MVA (Tab. 5).")
+        if self.key_tokens < 1 or not 0 <= self.rho <= 1 or min(self.rows, self.columns) < 0:
+            raise ValueError(
+                f"key_tokens={self.key_tokens}, rho={self.rho}, rows={self.rows}, columns={self.columns}: a key has a "
+                f"token or more, rho is a chance, and rows and columns are counted. Try key_tokens=2, rho=1."
+            )
         own = self.__dict__  # a frozen dataclass may not assign to its attributes
         letters: dict[str, Array] = {}
         for name, about in SIZES.items():
@@ -83,6 +101,10 @@ class Problem:
     def _length(self, N_f: Array | None) -> Array | None:
         """L, checked against N_f; None if it is neither given nor follows."""
         given = None if self.length is None else _numbers("length", self.length, 1.0)
+        if self.task in TEMPLATES:
+            self.__dict__["length"] = None  # nothing but facts and queries
+            queries = 0 if N_f is None else N_f if self.task == "template_mqar" else 1
+            return None if N_f is None else N_f * (self.key_tokens + 1) + queries * self.key_tokens
         if self.task == "ar":
             if N_f is not None and given is not None and np.any(given != 2 * N_f + 1):
                 raise ValueError(
@@ -124,10 +146,10 @@ class Problem:
     def from_fields(cls, fields: Mapping[str, Any]) -> Problem:
         """The problem of a run, from a mapping of its fields; other keys and None are ignored.
 
-        The length of an AR run follows from its facts and is ignored, too.
+        The length of a run follows from its facts and is ignored, too, but for MQAR.
         """
         known = {name: fields[name] for name in FIELDS if fields.get(name) is not None}
-        if known.get("task") == "ar":
+        if known.get("task", "mqar") != "mqar":
             known.pop("length", None)
         return cls(**known)
 
@@ -138,11 +160,12 @@ class Problem:
     def take(self, index: Any) -> Problem:
         """Some entries of the broadcast arrays: the problems at an index, as numpy understands it."""
         arrays = {name: value for name, value in self.fields.items() if np.ndim(value) or not self.shape}
-        sizes = (name for name in arrays if name not in ("task", "head_pattern"))
+        sizes = (name for name in arrays if name not in SINGLE)
         return self.replace(**{name: np.broadcast_to(arrays[name], self.shape)[index] for name in sizes})
 
 
 FIELDS = {entry.name: entry for entry in fields(Problem) if entry.init}
+SINGLE = ("task", "head_pattern", *TEMPLATE_FIELDS)  # which are not arrays
 SIZES = {name: entry.metadata for name, entry in FIELDS.items() if "letter" in entry.metadata}
 ASKED = {name: entry for name, entry in FIELDS.items() if name != "expand"}  # which follows from the architecture
 

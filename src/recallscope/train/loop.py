@@ -29,6 +29,7 @@ from recallscope.train.progress import Tick, is_interactive, progress_bar
 WEIGHT_COPIES = 6  # weights, gradients, two moments and a scratch vector of AdamW, and the best state so far
 SMALLER = "Choose a smaller vocab_size, embed_dim or batch_size."
 PROGRESS_EVERY = 0.1  # seconds between two calls of the progress function
+TOP_K = (2, 5, 10)  # of the test set
 Stream = Literal["weights", "batches", "validation", "test", "rehearsal"]
 
 
@@ -140,7 +141,7 @@ def _train(
                 write_checkpoint(checkpoint, progress)
 
     weights.restore(best)
-    tested = evaluate(model, task, train.eval_size, stream(run, "test", device))
+    tested = evaluate(model, task, train.eval_size, stream(run, "test", device), top_k=TOP_K)
     answers = _answers(task, tested)
     others = task.zoology_tests() if train.training_facts == "zoology" else ()
     by_facts = {
@@ -156,6 +157,7 @@ def _train(
         test_accuracy=tested.accuracy,
         in_context=answers["in_context"],
         binding=answers["binding"],
+        top_k={str(k): share for k, share in (tested.top_k or {}).items()},
         val_accuracy=max(progress.best_accuracy, 0.0),
         test_queries=tested.queries,
         best_step=progress.best_step,

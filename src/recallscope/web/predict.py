@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import product
 from threading import Lock
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from recallscope.runs.table import Condition, find_runs
 from recallscope.specs import ARCHITECTURES, find_architecture, parse_model
 from recallscope.theory.bounds import information_bits, jl_least_square, least_dim_product, most_recall
 from recallscope.theory.law import Law, find_law, recommended
-from recallscope.theory.problem import ASKED, SIZES, Array, Problem, one_value
+from recallscope.theory.problem import ASKED, PLAIN, SIZES, TEMPLATE_FIELDS, Array, Problem, one_value
 from recallscope.theory.solve import SizeQuery
 from recallscope.web.store_set import Query, StoreSet
 
@@ -33,6 +33,7 @@ MOST_SIZE = 4096  # of a size, unless MOST has another bound
 MOST = {"vocab_size": 2**20, "length": 2**20, "num_layers": 64, "num_heads": 64}
 SIDE = 32  # cells along an axis of the map
 STRIDES = (4, 2, 1)  # the map is filled in ever finer steps
+SHOWN = [name for name in ASKED if name not in TEMPLATE_FIELDS]  # laws of correlated keys take too long for a map
 CHUNK = 64  # cells that are computed before the question may be dropped
 CURVE_POINTS = 17
 FRONTIER_POINTS = 24
@@ -47,14 +48,14 @@ RANGES = {
 
 def _query_field(name: str) -> tuple[Any, Any]:
     """Type and default of a field of a recall problem in a query."""
-    kind, default = one_value(name), START.get(name, ASKED[name].default)
+    kind, default = Literal[PLAIN] if name == "task" else one_value(name), START.get(name, ASKED[name].default)
     if name in SIZES:
         kind = Annotated[kind, Field(ge=SIZES[name]["least"], le=MOST.get(name, MOST_SIZE))]
         kind = kind | None if default is None else kind
     return kind, default
 
 
-class PredictQuery(create_model("SizesQuery", __base__=Query, **{name: _query_field(name) for name in ASKED})):  # type: ignore
+class PredictQuery(create_model("SizesQuery", __base__=Query, **{name: _query_field(name) for name in SHOWN})):  # type: ignore
     """The sizes of `predict` and `size`, one of each, within bounds that keep an answer quick."""
 
     model: str = LINEAR  # an architecture that has a law, or "designed": the hand-constructed linear Mamba

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from recallscope.analysis.compare import law_on_cells
 from recallscope.analysis.table import cells_of, rows_of
 from recallscope.studies.chapters.page import Chapter, bullets, chapter, sizes_of, table
@@ -11,7 +13,7 @@ from recallscope.studies.claims import Finding
 from recallscope.studies.component_forms import SEARCH, found_in, references
 from recallscope.studies.own.components import TRIED, in_order, number, shown_cells
 from recallscope.studies.own.components import components as study
-from recallscope.studies.own.large_sizes import KINDS, PRINTED, label_of, large_sizes, law_of
+from recallscope.studies.own.large_sizes import KINDS, PAPERS, label_of, large_sizes, law_of
 from recallscope.studies.paper_runs import PaperRuns
 from recallscope.theory.law import DIMENSIONS, find_law
 
@@ -30,9 +32,10 @@ def components(runs: PaperRuns) -> Chapter:
 
 
 def _said(one: Finding) -> str:
-    verdict = "open" if one.verdict == "not tested" else one.verdict
-    text = one.ours.removeprefix("open: ") if one.tested else one.evidence
-    return f"**{one.question}** {verdict.capitalize()}. {text}."
+    if not one.tested:
+        return f"**{one.question}** Not measured: {one.evidence}."
+    text = one.ours if one.ours.startswith(("yes", "no", "open")) else f"{one.verdict}: {one.ours}"
+    return f"**{one.question}** {text[:1].upper()}{text[1:]}. *{one.rule}.*"
 
 
 def _parts_table(runs: PaperRuns) -> Iterator[str]:
@@ -67,12 +70,12 @@ def _large(runs: PaperRuns) -> Iterator[str]:
     for kind, rows in cells.items():
         law = law_of(kind)
         own = law_on_cells(find_law(law), rows) if law else [float("nan")] * len(rows)
-        printed = law_on_cells(find_law(PRINTED), rows)
-        for row, p, q in zip(rows_of(rows), own, printed, strict=True):
+        papers = np.array([law_on_cells(find_law(name), rows) for name in PAPERS])
+        for row, p, others in zip(rows_of(rows), own, papers.T, strict=True):
             sizes = ", ".join(str(row[name]) for name in DIMENSIONS)
-            last = f"{q:.3f}" if kind == "linear_mamba" else ""
-            lines.append([sizes, KINDS[kind], f"{row['test_accuracy']:.4f}", f"{p:.3f}", last])
-    yield table(["V, N_f, D, N", "memory", "trained", "its law", "printed law"], lines)
+            last = [f"{q:.3f}" if kind == "linear_mamba" else "" for q in others]
+            lines.append([sizes, KINDS[kind], f"{row['test_accuracy']:.4f}", f"{p:.3f}", *last])
+    yield table(["V, N_f, D, N", "memory", "trained", "its law", *PAPERS.values()], lines)
     cuts = ", ".join(dict.fromkeys(part.cut for part in large_sizes.parts(runs.scale)))
     yield (
         f"{cuts[:1].upper()}{cuts[1:]}; rates from the search of the architecture comparison. Redo all of it with "

@@ -18,7 +18,6 @@ from recallscope.studies.architecture_forms import (
     BARE,
     CELLS,
     COMPARISON,
-    CURVES,
     FORMS,
     PUBLISHED,
     QUARTER,
@@ -27,7 +26,6 @@ from recallscope.studies.architecture_forms import (
     RULES,
     WANTED,
     Cell,
-    Measured,
     Size,
     age_gap,
     ages,
@@ -35,16 +33,16 @@ from recallscope.studies.architecture_forms import (
     flagged,
     label_of,
     law_errors,
+    linear_at,
     losses,
     measured,
     named,
     ranking,
-    size_curves,
 )
-from recallscope.studies.claims import Finding, own_check, verdict_of
+from recallscope.studies.claims import Finding, Ruling, by_conditions, by_distance, own_check
 from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.law_table import entry_of
-from recallscope.studies.paper_runs import PaperRuns, no_runs, sheet, source_line
+from recallscope.studies.paper_runs import Caption, PaperRuns, no_runs, sheet, source_line
 from recallscope.studies.stored_runs import facts_per_entry
 from recallscope.theory.law import DIMENSIONS
 
@@ -145,7 +143,7 @@ def rates(runs: PaperRuns) -> Iterator[Finding]:
     )
     yield check.answer(
         text or f"yes, all {len(best)}",
-        "does not hold" if wrong else "holds",
+        by_conditions(not wrong, False, "holds: every rate is the one of least loss in its search"),
         f"{len(best)} of {len(FORMS)} searches complete, each of {len(RATES)} rates on a seed of its own: 500 steps, "
         "for published layers the whole training",
         missing,
@@ -166,8 +164,11 @@ def per_size(runs: PaperRuns) -> Iterator[Finding]:
             continue
         yield check.answer(
             f"recall above that of the best linear Mamba with as many: {named(order, sign='+')}",
-            "holds approximately" if runs.missing(*labels) else "holds",
-            f"{len(order)} forms, mean over the cells that all have, mean of seeds; the linear Mamba by its law",
+            Ruling(
+                "holds approximately" if runs.missing(*labels) else "holds", "a ranking, complete if no run is missing"
+            ),
+            f"{len(order)} forms, mean over the cells that all have, mean of seeds; the linear Mamba by its law. Do "
+            "not read an order into differences smaller than the intervals",
             runs.missing(*labels),
         )
 
@@ -187,9 +188,8 @@ def own_laws(runs: PaperRuns) -> Iterator[Finding]:
         yield own_check(f"Do bare forms recall as the law {law} says?").answer(
             f"off by {together.mean_error:.4f} on average, {together.max_error:.3f} at most ({together.bias:+.3f}); "
             + ", ".join(f"{label} {one.mean_error:.4f} ({one.max_error:.3f})" for label, one in by_form.items()),
-            verdict_of(together.mean_error, wanted, 3 * wanted),
-            f"{together.cells} cells, L = 4 N_f and V >= 256, mean of seeds, measured minus predicted; holds: at most "
-            f"{wanted} on average",
+            by_distance("mean absolute error", together.mean_error, wanted, 3 * wanted),
+            f"{together.cells} cells, L = 4 N_f and V >= 256, mean of seeds, measured minus predicted",
             runs.missing(*labels),
         )
 
@@ -210,12 +210,23 @@ def overwriting(runs: PaperRuns) -> Iterator[Finding]:
             yield check.untested("no such run yet", runs.missing(*labels))
             continue
         means = {label: one.mean for label, one in mine.items()}
-        verdicts = {verdict_of(abs(p - expected), *limits) for p in means.values()}
-        verdict = verdicts.pop() if len(verdicts) == 1 else "holds approximately"
+        rulings = {
+            by_distance(f"distance of each from {expected:g}", abs(p - expected), *limits) for p in means.values()
+        }
+        ruling = rulings.pop() if len(rulings) == 1 else Ruling("holds approximately", rulings.pop().rule + "; mixed")
         spread = "; ".join(f"{label} {', '.join(f'{p:.4f}' for p in one.seeds)}" for label, one in mine.items())
         yield check.answer(
-            named(means), verdict, f"every key written twice; mean of seeds: {spread}", runs.missing(*labels)
+            named(means),
+            ruling,
+            f"every key written twice; mean of seeds: {spread}" + (f". {NO_ORDER}" if "keeps all" in rules else ""),
+            runs.missing(*labels),
         )
+
+
+NO_ORDER = (
+    "Attention has no positional encoding here, and MesaNet no forget gate, which is not its published setting: "
+    "neither can know which value is the newer"
+)
 
 
 @architectures.findings
@@ -236,8 +247,10 @@ def by_age(runs: PaperRuns) -> Iterator[Finding]:
         others = {label: age_gap(places) for label, places in found.items() if rule[label] not in ("adds", "replaces")}
         yield check.answer(
             f"newest quarter of the facts less oldest: {named(mine, sign='+')}; others: {named(others, sign='+')}",
-            "holds" if all(right) else "holds approximately" if any(right) else "does not hold",
-            f"one model each, {AGE_SEQUENCES} sequences; flat: within {FLAT}",
+            by_conditions(
+                all(right), any(right), f"holds: all {'within' if flat else 'above'} {FLAT}; approximately: some"
+            ),
+            f"one model each, {AGE_SEQUENCES} sequences",
         )
 
 
@@ -255,8 +268,12 @@ def published(runs: PaperRuns) -> Iterator[Finding]:
     text = ", ".join(f"{form.label} {one.mean:.3f} at rate {form.rate:g}" for form, one in found.items())
     yield check.answer(
         f"{text}; did not train: {', '.join(failed) or 'none'}",
-        "holds" if not failed else "holds approximately" if len(failed) < len(found) else "does not hold",
-        f"V = 512, N_f = 16, D = 32, N = 8, 3000 steps, mean of seeds; not trained: at most 2/N_f = {2 * guess}",
+        by_conditions(
+            not failed,
+            len(failed) < len(found),
+            f"holds: all above 2/N_f = {2 * guess}, mean of seeds; approximately: some",
+        ),
+        "V = 512, N_f = 16, D = 32, N = 8, 3000 steps",
         runs.missing(*labels),
     )
 
@@ -273,7 +290,7 @@ def faults(runs: PaperRuns) -> Iterator[Finding]:
     found = flagged(runs)
     yield check.answer(
         "; ".join(found.values()) or "none has a flag",
-        "holds approximately" if found else "holds",
+        Ruling("holds approximately" if found else "holds", "holds: no run has a warning"),
         f"{len(done)} runs; diverged, at chance or still improving, as `recallscope store list` marks them",
     )
 
@@ -282,65 +299,85 @@ def faults(runs: PaperRuns) -> Iterator[Finding]:
 
 
 def _looks() -> dict[str, Look]:
-    """A colour for every rule, a marker for every form of it; published forms are hollow."""
+    """A colour and a marker for every rule; models with two layers as published are hollow."""
     from recallscope.figures.forms import Look
     from recallscope.figures.style import BLACK, BLUE, GREEN, ORANGE, VERMILION
 
-    colours = (BLUE, ORANGE, VERMILION, GREEN, BLACK)
-    by_rule = {rule: [form for form in BARE if form.rule == rule] for rule in RULES}
-    found = {}
-    for (_, members), colour in zip(by_rule.items(), colours, strict=True):
-        for form, marker in zip(members, "os^DP", strict=False):
-            found[form.label] = Look(colour, marker)
-    bare = {form.model["kind"]: found[form.label] for form in BARE[::-1]}  # the first of a kind
-    for form in PUBLISHED:
-        like = bare[form.model["kind"]]
-        found[form.label] = Look(like.colour, like.marker, hollow=True)
-    return found
+    rules = dict(zip(RULES, zip((BLUE, ORANGE, VERMILION, GREEN, BLACK), "os^DP", strict=True), strict=True))
+    return {form.label: Look(*rules[form.rule], hollow=form.published) for form in FORMS}
 
 
 @architectures.figure(
-    "architectures", "ours: recall against state entries, fourteen architectures", size="state_entries"
+    "architectures", "ours: accuracy beside the best linear Mamba of equal state", size="state_entries"
 )
-@architectures.figure("architectures-parameters", "ours: the same against parameters", size="parameters")
+@architectures.figure("architectures-parameters", "ours: the same at equal parameters", size="parameters")
 def size_figure(runs: PaperRuns, size: Size) -> Figure:
-    """A panel per cell: mean of seeds with interval; the law of the linear Mamba, and what the bound allows."""
-    from recallscope.figures.forms import Dot, draw_sizes
-    from recallscope.figures.style import PAGE
+    """A panel per setting, a row per architecture: beside the best linear Mamba of its size, by its law."""
+    from matplotlib.lines import Line2D
+
+    from recallscope.figures.forms import Dot, draw_beside
+    from recallscope.figures.style import BLACK, PAGE
 
     text = source_line(runs, architectures.name, [label_of("recall", form) for form in FORMS])
-    cells: dict[Cell, list[Measured]] = {}
+    cells: dict[Cell, dict[str, Dot]] = {}
     for form in FORMS:
         for cell, one in measured(runs, "recall", form).items():
-            if getattr(one, size):
-                cells.setdefault(cell, []).append(one)
-    if not cells:
+            held = getattr(one, size)
+            beside = linear_at(one.task, size, float(held)) if held else float("nan")
+            cells.setdefault(cell, {})[form.label] = Dot(form.label, held, one.seeds, one.interval, beside)
+    order = ranking(runs, size)
+    if not order:
         raise no_runs(runs, architectures.name, f"runs without {size}")
-    looks, columns = _looks(), min(len(cells), 3)
-    rows = -(-len(cells) // columns)
-    note = "mean of seeds, 95 % intervals; forms of one size stand side by side; hollow: two published layers"
-    with sheet(PAGE, 2.3 * rows + 1.6, f"{note}; {text}") as figure:
-        axes = figure.subplots(rows, columns, squeeze=False, sharey=True)
-        for ax, (cell, members) in zip(axes.flat, sorted(cells.items(), key=_place), strict=False):
-            dots = [Dot(m.form.label, getattr(m, size), m.seeds, m.interval) for m in members]
+    every, names = _looks(), [label for label, _ in order]
+    bare = {label: every[label] for label in dict.fromkeys((*names, *(form.label for form in BARE)))}
+    bare = {label: look for label, look in bare.items() if any(label in dots for dots in cells.values())}
+    published = {f.label: every[f.label] for f in PUBLISHED if any(f.label in dots for dots in cells.values())}
+    what = "effective state entry" if size == "state_entries" else "parameter"
+    gained = ", ".join(f"{label} {gain:+.3f}" for label, gain in order[:3])
+    caption = Caption(
+        f"Per {what} {names[0]} recalls most; gain over the best linear Mamba of the same size, mean over "
+        f"settings: {gained}",
+        "rows: architectures, best mean gain first; symbol: mean accuracy with 95% interval; bar: best linear Mamba "
+        f"with as many {size.replace('_', ' ')}, by its law; numbers: {size.replace('_', ' ')}; hollow, below: two "
+        "layers, each as published, every seed",
+        "two seeds per setting; intervals from the seed noise of an architecture over all settings. Rows that differ "
+        "by less than their intervals have no order",
+        text,
+    )
+    columns, shown = 3, sorted(cells, key=_place)
+    rows = -(-len(shown) // columns)
+    heights = [0.155 * len(bare) + 0.45] * rows + [0.155 * max(len(published), 3) + 0.5]
+    with sheet(PAGE, sum(heights), caption) as figure:
+        axes = figure.subplots(rows + 1, columns, squeeze=False, gridspec_kw={"height_ratios": heights})
+        for ax, cell in zip(axes[:rows].flat, shown, strict=False):
+            draw_beside(cells[cell], ax, looks=bare)
             V, N_f, D, N = cell
-            draw_sizes(dots, ax, looks=looks, curves=size_curves(cell, members, size))
             ax.set_title(f"$V={V}$, $N_f={N_f}$, $D={D}$, $N={N}$", fontsize=8)
-        for ax in axes.flat[len(cells) :]:
+        for ax in [*axes[:rows, 1:].flat]:
+            ax.set_yticklabels([])
+        for ax in [*axes[:rows].flat[len(shown) :], axes[rows, -1]]:
             ax.set_visible(False)
-        for row in axes:
-            row[0].set_ylabel("accuracy")
-        axes[-1, columns // 2].set_xlabel(size.replace("_", " "))
-        entries: dict[str, Any] = {}
-        for ax in axes.flat:
-            entries |= dict(zip(*ax.get_legend_handles_labels()[::-1], strict=True))
-        order = sorted(entries, key=[*looks, *CURVES].index)
-        figure.legend([entries[name] for name in order], order, loc="outside upper center", ncols=4)
+        below = axes[rows, 0]
+        below.set_visible(bool(published))
+        if published:
+            draw_beside(cells[shown[0]], below, looks=published).set_xlabel("accuracy")
+        handles = [
+            Line2D([], [], ls="", marker=look.marker, color=look.colour, label=rule)
+            for rule, look in {form.rule: every[form.label] for form in BARE}.items()
+        ]
+        handles.append(Line2D([], [], ls="", marker="|", color=BLACK, ms=8, label="best linear Mamba of that size"))
+        axes[rows, 1].set_axis_off()
+        axes[rows, 1].legend(handles=handles, loc="upper left", title="the state as a fact comes in")
     return figure
 
 
-def _place(item: tuple[Cell, object]) -> int:
-    return CELLS.index(item[0]) if item[0] in CELLS else len(CELLS)
+def _sizes(fields: Mapping[str, Any]) -> str:
+    letters = zip(("V", "N_f", "D", "N"), DIMENSIONS, strict=True)
+    return ", ".join(f"${letter}={fields[name]}$" for letter, name in letters)
+
+
+def _place(cell: Cell) -> int:
+    return CELLS.index(cell) if cell in CELLS else len(CELLS)
 
 
 @architectures.figure("architectures-age", "ours: recall by the age of the fact")
@@ -360,10 +397,18 @@ def age_figure(runs: PaperRuns) -> Figure:
     groups = [rules for rules in every if here.intersection(rules)]
     lines = [{f.label: found[f.label] for f in BARE if f.rule in rules and f.label in found} for rules in groups]
     fields = next(record.fields for form in BARE for record in runs.records(label_of("by age", form)))
-    where = ", ".join(
-        f"{letter} = {fields[name]}" for letter, name in zip(("V", "N_f", "D", "N"), DIMENSIONS, strict=True)
+    gaps = {label: age_gap(places) for label, places in found.items()}
+    forget = [label for label, gap in gaps.items() if gap > FLAT]
+    caption = Caption(
+        f"{', '.join(forget)} recall new facts better than old ones, by {min(gaps[one] for one in forget):.2f} to "
+        f"{max(gaps[one] for one in forget):.2f} from the oldest to the newest quarter; the others do not"
+        if forget
+        else "No architecture recalls new facts better than old ones",
+        "each line is one trained model; panels: what happens to the state as a fact comes in",
+        f"{_sizes(fields)}; one model each, {AGE_SEQUENCES:,} sequences, so that no seed noise is in the lines",
+        text,
     )
-    with sheet(PAGE, 3.3, f"{where}; one model each, {AGE_SEQUENCES} sequences; {text}") as figure:
+    with sheet(PAGE, 2.9, caption) as figure:
         panels = figure.subplots(1, len(groups), sharey=True, squeeze=False)[0]
         for ax, rules, shown in zip(panels, groups, lines, strict=True):
             title = (
@@ -373,7 +418,7 @@ def age_figure(runs: PaperRuns) -> Figure:
                 draw_ages(shown, ax, looks=looks, title=title)
             else:
                 draw_missing(ax, title=title, box_aspect=None)
-        figure.axes[0].set_ylabel("recall")
+        figure.axes[0].set_ylabel("accuracy")
     return figure
 
 
@@ -390,10 +435,15 @@ def repeated_figure(runs: PaperRuns) -> Figure:
         for one in measured(runs, "repeated", f).values()
     }
     fields = next(record.fields for form in BARE for record in runs.records(label_of("repeated", form)))
-    where = ", ".join(
-        f"{letter} = {fields[name]}" for letter, name in zip(("V", "N_f", "D", "N"), DIMENSIONS, strict=True)
+    can = [form.label for form, one in found.items() if one.mean >= 0.9]
+    caption = Caption(
+        f"{len(can)} of {len(found)} architectures answer with the newer of two values: those that fade or replace",
+        "every key is written twice and asked for once; dashed: a guess between both values. Attention has no "
+        "positions here, and MesaNet no forget gate",
+        f"{_sizes(fields)}; every symbol is a seed",
+        text,
     )
-    with sheet(0.75 * PAGE, 0.22 * len(found) + 1.3, f"{where}, every key written twice; all seeds; {text}") as figure:
+    with sheet(0.75 * PAGE, 0.2 * len(found) + 0.6, caption) as figure:
         seeds = {form.label: one.seeds for form, one in found.items()}
         draw_seeds(seeds, figure.subplots(), looks=_looks(), guess=0.5, name="guess: 1/2")
     return figure

@@ -8,14 +8,14 @@ model's. Three cells, chosen before any of them was trained here, ask whether th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from math import inf, isnan
+from collections.abc import Callable, Iterator
+from math import inf, isnan, nan
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from recallscope.analysis.seed_noise import MeanGap
 from recallscope.presets import Preset
-from recallscope.studies.claims import Finding, Verdict, own_check, verdict_of
+from recallscope.studies.claims import NOT, Finding, Ruling, Verdict, by_conditions, by_distance, own_check
 from recallscope.studies.component_forms import (
     FIRST,
     FORMS,
@@ -36,7 +36,7 @@ from recallscope.studies.component_forms import (
     side_by_side,
 )
 from recallscope.studies.experiment import Part, Scale, experiment, part
-from recallscope.studies.paper_runs import PaperRuns, sheet, source_line
+from recallscope.studies.paper_runs import Caption, PaperRuns, sheet, source_line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -142,18 +142,19 @@ def bound(runs: PaperRuns) -> Iterator[Finding]:
         return
     best, leader = (max(keys, key=lambda key: above[key]) for keys in (ungated, gated))
     over = {key: found[key].mean - references(key[0])[ND] for key in ungated}
-    verdict = _close(max(above[best], 0.0)) if above[leader] > MARGIN else "not tested"
+    rule = f"{_close(0).rule}; a gated run must be above by more than {MARGIN}, or the question is open"
+    verdict = _close(max(above[best], 0.0)).verdict if above[leader] > MARGIN else "not tested"
     yield check.answer(
         f"best run without a gate {above[best]:+.3f} from the law ({_named(found[best])}), best mean "
         f"{max(over.values()):+.3f}; best run with a gate {above[leader]:+.3f} ({_named(found[leader])})",
-        verdict,
-        f"{_runs(found)}; to pass is to be above by more than {MARGIN}, and a gated run must, or the question is open",
+        Ruling(verdict, rule),
+        _runs(found),
         missing,
     )
 
 
-def _close(distance: float) -> Verdict:
-    return verdict_of(distance, MARGIN, 2.5 * MARGIN)
+def _close(distance: float) -> Ruling:
+    return by_distance("distance from the law", distance, MARGIN, 2.5 * MARGIN)
 
 
 @components.findings
@@ -171,7 +172,7 @@ def partners(runs: PaperRuns) -> Iterator[Finding]:
             yield check.untested("no such run that learned, or no law full-nd", missing)
             continue
         yield check.answer(
-            "measured less the law: " + ", ".join(f"{value:+.3f} {_at(cell)}" for cell, value in off.items()),
+            "measured minus the law: " + ", ".join(f"{value:+.3f} {_at(cell)}" for cell, value in off.items()),
             _close(max(map(abs, off.values()))),
             f"mean of the seeds that learned; {_runs(found)}",
             missing,
@@ -189,51 +190,80 @@ def luck(runs: PaperRuns) -> Iterator[Finding]:
         return
     yield check.answer(
         ", ".join(f"{sum(seeds)} of {len(seeds)} {_at(cell)}" for cell, seeds in passed.items()),
-        "holds" if all(map(all, passed.values())) else "does not hold",
-        f"above it by more than {MARGIN}; {_seeds(found, FIRST[0].label)}",
+        by_conditions(all(map(all, passed.values())), False, f"holds: every seed is above it by more than {MARGIN}"),
+        _seeds(found, FIRST[0].label),
         runs.missing(*measuring(runs)),
     )
 
 
 @components.findings
 def differences(runs: PaperRuns) -> Iterator[Finding]:
-    """Pairs of forms that differ in one part: whether it adds something, against what is expected."""
+    """Pairs of forms that differ in one component: whether it helps, may hurt, or does nothing that can be told."""
     found, missing = found_in(runs), runs.missing(*measuring(runs))
     ungated = "linear + SiLU + selective"
-    for question, more, less, adds in (
-        ("Does the gate alone add nothing?", "linear + gate", "linear", False),
-        ("Does the gate add with SiLU and Delta?", "full", "linear + SiLU + selective", True),
-        ("Does expand 4 add nothing without the gate?", f"{ungated}, expand 4", ungated, False),
-        ("Does expand 4 add with the gate?", "full, expand 4", "full", True),
-        ("Does decay add nothing to the full model?", "full", "full - decay", False),
+    for question, more, less in (
+        ("Does the gate alone help the linear model?", "linear + gate", "linear"),
+        ("Does the gate help beside SiLU and Delta?", "linear + gate + SiLU + selective", ungated),
+        ("Does expand 4 help without the gate?", f"{ungated}, expand 4", ungated),
+        ("Does expand 4 help with the gate?", "full, expand 4", "full"),
+        ("Does decay help the full model?", "full", "full - decay"),
     ):
         check = own_check(question, "components")
         one = gap(found, more, less)
         if one is None or isnan(one.interval[0]):
             yield check.untested(f"no cell with {more} and {less} yet, or one seed only", missing)
             continue
-        verdict = adds_something(one) if adds else adds_nothing(one)
-        text = f"{more} less {less}: {one.mean:+.3f} [{one.interval[0]:+.3f}, {one.interval[1]:+.3f}]"
+        ruling = helps(one)
         by_cell = ", ".join(f"{value:+.3f}" for value in one.gaps)
+        beside = [
+            [
+                fmean(found[cell, label].learned["test_accuracy"]) - references(cell)[ND]
+                for cell, _ in _both(found, more, less)
+            ]
+            for label in (less, more)
+        ]
         yield check.answer(
-            text if verdict != "not tested" else f"open: {text}",
-            verdict,
-            f"cell by cell {by_cell}; {_seeds(found, more, less)}; 95 % interval with the noise of seeds; nothing: up "
-            f"to {MARGIN}; runs that only guess left out",
+            f"{answer_of(one)}: {more} minus {less} {one.mean:+.3f} [{one.interval[0]:+.3f}, {one.interval[1]:+.3f}]"
+            + (f"; every seed of {more} is above every seed of {less}" if _apart(found, more, less) else "")
+            + (f". {_optimisation(*beside)}" if "expand 4 help without" in question else ""),
+            ruling,
+            f"setting by setting {by_cell}; {_seeds(found, more, less)}; 95 % interval with the noise of seeds; "
+            "runs that only guess left out",
             missing,
         )
 
 
-def adds_nothing(one: MeanGap) -> Verdict:
-    """By the interval; "not tested" if it does not tell."""
-    low, high = one.interval
-    return "holds" if high <= MARGIN else "does not hold" if low > 0 and one.mean > MARGIN else "not tested"
+def _both(found: Found, more: str, less: str) -> list[tuple[Cell, str]]:
+    return [key for key in found if key[1] == more and (key[0], less) in found and ND in references(key[0])]
 
 
-def adds_something(one: MeanGap) -> Verdict:
-    """By the interval; "not tested" if it does not tell."""
+def _apart(found: Found, more: str, less: str) -> bool:
+    return all(min(found[cell, more].seeds) > max(found[cell, less].seeds) for cell, _ in _both(found, more, less))
+
+
+def _optimisation(without: list[float], with_more: list[float]) -> str:
+    """Where both end, against what no ungated model should pass."""
+    return (
+        "It mostly helps optimisation: minus the N D law the runs with expand 2 end at "
+        f"{', '.join(f'{value:+.3f}' for value in without)}, with expand 4 at "
+        f"{', '.join(f'{value:+.3f}' for value in with_more)}"
+    )
+
+
+def helps(one: MeanGap) -> Ruling:
+    """By the interval: the verdict is on "yes, it helps"; not tested if the interval does not tell."""
     low, high = one.interval
-    return "holds" if low > 0 and one.mean > MARGIN else "does not hold" if high <= MARGIN else "not tested"
+    verdict: Verdict = "holds" if low > 0 and one.mean > MARGIN else NOT if high <= MARGIN else "not tested"
+    rule = f"helps: mean above {MARGIN} and 95 % interval above 0; does not: interval up to {MARGIN}; open between"
+    return Ruling(verdict, rule)
+
+
+def answer_of(one: MeanGap) -> str:
+    """The same in words, and whether it may hurt."""
+    low, high = one.interval
+    hurts = "it hurts" if high < 0 else "it may hurt" if one.mean < -MARGIN and low < -MARGIN else ""
+    said = {"holds": "yes", NOT: "no", "not tested": "open"}[helps(one).verdict]
+    return f"{said}, {hurts}" if hurts and said == "no" else said
 
 
 @components.findings
@@ -258,7 +288,7 @@ def rates(runs: PaperRuns) -> Iterator[Finding]:
     )
     yield check.answer(
         text or f"yes, all {len(done)}",
-        "does not hold" if wrong else "holds",
+        by_conditions(not wrong, False, "holds: every rate is the one of least loss in its search"),
         f"{len(done)} of {len(FORMS)} searches complete, rates {', '.join(f'{rate:g}' for rate in TRIED)}, 2000 steps "
         f"at the first cell, a seed of its own",
         runs.missing(SEARCH),
@@ -323,24 +353,49 @@ def in_order(found: Found) -> list[Form]:
     return sorted((form for form in FORMS if form.label in there), key=lambda form: (form.full, form.changes))
 
 
-@components.figure("components", "ours: full Mamba, part by part")
+GROUPS: dict[str, Callable[[Form], bool]] = {
+    "one component added to the linear model": lambda form: not form.full and form.changes < 2,
+    "several added": lambda form: not form.full and form.changes > 1,
+    "the full model, and what is taken away": lambda form: form.full,
+}
+
+
+@components.figure("components", "ours: full Mamba, component by component")
 def components_figure(runs: PaperRuns) -> Figure:
-    """A panel per cell, a row per form: every seed, and what laws say of the linear model, of N D and of two banks."""
+    """A panel per setting, a row per form: every seed, and what three laws say."""
     from recallscope.figures.forms import Look, draw_seeds
     from recallscope.figures.style import BLUE, PAGE, VERMILION
 
     text = source_line(runs, components.name, measuring(runs))
     found = found_in(runs)
     forms, cells = in_order(found), shown_cells(found)
-    looks = {form.label: Look(VERMILION if form.gated else BLUE, "s" if form.full else "o") for form in forms}
-    note = "red: with a gate, blue: without; squares: counted from full; laws at expand 2; all seeds, | their mean"
-    with sheet(PAGE, 0.19 * len(forms) + 1.7, f"{note}; {text}") as figure:
+    looks = {form.label: Look(VERMILION if form.gated else BLUE, "s" if form.gated else "o") for form in forms}
+    rows: dict[str, str] = {}
+    for heading, belongs in GROUPS.items():
+        rows |= {heading: ""} | {form.label: form.label for form in forms if belongs(form)}
+    above = {  # of means of seeds, over the N D law
+        gated: max(
+            (one.mean - references(one.cell).get(ND, inf) for one in found.values() if one.form.gated is gated),
+            default=nan,
+        )
+        for gated in (False, True)
+    }
+    caption = Caption(
+        f"Only models with a gate pass the N D law: their means of seeds by up to {above[True]:+.2f}, those without a "
+        f"gate by {above[False]:+.2f} at most; and not every gated seed does",
+        "every symbol is a seed, | their mean: squares with a gate, circles without; vertical lines: laws at expand 2",
+        f"{sum(len(one.rows) for one in found.values())} runs, three seeds each, nine of full in two settings",
+        text,
+    )
+    with sheet(PAGE, 0.145 * len(rows) + 1.0, caption) as figure:
         axes = figure.subplots(1, len(cells), squeeze=False, sharey=True)[0]
         for ax, cell in zip(axes, cells, strict=True):
             V, N_f, D, N = cell
-            seeds = {form.label: found[cell, form.label].seeds if (cell, form.label) in found else () for form in forms}
+            seeds = {row: found[cell, row].seeds if (cell, row) in found else () for row in rows}
             draw_seeds(seeds, ax, looks=looks, guess=1 / N_f, name="$1/N_f$", laws=references(cell))
             ax.set_title(f"$V={V}$, $N_f={N_f}$\n$D={D}$, $N={N}$", fontsize=8, pad=14)
+        for label in axes[0].get_yticklabels():
+            label.set(fontweight="bold" if label.get_text() in GROUPS else "normal", fontsize=6.5)
         handles, names = axes[0].get_legend_handles_labels()
         figure.legend(handles, names, loc="outside upper center", ncols=len(names))
     return figure

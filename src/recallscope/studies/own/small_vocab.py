@@ -15,7 +15,7 @@ from pandas import DataFrame
 
 from recallscope.analysis.compare import LawPoints, law_on_cells
 from recallscope.analysis.table import accuracies, cells_of, learned, rows_of
-from recallscope.studies.claims import Finding, own_check, verdict_of
+from recallscope.studies.claims import Finding, by_distance, own_check
 from recallscope.studies.dn_parts import LINEAR
 from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.paper_runs import PaperRuns, sheet, source_line
@@ -111,7 +111,7 @@ def law_at_small_vocabularies(runs: PaperRuns) -> Iterator[Finding]:
         place = ", ".join(str(worst[name]) for name in DIMENSIONS)
         yield check.answer(
             f"law off by {_size(found)}, bias {found.mean():+.3f}; by group: {by_group}",
-            verdict_of(float(np.abs(found).max()), 0.05, 0.1),
+            by_distance("largest error of a cell", float(np.abs(found).max()), 0.05, 0.1),
             f"{len(cells)} cells, mean of seeds; measured less predicted; worst at (V, N_f, D, N) = ({place}); "
             f"{len(rows) - len(kept)} of {len(rows)} runs left out, which stayed at chance",
             missing,

@@ -15,7 +15,7 @@ import numpy as np
 
 from recallscope.state_precision import StatePrecision
 from recallscope.studies.architecture_forms import BARE, COMPARISON, QUARTER, Form
-from recallscope.studies.claims import Finding, own_check, verdict_of
+from recallscope.studies.claims import Finding, by_conditions, by_distance, own_check
 from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.paper_runs import PaperRuns, sheet, source_line
 from recallscope.theory.laws.precision import absmax_square, bits_needed
@@ -157,10 +157,9 @@ def law_beside_measurement(runs: PaperRuns) -> Iterator[Finding]:
         worst = here[int(np.abs(off).argmax())]
         yield check.answer(
             f"mean absolute error {np.abs(off).mean():.3f}, at most {np.abs(off).max():.3f}, bias {off.mean():+.3f}",
-            verdict_of(float(np.abs(off).mean()), WANTED[group], 3 * WANTED[group]),
+            by_distance("mean absolute error", float(np.abs(off).mean()), WANTED[group], 3 * WANTED[group]),
             f"{len(here)} rows, {SEQUENCES} sequences each; predicted minus measured; worst: {worst.form}, "
-            f"{worst.format}, exact {worst.exact:.3f}, predicted {worst.predicted:.3f}, measured {worst.measured:.3f}; "
-            f"holds: at most {WANTED[group]} on average",
+            f"{worst.format}, exact {worst.exact:.3f}, predicted {worst.predicted:.3f}, measured {worst.measured:.3f}",
             missing,
         )
     helped = [row for row in rows if row.measured > row.exact + 0.03]
@@ -168,7 +167,7 @@ def law_beside_measurement(runs: PaperRuns) -> Iterator[Finding]:
         yield own_check("Can a coarse state recall more than the exact one?").answer(
             "; ".join(f"{row.form} {row.exact:.3f} to {row.measured:.3f} in {row.format}" for row in helped)
             or "no model gains more than 0.03",
-            "holds" if helped else "does not hold",
+            by_conditions(bool(helped), False, "holds: some model gains more than 0.03"),
             "a state that is rounded to the nearest stops fading where the loss of a token is less than half a step: "
             "higher recall is no proof that the state is kept faithfully",
             missing,

@@ -21,7 +21,7 @@ from recallscope.health import BEGUN
 from recallscope.presets import Fields, Preset
 from recallscope.records import RunRecord
 from recallscope.studies.chapters.page import table
-from recallscope.studies.claims import Finding, own_check, verdict_of
+from recallscope.studies.claims import Finding, Ruling, by_distance, own_check
 from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.other_groups import read_published
 from recallscope.studies.paper_runs import PaperRuns, no_runs, sheet, source_line
@@ -223,7 +223,7 @@ def learnability(runs: PaperRuns) -> Iterator[Finding]:
     text = ", ".join(f"{label} {share:.2f}" for label, share in sorted(shares.items(), key=lambda one: -one[1]))
     yield check.answer(
         text,
-        "holds approximately" if missing(runs) else "holds",
+        Ruling("holds approximately" if missing(runs) else "holds", "a ranking, complete if no run is missing"),
         f"fraction of (size, rate, seed) that learn: at least {LEARNS} of the best mean accuracy of the same "
         f"architecture and size, and binding of at least {BEGUN}",
         missing(runs),
@@ -252,8 +252,8 @@ def formula(runs: PaperRuns) -> Iterator[Finding]:
     ])  # fmt: skip
     yield check.answer(
         f"mean absolute error {np.abs(off).mean():.3f}, at most {np.abs(off).max():.3f}, bias {off.mean():+.3f}",
-        verdict_of(float(np.abs(off).mean()), WANTED, 3 * WANTED),
-        f"{len(off)} settings, measured minus predicted; holds: at most {WANTED} on average",
+        by_distance("mean absolute error", float(np.abs(off).mean()), WANTED, 3 * WANTED),
+        f"{len(off)} settings, measured minus predicted",
         missing(runs),
     )
 

@@ -20,7 +20,7 @@ from recallscope.atomic import write_atomically
 from recallscope.presets import Preset
 from recallscope.records import RunRecord
 from recallscope.runs.store import RunStore
-from recallscope.studies.claims import Check, Finding, own_check, verdict_of
+from recallscope.studies.claims import Check, Finding, by_distance, own_check
 from recallscope.studies.experiment import Misses, Part, Scale, experiment, part
 from recallscope.studies.paper_runs import PaperRuns, no_runs, sheet, source_line
 
@@ -123,40 +123,39 @@ def inspect_run(store: RunStore, record: RunRecord, *, num_sequences: int = NUM_
     write_atomically(scores_path, json.dumps(found.to_dict(), indent=1).encode() + b"\n")
 
 
-# Findings: the check, and the score that answers it with its name; the ideal of every score is 1
-SCORES: tuple[tuple[Check, str, Callable[[dict[str, Any]], Any]], ...] = (
-    (Check("fig-13", "The state decodes to the table of facts, H'' about H", "yes (by eye)", "fig-13"),
-     "facts decoded rightly", lambda s: s["decoded_hit_rate"]),
-    (Check("fig-3", "In H'' facts stand out from all other entries", "yes (by eye)", "fig-3"),
-     "area under the ROC curve", lambda s: s["auc"]),
-    (Check("fig-14", "Attention goes from a query to its fact", "alpha' about alpha (by eye)", "fig-14"),
-     "queries whose largest weight is on their fact", lambda s: s["attention"]["hit_rate"]),
-    (Check("fig-15", "The convolution copies values", "x_t G_vv xi_tau about delta (by eye)", "fig-15"),
-     "tokens whose largest entry is the diagonal", lambda s: s["copy"]["hit_rate"]),
-    (Check("fig-15", "The convolution shifts keys", "xi_t G_kq^T xi_tau about delta, one off (by eye)", "fig-15"),
-     "tokens whose largest entry is one off the diagonal", lambda s: s["shift"]["hit_rate"]),
-    (Check("fig-16", "G_vv has its predicted block only", "all other entries about 0 (by eye)", "fig-16"),
-     "share of energy in the block", lambda s: s["g_vv_block_mass"]),
-    (Check("fig-16", "G_kq has its predicted block only", "all other entries about 0 (by eye)", "fig-16"),
-     "share of energy in the block", lambda s: s["g_kq_block_mass"]),
+# Findings: the check, and the scores that answer it with their names; the ideal of every score is 1
+SCORES: tuple[tuple[Check, dict[str, Callable[[dict[str, Any]], Any]]], ...] = (
+    (Check("fig-13", "Does the state decode to the table of facts, H'' about H?", "yes (by eye)", "fig-13"),
+     {"facts decoded correctly": lambda s: s["decoded_hit_rate"]}),
+    (Check("fig-3", "Do facts stand out in H'' from all other entries?", "yes (by eye)", "fig-3"),
+     {"area under the ROC curve": lambda s: s["auc"]}),
+    (Check("fig-14", "Does attention go from a query to its fact?", "alpha' about alpha (by eye)", "fig-14"),
+     {"queries whose largest weight is on their fact": lambda s: s["attention"]["hit_rate"]}),
+    (Check("fig-15", "Does the convolution copy values and shift keys?", "main and second diagonal dominate", "fig-15"),
+     {"values: tokens whose largest entry is the diagonal": lambda s: s["copy"]["hit_rate"],
+      "keys: tokens whose largest entry is one off the diagonal": lambda s: s["shift"]["hit_rate"]}),
+    (Check("fig-16", "Do G_vv and G_kq have their predicted blocks only?", "all other entries about 0", "fig-16"),
+     {"share of energy in the block of G_vv": lambda s: s["g_vv_block_mass"],
+      "in that of G_kq": lambda s: s["g_kq_block_mass"]}),
     (own_check("Can a fact be overwritten in the state alone?", "fig-3"),
-     "edits that change the answer as meant", lambda s: s["overwrite_success"]),
+     {"edits that change the answer as meant": lambda s: s["overwrite_success"]}),
 )  # fmt: skip
 
 
 @mechanism.findings
 def scores_of_models(runs: PaperRuns) -> Iterator[Finding]:
-    """One finding per score, over all models that were inspected."""
+    """One finding per figure, over all models that were inspected."""
     models = inspected_models(runs)
-    for check, name, read in SCORES:
+    for check, scores in SCORES:
         if not models:
             yield check.untested("no model has been inspected yet")
             continue
-        values = {model.cell: float(read(model.scores)) for model in models}
+        values = {name: [float(read(model.scores)) for model in models] for name, read in scores.items()}
+        cells = ", ".join(str(model.cell) for model in models)
         yield check.answer(
-            f"{name}: " + ", ".join(f"{value:.4f} at (D, N) = {cell}" for cell, value in values.items()),
-            verdict_of(1 - min(values.values()), 0.01, 0.1),
-            f"{len(models)} trained models, {NUM_SEQUENCES} sequences each",
+            "; ".join(f"{name} {', '.join(f'{value:.4f}' for value in found)}" for name, found in values.items()),
+            by_distance("distance of the smallest score from 1", 1 - min(map(min, values.values())), 0.01, 0.1),
+            f"{len(models)} trained models, (D, N) = {cells} in this order, {NUM_SEQUENCES} sequences each",
         )
 
 

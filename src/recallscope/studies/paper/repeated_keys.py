@@ -13,7 +13,7 @@ import numpy as np
 from recallscope.analysis.accuracy_grid import AccuracyGrid, planned_grid
 from recallscope.analysis.table import seeds_by
 from recallscope.presets import Preset
-from recallscope.studies.claims import Check, Finding, verdict_of
+from recallscope.studies.claims import Check, Finding, by_conditions, by_distance
 from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.paper_runs import PaperRuns, sheet, source_line
 
@@ -77,7 +77,7 @@ def one_layer(runs: PaperRuns) -> Iterator[Finding]:
     text = ", ".join(f"{accuracy:.3f} at N_k = {N_k}" for N_k, accuracy in sorted(single.items()))
     yield check.answer(
         f"{text}; above 1/N_k by {np.mean(excess):+.3f} on average",
-        verdict_of(max(map(abs, excess)), 0.03, 0.1),
+        by_distance("largest distance from 1/N_k", max(map(abs, excess)), 0.03, 0.1),
         f"{len(single)} cells, mean of seeds",
         runs.missing(REPEATS),
     )
@@ -92,11 +92,14 @@ def deeper(runs: PaperRuns) -> Iterator[Finding]:
         yield check.untested("no deeper run with repeated keys yet")
         return
     gains = [accuracy - 1 / N_k for (_, N_k), accuracy in deep.items()]
-    high = min(deep.values()) >= 0.9
     yield check.answer(
         ", ".join(f"{accuracy:.3f} at (Lambda, N_k) = {cell}" for cell, accuracy in sorted(deep.items())),
-        "holds" if high else "holds approximately" if min(gains) > 0.2 else "does not hold",
-        f"{len(deep)} cells, mean of seeds; holds: all above .9",
+        by_conditions(
+            min(deep.values()) >= 0.9,
+            min(gains) > 0.2,
+            "holds: accuracy of at least 0.9 in every cell; approximately: more than 0.2 above 1/N_k in every cell",
+        ),
+        f"{len(deep)} cells, mean of seeds",
         runs.missing(REPEATS),
     )
 

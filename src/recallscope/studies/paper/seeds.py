@@ -13,7 +13,7 @@ from pandas import DataFrame
 
 from recallscope.analysis.accuracy_grid import convergence_by_best, convergence_grid, planned_grid
 from recallscope.analysis.table import CONVERGED, seeds_by
-from recallscope.studies.claims import Check, Finding, verdict_of
+from recallscope.studies.claims import Check, Finding, by_distance
 from recallscope.studies.dn_parts import AXES, FULL, FULL_EXAMPLE, FULL_GRIDS, full_parts
 from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.paper_runs import PaperRuns, sheet, source_line
@@ -54,8 +54,8 @@ def seed_findings(runs: PaperRuns) -> Iterator[Finding]:
     spread = np.array([np.ptp(values) for values in found])
     yield spread_check.answer(
         f"best less worst seed {np.mean(spread):.3f} on average, {spread.max():.3f} at most",
-        verdict_of(float(np.median(spread)), 0.03, 0.1),
-        f"{len(found)} cells with {max(map(len, found))} seeds each; verdict by the median, {np.median(spread):.3f}",
+        by_distance(f"median, {np.median(spread):.3f}", float(np.median(spread)), 0.03, 0.1),
+        f"{len(found)} cells with {max(map(len, found))} seeds each",
         runs.missing(FULL_EXAMPLE),
     )
     able = [values for values in found if values.max() >= CONVERGED]
@@ -64,8 +64,8 @@ def seed_findings(runs: PaperRuns) -> Iterator[Finding]:
     share = converged / max(total, 1)
     yield share_check.answer(
         f"{converged} of {total} seeds ({share:.0%}) reach {CONVERGED}",
-        verdict_of(1 - share, 0.2, 0.5),
-        f"cells whose best seed reaches {CONVERGED}",
+        by_distance("share of seeds that do not converge", 1 - share, 0.2, 0.5),
+        f"{len(able)} cells whose best seed reaches {CONVERGED}",
         runs.missing(FULL_EXAMPLE),
     )
 

@@ -200,8 +200,10 @@ LAWS = [
     Law(
         "delta",
         delta_law,
+        top_k=True,
         summary="the delta rule at its best rate b, by slot and age",
         models=("delta_net", "gated_delta_net", "kda", "gated_delta_net2", "comba", "delta_product"),
+        with_templates="template-delta",
         support="bare DeltaNet and KDA are .01 off on average, at most .02; Gated DeltaNet .03 and .05 after 2000 "
         "steps (docs/ARCHITECTURE_COMPARISON.md), .005 and .015 after 8000",
         **_MEMORY,

@@ -40,3 +40,5 @@ TRAINED_MEMORIES = (Domain("256 <= V <= 512", "8 <= N_f <= 16", *_BARE, task="mq
 MEMORIES = (*TRAINED_MEMORIES, Domain("256 <= V <= 1024", "8 <= N_f <= 32", "16 N_f <= V", *_BARE))
 # two to sixteen routed memories (studies/own/new_architectures.py)
 ROUTED = (Domain("V = 256", "N_f = 16", "D = 16", "N = 4", _SHORTEST, *_ONE, task="mqar"),)
+# memories of explicit codes with correlated keys (results/theory/template_monte_carlo.md)
+CORRELATED = (Domain("256 <= V <= 1024", "12 <= N_f <= 16", "32 <= D <= 64", "4 <= N <= 16", *_ONE),)

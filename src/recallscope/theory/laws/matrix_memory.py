@@ -39,7 +39,7 @@ from recallscope.theory.laws.sharing import (
     star_dimensions,
     tight_variance,
 )
-from recallscope.theory.problem import Array, Problem, takes_fields
+from recallscope.theory.problem import PLAIN, TEMPLATES, Array, Problem, takes_fields
 
 BARE = "one bare layer with one head: windows of two tokens, no norm, no output gate"
 
@@ -132,9 +132,11 @@ LAWS = [
     Law(
         "gated",
         gated_law,
+        top_k=True,
         summary="a write gate stores facts only: SNR² = N D / n",
         reference="ours; Rem F.3 with a gate",
         models=("mlstm", "mamba3"),
+        with_templates="template-addition",
         holds=BARE,
         support="bare mLSTM is .011 off on average, at most .03, and memories of random codes as far "
         "(docs/ARCHITECTURE_COMPARISON.md)",
@@ -143,9 +145,11 @@ LAWS = [
     Law(
         "least-squares",
         least_squares_law,
+        top_k=True,
         summary="the least-squares answer: SNR² = N D / (n - N), exact for N_f <= N",
         reference="ours",
         models=("mesa_net",),
+        with_templates="template-least-squares",
         holds=BARE,
         support="bare MesaNet is .005 off on average, at most .02; .01 and .025 on cells trained after the law; "
         "memories of random codes .01 and .05 (docs/ARCHITECTURE_COMPARISON.md)",
@@ -180,6 +184,7 @@ LAWS = [
         models=("attention",),
         status="exact",
         layers="one",
+        tasks=(*PLAIN, *TEMPLATES),
         compared=TRAINED_MEMORIES,
         holds=f"N >= 5, {BARE}",
         domain=Domain("N >= 5"),

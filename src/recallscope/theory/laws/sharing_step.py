@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import betainc, betaincinv, ndtr
+from scipy.special import betainc, betaincinv, gammaincc, ndtr
 
 from recallscope.theory.laws import sharing_nodes
 from recallscope.theory.laws.sharing_nodes import SIGN_CODE, Counts, Noise, Points, wallace
@@ -43,12 +43,16 @@ def win_probability(
     noise: Noise,
     *,
     exact: bool = False,
+    top_k: int = 1,
     norm_nodes: int | None = None,
     signal_nodes: int | None = None,
     residual_nodes: int | None = None,
     weight_nodes: int | None = None,
 ) -> Array:
-    """P(right logit is the largest) for every query.
+    """P(right logit is the largest) for every query; or among the `top_k` largest, by the `exact` rule.
+
+    Given what competitors share, each exceeds the right logit on its own, and nearly a Poisson number of them does. The
+    chance that none does is the product over competitors, and gives its mean.
 
     Nodes over R, the power of the noise; Z, its part along the right word; q, the squared length of the
     remainder; and a competitor's weight. None: as many as the query needs for 1e-3, or for 1e-4 if `exact`, the slow
@@ -59,16 +63,16 @@ def win_probability(
     # each query once: where the rank of the keys is capped, many are equal
     rows, place = np.unique(np.stack(noise, axis=-1), axis=0, return_inverse=True)
     given = Counts(norm_nodes, signal_nodes, residual_nodes, weight_nodes, weight_nodes, None, None)
-    p = _by_counts(rows, np.ones(len(rows)), given, exact)
+    p = _by_counts(rows, np.ones(len(rows)), given, exact or top_k > 1, top_k)
     repeats = rows[:, Noise._fields.index("repeats")]
     if np.any(again := repeats > 0):  # a repeat of the right value adds its own key weight to Z
         some = Noise(*rows[again].T)
-        wider = _by_counts(rows[again], np.sqrt(1 + some.D_star / some.n), given, exact)
+        wider = _by_counts(rows[again], np.sqrt(1 + some.D_star / some.n), given, exact or top_k > 1, top_k)
         p[again] += some.repeats * (wider - p[again])
     return p[place.reshape(-1)]
 
 
-def _by_counts(rows: Array, width: Array, given: Counts, exact: bool) -> Array:
+def _by_counts(rows: Array, width: Array, given: Counts, exact: bool, top_k: int = 1) -> Array:
     """The queries in `rows`, those that need equal numbers of nodes together."""
     rule = sharing_nodes.product if exact else sharing_nodes.fitted
     counts = (sharing_nodes.product_counts if exact else sharing_nodes.fitted_counts)(Noise(*rows.T), width)
@@ -81,7 +85,7 @@ def _by_counts(rows: Array, width: Array, given: Counts, exact: bool) -> Array:
         step = max(1, ELEMENTS // int(np.prod(kind[:4])))
         for start in range(0, len(members), step):
             chunk = members[start : start + step]
-            p[chunk] = _win_probability(Noise(*rows[chunk].T), width[chunk], rule, Counts(*kind.tolist()))
+            p[chunk] = _win_probability(Noise(*rows[chunk].T), width[chunk], rule, Counts(*kind.tolist()), top_k)
     return p
 
 
@@ -111,7 +115,7 @@ def key_repulsion(key_dim: Array, unshared: Array, vocab: Array) -> tuple[Array,
     return reach, stretch
 
 
-def _win_probability(noise: Noise, width: Array, rule: Callable[..., Points], counts: Counts) -> Array:
+def _win_probability(noise: Noise, width: Array, rule: Callable[..., Points], counts: Counts, top_k: int = 1) -> Array:
     N_star, D_star, n = (a[:, None] for a in (noise.N_star, noise.D_star, noise.n))
     R, R_weights = gamma_rule(noise.spread, counts.norm)
     R = np.maximum(R, 1e-12)
@@ -131,7 +135,14 @@ def _win_probability(noise: Noise, width: Array, rule: Callable[..., Points], co
         wins *= _in_context(view, *_weights_once(noise, s2, counts)) ** noise.once[column]
     if np.any(noise.twice > 0):
         wins *= _in_context(view, *_weights_twice(noise, R, s2, counts)) ** noise.twice[column]
+    if top_k > 1:
+        wins = among_best(wins, top_k)
     return np.asarray(((wins * points.weights).sum(axis=-1) * R_weights).sum(axis=-1))
+
+
+def among_best(wins: Array, k: int) -> Array:
+    """P(fewer than k of many competitors exceed the right one), from the chance that none does."""
+    return np.asarray(gammaincc(k, -np.log(np.clip(wins, 1e-300, 1))))
 
 
 def _empty(view: _View) -> Array:
