@@ -95,7 +95,7 @@ def test_what_crosses_a_cut_is_as_large_as_declared(name: str) -> None:
 
 
 def test_state_sizes_are_these() -> None:
-    """D = 32, N = 8, in the bare form: literal numbers, for tables and for the eye."""
+    """D = 32, N = 8, in the minimal variant: literal numbers, for tables and for the eye."""
     sizes = {kind: ARCHITECTURES.find(kind)(embed_dim=32, state_dim=8).state_entries for kind in KINDS}
     assert sizes == {
         "attention": None, "comba": 256, "delta_net": 256, "delta_product": 256, "gated_delta_net": 256,

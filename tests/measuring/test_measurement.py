@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 import recallscope as rs
 from recallscope.analysis.table import load_runs
-from recallscope.figures.forms import draw_measured
+from recallscope.figures.variants import draw_measured
 from recallscope.measuring import measurement
 from recallscope.measuring.beside import Neighbour, neighbours
 from recallscope.measuring.measurement import Accuracy, Information, LinearEqual, linear_curve

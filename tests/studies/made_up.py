@@ -9,7 +9,7 @@ from recallscope.analysis.table import as_table
 from recallscope.records import Evaluation, RunRecord
 from recallscope.runs.store import RunStore
 from recallscope.specs import flat_fields
-from recallscope.studies.architecture_forms import AGES, BARE, label_of
+from recallscope.studies.architecture_variants import AGES, MINIMAL, label_of
 from recallscope.studies.paper.mechanism import MODELS, inspection_paths
 from recallscope.studies.paper_runs import PaperRuns
 from recallscope.theory.law import find_law
@@ -54,7 +54,7 @@ def fill(folder: Path, scale, labels=None, *, designed=True, inside=True) -> Pap
         np.savez(arrays, **_arrays(record))
         scores.write_text("{}")
     if inside:
-        aged = [record for form in BARE for record in runs.records(label_of("by age", form))]
+        aged = [record for variant in MINIMAL for record in runs.records(label_of("by age", variant))]
         runs.keep_inside(AGES, {record.run: _by_place(record.spec.task.num_facts) for record in aged})
     return runs
 

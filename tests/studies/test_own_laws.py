@@ -1,4 +1,4 @@
-"""Architectures and their laws: which law is whose, in which form, and how far off it is on the committed runs."""
+"""Architectures and their laws: which law is whose, in which variant, and how far off it is on the committed runs."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from recallscope.analysis.table import Reduce, cells_of
 from recallscope.architectures.mamba import MambaSpec
 from recallscope.runs.store import RunStore
 from recallscope.specs import ARCHITECTURES, find_architecture
-from recallscope.studies.architecture_forms import Form, law_errors
+from recallscope.studies.architecture_variants import Variant, law_errors
 from recallscope.studies.dn_parts import full_and_linear
 from recallscope.studies.full_as_linear import law_choices
 from recallscope.studies.own.architectures import own_laws
@@ -18,10 +18,10 @@ from recallscope.studies.paper.dn_grid import law_of_the_full_model
 from recallscope.studies.paper_runs import PaperRuns
 from recallscope.theory.law import find_law, laws_for
 
-Errors = dict[str, dict[Form, NDArray[np.float64]]]
+Errors = dict[str, dict[Variant, NDArray[np.float64]]]
 STORE = Path(__file__).resolve().parents[2] / "results" / "paper"
 SIZES = {"embed_dim": 32, "state_dim": 8}
-# mean and largest error that the support lines of the laws admit, by law and form
+# mean and largest error that the support lines of the laws admit, by law and variant
 ADMITTED = {
     ("gated", "mLSTM"): (0.0115, 0.03),
     ("least-squares", "MesaNet"): (0.0055, 0.02),
@@ -92,7 +92,9 @@ def test_what_a_form_changes_decides_its_law() -> None:
 
 
 def test_support_lines_admit_the_errors_on_committed_runs(errors: Errors) -> None:
-    found = {(law, form.label): np.abs(size) for law, forms in errors.items() for form, size in forms.items()}
+    found = {
+        (law, variant.label): np.abs(size) for law, variants in errors.items() for variant, size in variants.items()
+    }
     for case, (mean, largest) in ADMITTED.items():
         assert len(found[case]) >= 6
         assert found[case].mean() <= mean, case

@@ -23,7 +23,7 @@ class HybridSpec(MatrixMemory):
         "gated_delta_net attention",
         description="architectures from the bottom up, each with fields of its own: 'gla window_attention,window=32'",
     )
-    as_published: bool = Field(False, description="every layer as its authors have it, not in its bare form")
+    as_published: bool = Field(False, description="every layer as its authors have it, not in its minimal variant")
 
     @model_validator(mode="before")
     @classmethod

@@ -1,7 +1,8 @@
 """Specs of the matrix memories: one layer around a memory of N x P numbers per head. NAME_model.py has each model.
 
-With the defaults it is the bare form that theory is about: one layer, queries, keys, values and gates from windows of
-two tokens, nothing else. `SomeSpec.published(embed_dim=.., state_dim=..)` is the layer as its authors have it.
+With the defaults it is the minimal variant that theory is about: one layer, queries, keys, values and gates from
+windows of two tokens, nothing else. `SomeSpec.published(embed_dim=.., state_dim=..)` is the layer as its authors have
+it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ CONVOLVED = LAYER | {"conv": "depthwise", "conv_width": 4, "activation": "silu"}
 class MatrixMemory(Heads):
     """Fields of every such architecture; N is `state_dim`, and the values of all heads have expand * D channels."""
 
-    PUBLISHED: ClassVar[dict[str, Any]] = LAYER  # the fields in which the published layer differs from the bare form
+    PUBLISHED: ClassVar[dict[str, Any]] = (
+        LAYER  # the fields in which the published layer differs from the minimal variant
+    )
     FOLLOWING: ClassVar[tuple[str, ...]] = ("residual",)
     num_heads: Size = Field(1, description="M")
     expand: Size = Field(1, description="channels of the values of all heads, over D")
@@ -55,7 +58,7 @@ class MatrixMemory(Heads):
 
     @property
     def own_law(self) -> str | None:
-        """Laws speak about the bare form only, wherever its gates start."""
+        """Laws speak about the minimal variant only, wherever its gates start."""
         return None if self.residual or self.changed - {"forget_start", "write_start"} else self.law
 
     @model_validator(mode="before")

@@ -185,8 +185,8 @@ class Measure(StateFlags, RunFlags):
         """Save the figure; None where there is no matplotlib."""
         if importlib.util.find_spec("matplotlib") is None:
             return None
-        from recallscope.figures.forms import draw_measured
         from recallscope.figures.style import PAGE, figure_style, new_figure, save_figure
+        from recallscope.figures.variants import draw_measured
         from recallscope.measuring.measurement import reference_curves
 
         with figure_style():

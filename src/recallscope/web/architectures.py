@@ -13,13 +13,13 @@ from recallscope.health import left_chance
 from recallscope.measuring.beside import over_seeds, trained_best
 from recallscope.measuring.measurement import Information
 from recallscope.runs.store import RunStore
-from recallscope.studies.architecture_forms import (
-    FORMS,
+from recallscope.studies.architecture_variants import (
     QUESTIONS,
     RULES,
+    VARIANTS,
     Cell,
-    Form,
     Measured,
+    Variant,
     age_gap,
     ages,
     flagged,
@@ -44,48 +44,48 @@ def paper_runs(store_set: StoreSet, store: RunStore) -> PaperRuns:
 
 
 def architectures(store_set: StoreSet, fields: dict[str, Any]) -> dict[str, Any]:
-    """Every form: recall by cell with intervals, keys written twice, recall by age; and modules of the user's own.
+    """Every variant: recall by cell with intervals, keys written twice, recall by age; and modules of the user's own.
 
-    Those are of any open store, and stand beside the forms wherever they were measured on the same task.
+    Those are of any open store, and stand beside the variants wherever they were measured on the same task.
     """
     store = store_set.store(StoreQuery.of(fields).store)
     found = store_set.kept(store, ("architectures",), lambda: _architectures(paper_runs(store_set, store)))
     cells = found["cells"]
     yours = [
-        form | {"store": str(number)}
+        variant | {"store": str(number)}
         for number, other in enumerate(store_set.stores)
-        for form in store_set.kept(other, ("modules", *cells), partial(_users_modules, other, cells))
+        for variant in store_set.kept(other, ("modules", *cells), partial(_users_modules, other, cells))
     ]
     rules = (*found["rules"], YOURS) if yours else found["rules"]
-    return found | {"forms": [*found["forms"], *yours], "rules": rules}
+    return found | {"variants": [*found["variants"], *yours], "rules": rules}
 
 
 def architecture_curves(store_set: StoreSet, fields: dict[str, Any]) -> dict[str, Any]:
-    """What the forms of each cell are compared with, which takes longer: the linear Mamba by its law, and the bound."""
+    """What the variants of each cell are compared with, which takes longer: the linear Mamba by its law, the bound."""
     store = store_set.store(StoreQuery.of(fields).store)
     return store_set.kept(store, ("architecture curves",), lambda: _curves(paper_runs(store_set, store)))
 
 
 def _architectures(runs: PaperRuns) -> dict[str, Any]:
-    old, forms, cells = ages(runs, FORMS), [], dict[str, None]()
-    for form in FORMS:
-        recall, repeated = measured(runs, "recall", form), measured(runs, "repeated", form)
+    old, variants, cells = ages(runs, VARIANTS), [], dict[str, None]()
+    for variant in VARIANTS:
+        recall, repeated = measured(runs, "recall", variant), measured(runs, "repeated", variant)
         if not recall and not repeated:
             continue
         cells |= dict.fromkeys(map(_name, recall))
-        places = old.get(form.label)
-        forms.append(
-            {"label": form.label, "rule": form.rule, "update": form.update, "published": form.published}
-            | {"rate": form.rate, "ages": places, "age_gap": age_gap(places) if places else None}
+        places = old.get(variant.label)
+        variants.append(
+            {"label": variant.label, "rule": variant.rule, "update": variant.update, "published": variant.published}
+            | {"rate": variant.rate, "ages": places, "age_gap": age_gap(places) if places else None}
             | {"recall": {_name(cell): _numbers(one) for cell, one in recall.items()}}
-            | {"repeated": next(map(_numbers, repeated.values()), None), "runs": _runs(runs, form)}
+            | {"repeated": next(map(_numbers, repeated.values()), None), "runs": _runs(runs, variant)}
         )
-    return {"forms": forms, "rules": RULES, "cells": list(cells), "flagged": list(flagged(runs).values())}
+    return {"variants": variants, "rules": RULES, "cells": list(cells), "flagged": list(flagged(runs).values())}
 
 
 def _users_modules(store: RunStore, cells: Sequence[str]) -> list[dict[str, Any]]:
-    """Modules of the user's own as forms, in all cells with their task: they have no D and N of ours."""
-    forms: dict[str, dict[str, Any]] = {}
+    """Modules of the user's own as variants, in all cells with their task: they have no D and N of ours."""
+    variants: dict[str, dict[str, Any]] = {}
     for V, N_f in dict.fromkeys(tuple(map(int, re.findall(r"\d+", cell)[:2])) for cell in cells):
         for _, records in trained_best(MQARSpec.model_validate({"vocab_size": V, "num_facts": N_f}), [store.root]):
             model, seeds = records[0].spec.model, [record.test_accuracy for record in records]
@@ -102,19 +102,19 @@ def _users_modules(store: RunStore, cells: Sequence[str]) -> list[dict[str, Any]
                 "bits_per_entry": held.per_entry if held and learned else None,
             }  # fmt: skip
             same = [cell for cell in cells if cell.startswith(f"V {V}, N_f {N_f},")]
-            form = forms.setdefault(label, {
+            variant = variants.setdefault(label, {
                 "label": label, "rule": YOURS, "update": "a module of your own", "published": not learned, "recall": {},
                 "rate": records[0].spec.train.learning_rate, "ages": None, "age_gap": None, "repeated": None,
                 "runs": [record.run for record in records],
             })  # fmt: skip
-            form["recall"] |= dict.fromkeys(same, numbers)
-    return list(forms.values())
+            variant["recall"] |= dict.fromkeys(same, numbers)
+    return list(variants.values())
 
 
 def _curves(runs: PaperRuns) -> dict[str, Any]:
     cells: dict[Cell, list[Measured]] = {}
-    for form in FORMS:
-        for cell, one in measured(runs, "recall", form).items():
+    for variant in VARIANTS:
+        for cell, one in measured(runs, "recall", variant).items():
             if one.state_entries:
                 cells.setdefault(cell, []).append(one)
     drawn = {_name(cell): size_curves(cell, members, "state_entries") for cell, members in cells.items()}
@@ -132,6 +132,6 @@ def _numbers(one: Measured) -> dict[str, Any]:
     return {name: facts[name] for name in shown} | {"mean": one.mean, "bits_per_entry": one.bits_per_entry}
 
 
-def _runs(runs: PaperRuns, form: Form) -> list[str]:
-    """The records behind a form's numbers."""
-    return list(dict.fromkeys(record.run for what in QUESTIONS for record in runs.records(label_of(what, form))))
+def _runs(runs: PaperRuns, variant: Variant) -> list[str]:
+    """The records behind a variant's numbers."""
+    return list(dict.fromkeys(record.run for what in QUESTIONS for record in runs.records(label_of(what, variant))))

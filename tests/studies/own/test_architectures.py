@@ -14,12 +14,12 @@ from recallscope.architectures.model import build_model
 from recallscope.records import Evaluation, RunRecord
 from recallscope.runs.store import WEIGHTS, RunStore
 from recallscope.specs import find_architecture
-from recallscope.studies.architecture_forms import (
+from recallscope.studies.architecture_variants import (
     AGES,
-    BARE,
-    FORMS,
+    MINIMAL,
     PUBLISHED,
-    Form,
+    VARIANTS,
+    Variant,
     age_gap,
     ages,
     best_rate,
@@ -44,14 +44,14 @@ RECALL = {"adds": 0.6, "fades": 0.7, "replaces": 0.71, "solves": 0.9, "keeps all
 TWICE = {"adds": 0.5, "fades": 0.95, "replaces": 0.995, "solves": 0.52, "keeps all": 1.0}
 
 
-def accuracy(form: Form, what: str, seed: int) -> float:
-    return min((TWICE if what == "repeated" else RECALL)[form.rule] + 0.002 * (seed - 0.5), 1.0)
+def accuracy(variant: Variant, what: str, seed: int) -> float:
+    return min((TWICE if what == "repeated" else RECALL)[variant.rule] + 0.002 * (seed - 0.5), 1.0)
 
 
-def put(store: RunStore, form: Form, what: str, *, best: float = 0.01, flag: str = "") -> None:
-    (part,) = (part for part in study.parts("small") if part.label == label_of(what, form))
+def put(store: RunStore, variant: Variant, what: str, *, best: float = 0.01, flag: str = "") -> None:
+    (part,) = (part for part in study.parts("small") if part.label == label_of(what, variant))
     for cell in part.cells:
-        p, rate = accuracy(form, what, min(cell.spec.seed, 1)), cell.spec.train.learning_rate
+        p, rate = accuracy(variant, what, min(cell.spec.seed, 1)), cell.spec.train.learning_rate
         store.put(
             RunRecord(
                 run=cell.run, spec=cell.spec, test_accuracy=p, val_accuracy=p, test_queries=1000, best_step=1, steps=1,
@@ -64,23 +64,23 @@ def put(store: RunStore, form: Form, what: str, *, best: float = 0.01, flag: str
 
 @pytest.fixture(scope="module")
 def some(tmp_path_factory: pytest.TempPathFactory) -> PaperRuns:
-    """A form of every rule, one of them published; the search of one ends at another rate than it is trained at."""
+    """A variant of every rule, one of them published; the search of one ends at another rate than it is trained at."""
     store = RunStore(tmp_path_factory.mktemp("architectures") / "store", create=True)
-    for form in (BARE[0], BARE[4], BARE[6], BARE[10]):
+    for variant in (MINIMAL[0], MINIMAL[4], MINIMAL[6], MINIMAL[10]):
         for what in ("rates", "recall", "repeated"):
-            put(store, form, what, best=0.003 if form is BARE[4] and what == "rates" else form.rate)
+            put(store, variant, what, best=0.003 if variant is MINIMAL[4] and what == "rates" else variant.rate)
     put(store, PUBLISHED[0], "recall", flag="at-chance")
     return PaperRuns(store, "small")
 
 
 def test_a_cell_has_all_seeds_and_an_interval_around_their_mean(some: PaperRuns) -> None:
-    found = measured(some, "recall", BARE[6])
+    found = measured(some, "recall", MINIMAL[6])
     assert list(found) == list(CELLS)
     one = found[CELLS[0]]
     assert one.seeds == (pytest.approx(0.709), pytest.approx(0.711))
     assert one.interval[0] < one.mean < one.interval[1] < one.mean + 0.01
     assert (one.state_entries, one.parameters) == (32 * 8, 600 * 32)
-    assert not measured(some, "recall", BARE[1])
+    assert not measured(some, "recall", MINIMAL[1])
 
 
 def test_the_parameters_of_the_linear_mamba_are_what_its_model_has() -> None:
@@ -103,7 +103,11 @@ def test_who_recalls_more_at_equal_state_stands_first(some: PaperRuns) -> None:
 
 
 def test_a_rate_that_the_search_does_not_give_is_named(some: PaperRuns) -> None:
-    assert (best_rate(some, BARE[0]), best_rate(some, BARE[4]), best_rate(some, BARE[1])) == (0.01, 0.003, None)
+    assert (best_rate(some, MINIMAL[0]), best_rate(some, MINIMAL[4]), best_rate(some, MINIMAL[1])) == (
+        0.01,
+        0.003,
+        None,
+    )
     finding = study.find(some)[0]
     assert finding.verdict == "does not hold"
     assert finding.ours.startswith("GLA is trained at 0.01, and the search says 0.003")
@@ -152,11 +156,11 @@ def test_figures_are_drawn_from_a_few_runs_and_refused_without_any(some: PaperRu
 
 
 def test_ages_are_read_once_measured_and_models_without_weights_are_left_out(tmp_path: Path) -> None:
-    runs = fill(tmp_path / "store", "quick", {label_of("by age", form) for form in FORMS}, designed=False)
+    runs = fill(tmp_path / "store", "quick", {label_of("by age", variant) for variant in VARIANTS}, designed=False)
     assert {label: round(age_gap(places), 3) for label, places in ages(runs).items()} == {
         "linear Mamba": 0.3, "DeltaNet": 0.3
     }  # fmt: skip
-    (record,) = runs.records(label_of("by age", BARE[0]))
+    (record,) = runs.records(label_of("by age", MINIMAL[0]))
     runs.keep_inside(AGES, {run: seen for run, seen in runs.inside(AGES).items() if run != record.run})
     measure_ages(runs)  # there are no weights to read
     assert list(ages(runs)) == ["DeltaNet"]

@@ -16,19 +16,19 @@ from recallscope.health import examine
 from recallscope.records import Evaluation, RunRecord
 from recallscope.runs.store import RunStore
 from recallscope.specs import RunSpec, flat_fields
-from recallscope.studies import component_forms
+from recallscope.studies import component_variants
 from recallscope.studies.chapters.components import components as components_chapter
-from recallscope.studies.component_forms import (
+from recallscope.studies.component_variants import (
     FIRST,
-    FORMS,
     FULL,
     LINEAR,
     SEARCH,
-    form_of,
+    VARIANTS,
     found_in,
     measured,
     measuring,
     references,
+    variant_of,
 )
 from recallscope.studies.experiment import paper_figures
 from recallscope.studies.own import large_sizes as large
@@ -71,11 +71,11 @@ class Held(PaperRuns):
 
 
 def made(folder: Path, rule: Rule, best: float | None = None) -> PaperRuns:
-    """Every run, seeds .004 apart; the search ends at the rate of the form, or at one for all."""
+    """Every run, seeds .004 apart; the search ends at the rate of the variant, or at one for all."""
     records = []
     for cell in components.cells("small").values():
         fields = flat_fields(cell.spec)
-        loss = 1 + abs(fields["learning_rate"] - (best or form_of(fields).rate))  # type: ignore[operator]
+        loss = 1 + abs(fields["learning_rate"] - (best or variant_of(fields).rate))  # type: ignore[operator]
         records.append(record(cell.spec, rule(fields) + 0.004 * (min(cell.spec.seed, 3) - 1), loss))
     return Held(folder, records)
 
@@ -83,8 +83,8 @@ def made(folder: Path, rule: Rule, best: float | None = None) -> PaperRuns:
 @pytest.fixture(autouse=True)
 def known_laws(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers that do not depend on any law."""
-    says = {"linear law": 0.64, component_forms.ND: ND, "bank law": BANK}
-    for module in ("component_forms", "chapters.components", "own.components"):
+    says = {"linear law": 0.64, component_variants.ND: ND, "bank law": BANK}
+    for module in ("component_variants", "chapters.components", "own.components"):
         monkeypatch.setattr(f"recallscope.studies.{module}.references", lambda cell: says)
 
 
@@ -93,25 +93,29 @@ def verdicts(runs: PaperRuns) -> dict[str, str]:
 
 
 def test_every_form_is_told_from_its_fields_and_differs_in_what_it_says() -> None:
-    assert len({tuple(form.fields.values()) for form in FORMS}) == len(FORMS)
-    for form in FORMS:
-        assert form_of({**form.fields, "seed": 0, "embed_dim": 24}) is form
+    assert len({tuple(variant.fields.values()) for variant in VARIANTS}) == len(VARIANTS)
+    for variant in VARIANTS:
+        assert variant_of({**variant.fields, "seed": 0, "embed_dim": 24}) is variant
     on = {
         name
-        for form in FORMS
-        if not form.full and form.changes == 1
+        for variant in VARIANTS
+        if not variant.full and variant.changes == 1
         for name in LINEAR
-        if form.fields[name] != LINEAR[name]
+        if variant.fields[name] != LINEAR[name]
     }
     off = {
-        name for form in FORMS if form.full and form.changes == 1 for name in FULL if form.fields[name] != FULL[name]
+        name
+        for variant in VARIANTS
+        if variant.full and variant.changes == 1
+        for name in FULL
+        if variant.fields[name] != FULL[name]
     }
     assert on == off == set(FULL), "each part is switched alone, on from linear and off from full"
 
 
 def test_the_most_telling_runs_come_first() -> None:
     parts = sorted(components.parts("small"), key=lambda one: one.turn)
-    assert [form_of(flat_fields(cell.spec)) for cell in parts[0].cells if cell.spec.seed == 0] == list(FIRST)
+    assert [variant_of(flat_fields(cell.spec)) for cell in parts[0].cells if cell.spec.seed == 0] == list(FIRST)
     assert [(one.turn, one.label) for one in parts][-1] == (len(parts) - 1, SEARCH)
     assert {(w["vocab_size"], w["num_facts"], w["embed_dim"], w["state_dim"])
             for one in parts for w in (flat_fields(one.cells[0].spec),)} == set(CELLS)  # fmt: skip
@@ -166,7 +170,7 @@ def test_the_bound_is_not_tested_while_no_gated_model_passes_it_either(tmp_path:
 
 def test_runs_that_only_guess_are_left_out_of_differences_and_shown(tmp_path: Path) -> None:
     def one_fails(fields: dict[str, Any]) -> float:
-        failed = form_of(fields).label == "linear + gate" and fields["seed"] == 2
+        failed = variant_of(fields).label == "linear + gate" and fields["seed"] == 2
         return 0.03 if failed else as_expected(fields)
 
     runs = made(tmp_path, one_fails)
@@ -189,7 +193,7 @@ def test_the_table_and_the_figure_show_every_form_of_every_cell(tmp_path: Path) 
     with (tmp_path / "table.txt").open("w") as file:
         components.call("tables", runs, Console(file=file, width=200))
     text = (tmp_path / "table.txt").read_text()
-    assert all(form.label in text for form in FORMS)
+    assert all(variant.label in text for variant in VARIANTS)
     assert "0.640 ±0.010 (0.636, 0.640, 0.644)" in text
     figure = paper_figures()["components"].draw(runs)
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()][1:3] == ["linear", "linear + gate"]
@@ -224,7 +228,7 @@ def test_what_is_missing_is_counted(tmp_path: Path) -> None:
 
 def test_laws_that_are_not_there_are_left_out() -> None:
     """`known_laws` stands in for them above; this is the real function, with the laws of this version."""
-    real = component_forms.references
+    real = component_variants.references
     assert real(CELLS[0])["linear law"] == 0.64  # the stand-in
     assert references(CELLS[0])["linear law"] == pytest.approx(0.616, abs=2e-3)
 
@@ -276,9 +280,9 @@ def test_the_committed_runs_reach_the_n_d_law_as_its_support_line_says() -> None
     store = Path(__file__).resolve().parents[3] / "results" / "paper"
     found = found_in(PaperRuns(RunStore(store), "small"))
     off = [
-        abs(np.mean(one.seeds) - references(one.cell)[component_forms.ND])
+        abs(np.mean(one.seeds) - references(one.cell)[component_variants.ND])
         for one in found.values()
-        if one.form.label in ("linear + SiLU", "linear + selective")
+        if one.variant.label in ("linear + SiLU", "linear + selective")
     ]
     assert len(off) == 2 * len(CELLS)
     assert round(max(off), 2) == 0.01

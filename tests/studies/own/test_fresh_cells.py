@@ -6,8 +6,8 @@ import numpy as np
 from made_up import fill
 
 from recallscope.runs.store import RunStore
-from recallscope.studies.architecture_forms import WITH_LAWS as FORMS
-from recallscope.studies.architecture_forms import label_of, law_errors
+from recallscope.studies.architecture_variants import WITH_LAWS as VARIANTS
+from recallscope.studies.architecture_variants import label_of, law_errors
 from recallscope.studies.own.architectures import CELLS as COMPARISON_CELLS
 from recallscope.studies.own.fresh_cells import CELLS, fresh_cells
 from recallscope.studies.paper_runs import PaperRuns
@@ -16,7 +16,7 @@ STORE = Path(__file__).resolve().parents[3] / "results" / "paper"
 
 
 def test_no_cell_is_one_of_the_comparison() -> None:
-    assert len(FORMS) == 4
+    assert len(VARIANTS) == 4
     assert not set(CELLS) & set(COMPARISON_CELLS)
     for V, N_f, D, N in CELLS:
         assert V >= 256
@@ -25,7 +25,7 @@ def test_no_cell_is_one_of_the_comparison() -> None:
 
 def test_findings_are_apart_from_the_comparison(tmp_path: Path) -> None:
     """Runs as `unified-mv` has them are far from the laws of these memories; no other run is there."""
-    runs = fill(tmp_path, "quick", [label_of("fresh", form) for form in FORMS], designed=False, inside=False)
+    runs = fill(tmp_path, "quick", [label_of("fresh", variant) for variant in VARIANTS], designed=False, inside=False)
     *memories, frozen = fresh_cells.find(runs)
     found = {finding.question.split()[3]: finding for finding in memories}
     assert list(found) == ["gated", "delta", "least-squares"]
@@ -37,8 +37,8 @@ def test_findings_are_apart_from_the_comparison(tmp_path: Path) -> None:
 
 
 def test_the_committed_fresh_cells_are_as_near_as_the_support_lines_say() -> None:
-    found = law_errors(PaperRuns(RunStore(STORE), "small"), "fresh", FORMS)
-    errors = {form.label: np.abs(size) for forms in found.values() for form, size in forms.items()}
+    found = law_errors(PaperRuns(RunStore(STORE), "small"), "fresh", VARIANTS)
+    errors = {variant.label: np.abs(size) for variants in found.values() for variant, size in variants.items()}
     admitted = {"mLSTM": (0.0115, 0.03), "MesaNet": (0.0105, 0.025)}
     admitted |= {"DeltaNet": (0.0105, 0.02), "Gated DeltaNet": (0.03, 0.05)}
     assert set(errors) == set(admitted)

@@ -9,8 +9,8 @@ from made_up import fill
 
 from closeness import assert_same_text
 from recallscope.runs.store import RunStore
-from recallscope.studies.architecture_forms import WITH_LAWS as FORMS
-from recallscope.studies.architecture_forms import label_of, law_errors
+from recallscope.studies.architecture_variants import WITH_LAWS as VARIANTS
+from recallscope.studies.architecture_variants import label_of, law_errors
 from recallscope.studies.own.architectures import CELLS, architectures
 from recallscope.studies.own.longer import TRIED, chosen_rate, longer, name_of
 from recallscope.studies.paper_runs import PaperRuns
@@ -22,21 +22,21 @@ STORE = Path(__file__).resolve().parents[3] / "results" / "paper"
 def test_runs_are_those_of_the_comparison_but_for_steps_rate_and_seeds() -> None:
     of_comparison = {part.label: part for part in architectures.parts("small")}
     for part in longer.parts("small"):
-        (form,) = (form for form in FORMS if part.label.endswith(f", {form.label}"))
-        like = {(cell.spec.task, cell.spec.model) for cell in of_comparison[label_of("recall", form)].cells}
+        (variant,) = (variant for variant in VARIANTS if part.label.endswith(f", {variant.label}"))
+        like = {(cell.spec.task, cell.spec.model) for cell in of_comparison[label_of("recall", variant)].cells}
         assert {(cell.spec.task, cell.spec.model) for cell in part.cells} == like
-        (before,) = {cell.spec.train.total_steps for cell in of_comparison[label_of("recall", form)].cells}
+        (before,) = {cell.spec.train.total_steps for cell in of_comparison[label_of("recall", variant)].cells}
         assert {cell.spec.train.total_steps for cell in part.cells} == {4 * before}
 
 
 def test_a_form_counts_when_both_rates_have_run(tmp_path: Path) -> None:
     """Runs as `unified-mv` has them are far from the laws of these memories."""
-    form, *_ = FORMS
-    half = fill(tmp_path / "half", "quick", [label_of(name_of(TRIED[0]), form)], designed=False, inside=False)
-    assert chosen_rate(half, form) is None
+    variant, *_ = VARIANTS
+    half = fill(tmp_path / "half", "quick", [label_of(name_of(TRIED[0]), variant)], designed=False, inside=False)
+    assert chosen_rate(half, variant) is None
     (empty,) = longer.find(half)
     assert empty.verdict == "not tested"
-    labels = [label_of(name_of(rate), form) for rate in TRIED]
+    labels = [label_of(name_of(rate), variant) for rate in TRIED]
     runs = fill(tmp_path / "one", "quick", labels, designed=False, inside=False)
     (found,) = longer.find(runs)
     assert found.question.split()[3] == "gated"
@@ -50,18 +50,18 @@ def test_the_rate_is_the_one_with_the_better_validation(best: float) -> None:
             value = 0.9 if f"rate {best:g}," in label else 0.8
             return [type("Record", (), {"val_accuracy": value})]
 
-    assert chosen_rate(Runs(), FORMS[0]) == best  # type: ignore[arg-type]
+    assert chosen_rate(Runs(), VARIANTS[0]) == best  # type: ignore[arg-type]
 
 
 def test_the_committed_runs_are_as_near_their_laws_as_the_support_lines_say() -> None:
     runs = PaperRuns(RunStore(STORE), "small")
     admitted = {"mLSTM": (0.0105, 0.03), "DeltaNet": (0.005, 0.015), "Gated DeltaNet": (0.005, 0.015)}
     admitted |= {"MesaNet": (0.006, 0.025)}
-    for form in FORMS:
-        rate = chosen_rate(runs, form)
+    for variant in VARIANTS:
+        rate = chosen_rate(runs, variant)
         assert rate is not None
-        ((errors,),) = (forms.values() for forms in law_errors(runs, name_of(rate), [form]).values())
-        mean, largest = admitted[form.label]
+        ((errors,),) = (variants.values() for variants in law_errors(runs, name_of(rate), [variant]).values())
+        mean, largest = admitted[variant.label]
         assert len(errors) == len(CELLS)
         assert np.abs(errors).mean() <= mean
         assert np.abs(errors).max() <= largest
@@ -71,10 +71,10 @@ def test_the_page_on_laws_gives_these_errors() -> None:
     runs = PaperRuns(RunStore(STORE), "small")
 
     def error(what: str, label: str) -> float:
-        (form,) = (form for form in FORMS if form.label == label)
-        name = name_of(chosen_rate(runs, form) or 0) if what == "longer" else what
-        (forms,) = law_errors(runs, name, [form]).values()
-        return float(np.abs(forms[form]).mean())
+        (variant,) = (variant for variant in VARIANTS if variant.label == label)
+        name = name_of(chosen_rate(runs, variant) or 0) if what == "longer" else what
+        (variants,) = law_errors(runs, name, [variant]).values()
+        return float(np.abs(variants[variant]).mean())
 
     page = " ".join((STORE.parents[1] / "docs" / "LAWS.md").read_text(encoding="utf-8").split())
     sentences = {

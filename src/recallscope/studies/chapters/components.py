@@ -10,7 +10,7 @@ from recallscope.analysis.compare import law_on_cells
 from recallscope.analysis.table import cells_of, rows_of
 from recallscope.studies.chapters.page import Chapter, bullets, chapter, sizes_of, table
 from recallscope.studies.claims import Finding
-from recallscope.studies.component_forms import SEARCH, found_in, references
+from recallscope.studies.component_variants import SEARCH, found_in, references
 from recallscope.studies.own.components import TRIED, in_order, number, shown_cells
 from recallscope.studies.own.components import components as study
 from recallscope.studies.own.large_sizes import KINDS, PAPERS, label_of, large_sizes, law_of
@@ -45,8 +45,10 @@ def _parts_table(runs: PaperRuns) -> Iterator[str]:
         return
     yield "Mean of seeds, half of its 95 % interval by these seeds alone, and in brackets every seed."
     laws = ([f"*{law}*", *(f"*{references(cell)[law]:.3f}*" for cell in cells)] for law in references(cells[0]))
-    forms = ([form.label, *(number(found.get((cell, form.label))) for cell in cells)] for form in in_order(found))
-    yield table(["form", *map(sizes_of, cells)], [*laws, *forms])
+    variants = (
+        [variant.label, *(number(found.get((cell, variant.label))) for cell in cells)] for variant in in_order(found)
+    )
+    yield table(["variant", *map(sizes_of, cells)], [*laws, *variants])
 
 
 def _method() -> str:
@@ -56,7 +58,8 @@ def _method() -> str:
         f"of equal steps differ in nothing else but, at most, their learning rate ({cuts}). The rate is the better of "
         f"{' and '.join(f'{rate:g}' for rate in TRIED)} by the loss of a training of a quarter of the steps at the "
         "first cell, on a seed of its own. Decay is made of Delta, so it is switched off alone but not on alone. Laws "
-        "are those of expand 2. Three seeds, one layer: what a form did not learn in these steps it may learn in more."
+        "are those of expand 2. Three seeds, one layer: what a variant did not learn in these steps it may learn in "
+        "more."
     )
 
 

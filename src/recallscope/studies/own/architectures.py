@@ -1,8 +1,8 @@
 """Architectures, our own experiment: which recurrence recalls the most per state entry, can overwrite, and trains?
 
-Every architecture in its bare form (one layer, one head, windows of two tokens, no norm, no output gate) at the same D
-and N on three tasks, and with every key written twice; and published layers, two of them stacked. All have the same
-recipe, and the same search of the learning rate on a seed of its own.
+Every architecture in its minimal variant (one layer, one head, windows of two tokens, no norm, no output gate) at the
+same D and N on three tasks, and with every key written twice; and published layers, two of them stacked. All have the
+same recipe, and the same search of the learning rate on a seed of its own.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from recallscope.studies.architecture_forms import (
+from recallscope.studies.architecture_variants import (
     AGES,
-    BARE,
     CELLS,
     COMPARISON,
-    FORMS,
+    MINIMAL,
     PUBLISHED,
     QUARTER,
     QUESTIONS,
     RATES,
     RULES,
+    VARIANTS,
     WANTED,
     Cell,
     Size,
@@ -49,41 +49,46 @@ from recallscope.theory.law import DIMENSIONS
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from recallscope.figures.forms import Look
+    from recallscope.figures.variants import Look
 
 REPEATED = {"kind": "repeated", "vocab_size": 512, "num_facts": 8, "key_repeats": 2}
 SEARCH_SEED = 100  # of the learning rates; no measurement has it
 LONGER = {"warmup_steps": 100, "flat_steps": 700, "decay_steps": 2200}  # for the published layers
 TINY = {"vocab_size": 64, "num_facts": 4}
-QUICK = (BARE[0], BARE[6])
+QUICK = (MINIMAL[0], MINIMAL[6])
 AGE_SEQUENCES = 4000  # behind the recall by age
 
 
 @experiment("architectures", "our own: linear RNNs at equal state, on a CPU", presets={"architectures": COMPARISON})
 def architectures(scale: Scale) -> Iterator[Part]:
-    """For every form: the search of its learning rate, the cells, and keys that are written twice."""
+    """For every variant: the search of its learning rate, the cells, and keys that are written twice."""
     if scale == "quick":
         yield from _tiny()
         return
     seeds = {"small": range(2), "paper": range(5)}[scale]
-    for form in FORMS:
-        model, rate = form.fields, {"learning_rate": form.rate}
-        steps = LONGER if form.published else {}  # deep layers do not start to recall in a quarter of the steps
-        yield part(label_of("rates", form), COMPARISON, model=model, train=steps or QUARTER,
+    for variant in VARIANTS:
+        model, rate = variant.fields, {"learning_rate": variant.rate}
+        steps = LONGER if variant.published else {}  # deep layers do not start to recall in a quarter of the steps
+        yield part(label_of("rates", variant), COMPARISON, model=model, train=steps or QUARTER,
                    axes={"learning_rate": RATES, "seed": [SEARCH_SEED]})  # fmt: skip
-        cells = CELLS[:1] if form.published else CELLS
+        cells = CELLS[:1] if variant.published else CELLS
         zipped = dict(zip(DIMENSIONS, zip(*cells, strict=True), strict=True))
         yield part(
-            label_of("recall", form), COMPARISON, model=model, train=steps | rate, axes={"seed": seeds}, zipped=zipped
+            label_of("recall", variant),
+            COMPARISON,
+            model=model,
+            train=steps | rate,
+            axes={"seed": seeds},
+            zipped=zipped,
         )
-        if not form.published:
+        if not variant.published:
             wide = model | {"embed_dim": 64, "state_dim": 16}
             yield part(
-                label_of("repeated", form), COMPARISON, task=REPEATED, model=wide, train=rate, axes={"seed": seeds}
+                label_of("repeated", variant), COMPARISON, task=REPEATED, model=wide, train=rate, axes={"seed": seeds}
             )
             square = model | {"embed_dim": 16, "state_dim": 16}  # one of the cells, its weights kept
             yield part(
-                label_of("by age", form),
+                label_of("by age", variant),
                 COMPARISON,
                 model=square,
                 train=rate,
@@ -93,18 +98,18 @@ def architectures(scale: Scale) -> Iterator[Part]:
 
 
 def _tiny() -> Iterator[Part]:
-    """The same questions, asked of two forms in seconds."""
-    for form in QUICK:
-        model, train = {**form.fields, "embed_dim": 16, "state_dim": 4}, QUARTER | {"eval_size": 500}
+    """The same questions, asked of two variants in seconds."""
+    for variant in QUICK:
+        model, train = {**variant.fields, "embed_dim": 16, "state_dim": 4}, QUARTER | {"eval_size": 500}
         for what, task in (("recall", TINY), ("repeated", REPEATED | TINY), ("by age", TINY)):
-            yield part(label_of(what, form), COMPARISON, task=task, model=model, train=train, axes={"seed": [0]},
+            yield part(label_of(what, variant), COMPARISON, task=task, model=model, train=train, axes={"seed": [0]},
                        keep_weights=what == "by age", cut="tiny task")  # fmt: skip
 
 
 @architectures.after_runs
 def measure_ages(runs: PaperRuns) -> None:
     """Recall by the place of the fact, of every model that was not asked before."""
-    runs.measure_inside(AGES, [label_of("by age", form) for form in BARE], recall_by_place)
+    runs.measure_inside(AGES, [label_of("by age", variant) for variant in MINIMAL], recall_by_place)
 
 
 def recall_by_place(weights: Path) -> dict[str, Any]:
@@ -127,25 +132,25 @@ FLAT = 0.05  # newest quarter less oldest, at which recall no longer counts as t
 
 @architectures.findings
 def rates(runs: PaperRuns) -> Iterator[Finding]:
-    """Whether every form is trained with the best rate of its search."""
-    check = own_check("Is every form trained at the best learning rate of its search?")
-    best = {form.label: found for form in FORMS if (found := best_rate(runs, form)) is not None}
-    missing = runs.missing(*(label_of("rates", form) for form in FORMS))
+    """Whether every variant is trained with the best rate of its search."""
+    check = own_check("Is every variant trained at the best learning rate of its search?")
+    best = {variant.label: found for variant in VARIANTS if (found := best_rate(runs, variant)) is not None}
+    missing = runs.missing(*(label_of("rates", variant) for variant in VARIANTS))
     if not best:
         yield check.untested("no search is complete yet", missing)
         return
-    wrong = [form for form in FORMS if best.get(form.label, form.rate) != form.rate]
+    wrong = [variant for variant in VARIANTS if best.get(variant.label, variant.rate) != variant.rate]
     text = "; ".join(
-        f"{form.label} is trained at {form.rate:g}, and the search says {best[form.label]:g} (losses "
-        + ", ".join(f"{loss:.3f} at {rate:g}" for rate, loss in losses(runs, form).items())
+        f"{variant.label} is trained at {variant.rate:g}, and the search says {best[variant.label]:g} (losses "
+        + ", ".join(f"{loss:.3f} at {rate:g}" for rate, loss in losses(runs, variant).items())
         + ")"
-        for form in wrong
+        for variant in wrong
     )
     yield check.answer(
         text or f"yes, all {len(best)}",
         by_conditions(not wrong, False, "holds: every rate is the one of least loss in its search"),
-        f"{len(best)} of {len(FORMS)} searches complete, each of {len(RATES)} rates on a seed of its own: 500 steps, "
-        "for published layers the whole training",
+        f"{len(best)} of {len(VARIANTS)} searches complete, each of {len(RATES)} rates on a seed of its own: 500 "
+        "steps, for published layers the whole training",
         missing,
     )
 
@@ -153,21 +158,21 @@ def rates(runs: PaperRuns) -> Iterator[Finding]:
 @architectures.findings
 def per_size(runs: PaperRuns) -> Iterator[Finding]:
     """Who recalls most at equal state, and at equal parameters."""
-    labels = [label_of("recall", form) for form in BARE]
+    labels = [label_of("recall", variant) for variant in MINIMAL]
     sizes: tuple[tuple[Size, str, str], ...] = (("state_entries", "state entry", "architectures"),
                                                 ("parameters", "parameter", "architectures-parameters"))  # fmt: skip
     for size, name, figure in sizes:
-        check = own_check(f"Which bare form recalls most per {name}?", figure)
+        check = own_check(f"Which minimal variant recalls most per {name}?", figure)
         order = ranking(runs, size)
         if not order:
-            yield check.untested("no cell that all measured forms have yet", runs.missing(*labels))
+            yield check.untested("no cell that all measured variants have yet", runs.missing(*labels))
             continue
         yield check.answer(
             f"recall above that of the best linear Mamba with as many: {named(order, sign='+')}",
             Ruling(
                 "holds approximately" if runs.missing(*labels) else "holds", "a ranking, complete if no run is missing"
             ),
-            f"{len(order)} forms, mean over the cells that all have, mean of seeds; the linear Mamba by its law. Do "
+            f"{len(order)} variants, mean over the cells that all have, mean of seeds; the linear Mamba by its law. Do "
             "not read an order into differences smaller than the intervals",
             runs.missing(*labels),
         )
@@ -175,19 +180,19 @@ def per_size(runs: PaperRuns) -> Iterator[Finding]:
 
 @architectures.findings
 def own_laws(runs: PaperRuns) -> Iterator[Finding]:
-    """How far every form is from the law of its memory."""
-    labels = [label_of("recall", form) for form in BARE]
+    """How far every variant is from the law of its memory."""
+    labels = [label_of("recall", variant) for variant in MINIMAL]
     found = law_errors(runs)
     if not found:
-        why = "no cell of a form that has a law yet"
-        yield own_check("Do bare forms recall as their laws say?").untested(why, runs.missing(*labels))
-    for law, forms in found.items():
-        by_form = {form.label: entry_of(errors) for form, errors in forms.items()}
-        together = entry_of(np.concatenate(list(forms.values())))
+        why = "no cell of a variant that has a law yet"
+        yield own_check("Do minimal variants recall as their laws say?").untested(why, runs.missing(*labels))
+    for law, variants in found.items():
+        by_variant = {variant.label: entry_of(errors) for variant, errors in variants.items()}
+        together = entry_of(np.concatenate(list(variants.values())))
         wanted = WANTED.get(law, 0.01)
-        yield own_check(f"Do bare forms recall as the law {law} says?").answer(
+        yield own_check(f"Do minimal variants recall as the law {law} says?").answer(
             f"off by {together.mean_error:.4f} on average, {together.max_error:.3f} at most ({together.bias:+.3f}); "
-            + ", ".join(f"{label} {one.mean_error:.4f} ({one.max_error:.3f})" for label, one in by_form.items()),
+            + ", ".join(f"{label} {one.mean_error:.4f} ({one.max_error:.3f})" for label, one in by_variant.items()),
             by_distance("mean absolute error", together.mean_error, wanted, 3 * wanted),
             f"{together.cells} cells, L = 4 N_f and V >= 256, mean of seeds, measured minus predicted",
             runs.missing(*labels),
@@ -196,16 +201,16 @@ def own_laws(runs: PaperRuns) -> Iterator[Finding]:
 
 @architectures.findings
 def overwriting(runs: PaperRuns) -> Iterator[Finding]:
-    """Who answers with the last value of a key: the forms of every rule, against what is expected of them."""
-    labels = [label_of("repeated", form) for form in BARE]
-    found = {form.label: one for form in BARE for one in measured(runs, "repeated", form).values()}
+    """Who answers with the last value of a key: the variants of every rule, against what is expected of them."""
+    labels = [label_of("repeated", variant) for variant in MINIMAL]
+    found = {variant.label: one for variant in MINIMAL for one in measured(runs, "repeated", variant).values()}
     for question, rules, expected, limits in (
         ("Does the delta rule overwrite?", ("replaces",), 1.0, (0.01, 0.05)),
         ("Does a state that only adds guess?", ("adds",), 0.5, (0.03, 0.1)),
         ("Do fading, least squares and attention overwrite?", ("fades", "solves", "keeps all"), 1.0, (0.05, 0.1)),
     ):
         check = own_check(question, "architectures-repeated")
-        mine = {label: one for label, one in found.items() if one.form.rule in rules}
+        mine = {label: one for label, one in found.items() if one.variant.rule in rules}
         if not mine:
             yield check.untested("no such run yet", runs.missing(*labels))
             continue
@@ -232,7 +237,7 @@ NO_ORDER = (
 @architectures.findings
 def by_age(runs: PaperRuns) -> Iterator[Finding]:
     """Recall of new facts and of old ones."""
-    rule = {form.label: form.rule for form in BARE}
+    rule = {variant.label: variant.rule for variant in MINIMAL}
     found = ages(runs)
     for question, rules, flat in (
         ("Do states that only add recall old facts as well as new ones?", ("adds",), True),
@@ -257,15 +262,15 @@ def by_age(runs: PaperRuns) -> Iterator[Finding]:
 @architectures.findings
 def published(runs: PaperRuns) -> Iterator[Finding]:
     """Two published layers on the first cell."""
-    labels = [label_of("recall", form) for form in PUBLISHED]
+    labels = [label_of("recall", variant) for variant in PUBLISHED]
     check = own_check("Do two published layers train by the same recipe?", "architectures")
-    found = {form: one for form in PUBLISHED for one in measured(runs, "recall", form).values()}
+    found = {variant: one for variant in PUBLISHED for one in measured(runs, "recall", variant).values()}
     if not found:
         yield check.untested("no such run yet", runs.missing(*labels))
         return
     guess = 1 / CELLS[0][1]
-    failed = [form.label for form, one in found.items() if one.mean <= 2 * guess]
-    text = ", ".join(f"{form.label} {one.mean:.3f} at rate {form.rate:g}" for form, one in found.items())
+    failed = [variant.label for variant, one in found.items() if one.mean <= 2 * guess]
+    text = ", ".join(f"{variant.label} {one.mean:.3f} at rate {variant.rate:g}" for variant, one in found.items())
     yield check.answer(
         f"{text}; did not train: {', '.join(failed) or 'none'}",
         by_conditions(
@@ -282,7 +287,7 @@ def published(runs: PaperRuns) -> Iterator[Finding]:
 def faults(runs: PaperRuns) -> Iterator[Finding]:
     """Runs with a flag."""
     check = own_check("Which measurements should not be taken at face value?")
-    labels = [label_of(what, form) for form in FORMS for what in QUESTIONS]
+    labels = [label_of(what, variant) for variant in VARIANTS for what in QUESTIONS]
     done = {record.run for label in labels for record in runs.records(label)}
     if not done:
         yield check.untested("no runs yet", runs.missing(*labels))
@@ -300,11 +305,11 @@ def faults(runs: PaperRuns) -> Iterator[Finding]:
 
 def _looks() -> dict[str, Look]:
     """A colour and a marker for every rule; models with two layers as published are hollow."""
-    from recallscope.figures.forms import Look
     from recallscope.figures.style import BLACK, BLUE, GREEN, ORANGE, VERMILION
+    from recallscope.figures.variants import Look
 
     rules = dict(zip(RULES, zip((BLUE, ORANGE, VERMILION, GREEN, BLACK), "os^DP", strict=True), strict=True))
-    return {form.label: Look(*rules[form.rule], hollow=form.published) for form in FORMS}
+    return {variant.label: Look(*rules[variant.rule], hollow=variant.published) for variant in VARIANTS}
 
 
 @architectures.figure(
@@ -315,21 +320,21 @@ def size_figure(runs: PaperRuns, size: Size) -> Figure:
     """A panel per setting, a row per architecture: beside the best linear Mamba of its size, by its law."""
     from matplotlib.lines import Line2D
 
-    from recallscope.figures.forms import Dot, draw_beside
     from recallscope.figures.style import BLACK, PAGE
+    from recallscope.figures.variants import Dot, draw_beside
 
-    text = source_line(runs, architectures.name, [label_of("recall", form) for form in FORMS])
+    text = source_line(runs, architectures.name, [label_of("recall", variant) for variant in VARIANTS])
     cells: dict[Cell, dict[str, Dot]] = {}
-    for form in FORMS:
-        for cell, one in measured(runs, "recall", form).items():
+    for variant in VARIANTS:
+        for cell, one in measured(runs, "recall", variant).items():
             held = getattr(one, size)
             beside = linear_at(one.task, size, float(held)) if held else float("nan")
-            cells.setdefault(cell, {})[form.label] = Dot(form.label, held, one.seeds, one.interval, beside)
+            cells.setdefault(cell, {})[variant.label] = Dot(variant.label, held, one.seeds, one.interval, beside)
     order = ranking(runs, size)
     if not order:
         raise no_runs(runs, architectures.name, f"runs without {size}")
     every, names = _looks(), [label for label, _ in order]
-    bare = {label: every[label] for label in dict.fromkeys((*names, *(form.label for form in BARE)))}
+    bare = {label: every[label] for label in dict.fromkeys((*names, *(variant.label for variant in MINIMAL)))}
     bare = {label: look for label, look in bare.items() if any(label in dots for dots in cells.values())}
     published = {f.label: every[f.label] for f in PUBLISHED if any(f.label in dots for dots in cells.values())}
     what = "effective state entry" if size == "state_entries" else "parameter"
@@ -363,7 +368,7 @@ def size_figure(runs: PaperRuns, size: Size) -> Figure:
             draw_beside(cells[shown[0]], below, looks=published).set_xlabel("accuracy")
         handles = [
             Line2D([], [], ls="", marker=look.marker, color=look.colour, label=rule)
-            for rule, look in {form.rule: every[form.label] for form in BARE}.items()
+            for rule, look in {variant.rule: every[variant.label] for variant in MINIMAL}.items()
         ]
         handles.append(Line2D([], [], ls="", marker="|", color=BLACK, ms=8, label="best linear Mamba of that size"))
         axes[rows, 1].set_axis_off()
@@ -382,21 +387,21 @@ def _place(cell: Cell) -> int:
 
 @architectures.figure("architectures-age", "ours: recall by the age of the fact")
 def age_figure(runs: PaperRuns) -> Figure:
-    """A panel per rule, a line per form."""
+    """A panel per rule, a line per variant."""
     from recallscope.figures.accuracy_panels import draw_missing
-    from recallscope.figures.forms import draw_ages
     from recallscope.figures.style import PAGE
+    from recallscope.figures.variants import draw_ages
 
-    text = source_line(runs, architectures.name, [label_of("by age", form) for form in BARE])
+    text = source_line(runs, architectures.name, [label_of("by age", variant) for variant in MINIMAL])
     found = ages(runs)
     if not found:
         raise no_runs(runs, architectures.name, "no recall by age")
     looks = _looks()
-    here = {form.rule for form in BARE if label_of("by age", form) in runs.parts}
+    here = {variant.rule for variant in MINIMAL if label_of("by age", variant) in runs.parts}
     every = ("adds",), ("fades",), ("replaces",), ("solves", "keeps all")
     groups = [rules for rules in every if here.intersection(rules)]
-    lines = [{f.label: found[f.label] for f in BARE if f.rule in rules and f.label in found} for rules in groups]
-    fields = next(record.fields for form in BARE for record in runs.records(label_of("by age", form)))
+    lines = [{f.label: found[f.label] for f in MINIMAL if f.rule in rules and f.label in found} for rules in groups]
+    fields = next(record.fields for variant in MINIMAL for record in runs.records(label_of("by age", variant)))
     gaps = {label: age_gap(places) for label, places in found.items()}
     forget = [label for label, gap in gaps.items() if gap > FLAT]
     caption = Caption(
@@ -424,18 +429,18 @@ def age_figure(runs: PaperRuns) -> Figure:
 
 @architectures.figure("architectures-repeated", "ours: who can overwrite")
 def repeated_figure(runs: PaperRuns) -> Figure:
-    """Accuracy with every key written twice: all seeds of every form."""
-    from recallscope.figures.forms import draw_seeds
+    """Accuracy with every key written twice: all seeds of every variant."""
     from recallscope.figures.style import PAGE
+    from recallscope.figures.variants import draw_seeds
 
-    text = source_line(runs, architectures.name, [label_of("repeated", form) for form in BARE])
+    text = source_line(runs, architectures.name, [label_of("repeated", variant) for variant in MINIMAL])
     found = {
         f: one
-        for f in sorted(BARE, key=lambda form: RULES.index(form.rule))
+        for f in sorted(MINIMAL, key=lambda variant: RULES.index(variant.rule))
         for one in measured(runs, "repeated", f).values()
     }
-    fields = next(record.fields for form in BARE for record in runs.records(label_of("repeated", form)))
-    can = [form.label for form, one in found.items() if one.mean >= 0.9]
+    fields = next(record.fields for variant in MINIMAL for record in runs.records(label_of("repeated", variant)))
+    can = [variant.label for variant, one in found.items() if one.mean >= 0.9]
     caption = Caption(
         f"{len(can)} of {len(found)} architectures answer with the newer of two values: those that fade or replace",
         "every key is written twice and asked for once; dashed: a guess between both values. Attention has no "
@@ -444,7 +449,7 @@ def repeated_figure(runs: PaperRuns) -> Figure:
         text,
     )
     with sheet(0.75 * PAGE, 0.2 * len(found) + 0.6, caption) as figure:
-        seeds = {form.label: one.seeds for form, one in found.items()}
+        seeds = {variant.label: one.seeds for variant, one in found.items()}
         draw_seeds(seeds, figure.subplots(), looks=_looks(), guess=0.5, name="guess: 1/2")
     return figure
 

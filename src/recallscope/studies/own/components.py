@@ -16,24 +16,24 @@ from typing import TYPE_CHECKING, Any
 from recallscope.analysis.seed_noise import MeanGap
 from recallscope.presets import Preset
 from recallscope.studies.claims import NOT, Finding, Ruling, Verdict, by_conditions, by_distance, own_check
-from recallscope.studies.component_forms import (
+from recallscope.studies.component_variants import (
     FIRST,
-    FORMS,
     LABELS,
     ND,
     PAIRS,
     REST,
     SEARCH,
+    VARIANTS,
     Cell,
-    Form,
     Found,
     Measured,
-    form_of,
+    Variant,
     found_in,
     gap,
     measuring,
     references,
     side_by_side,
+    variant_of,
 )
 from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.paper_runs import Caption, PaperRuns, sheet, source_line
@@ -58,7 +58,7 @@ LONGER = {"flat_steps": 3500, "decay_steps": 8400}  # 12000, for the third cell,
 QUARTER = {"warmup_steps": 25, "flat_steps": 575, "decay_steps": 1400, "eval_every": 2000}
 AGAIN = FIRST[:1]  # whether the full model trains depends on the seed: the two first cells have more of it
 SEEDS, MORE_SEEDS = range(3), range(3, 9)
-Planned = tuple[str, Cell, tuple[Form, ...], dict[str, int], range]
+Planned = tuple[str, Cell, tuple[Variant, ...], dict[str, int], range]
 SMALL: tuple[Planned, ...] = (  # in the order of running
     ("first", CELLS[0], FIRST, SHORT, SEEDS),
     ("first", CELLS[1], FIRST, SHORT, SEEDS),
@@ -71,7 +71,7 @@ SMALL: tuple[Planned, ...] = (  # in the order of running
 
 
 def label_of(what: str, cell: Cell) -> str:
-    """How a part is named: which forms, and where."""
+    """How a part is named: which variants, and where."""
     V, N_f, D, N = cell
     return f"{LABELS}{what} at V {V}, N_f {N_f}, D {D}, N {N}"
 
@@ -82,7 +82,7 @@ def label_of(what: str, cell: Cell) -> str:
     presets={"components": COMPONENTS},
 )
 def components(scale: Scale) -> Iterator[Part]:
-    """Cell by cell, the most telling forms first; then the search of the learning rates."""
+    """Cell by cell, the most telling variants first; then the search of the learning rates."""
     if scale == "quick":
         tiny = (64, 4, 8, 4)
         train = LESS | {"flat_steps": 100, "decay_steps": 300, "eval_every": 500, "eval_size": 500}
@@ -92,7 +92,7 @@ def components(scale: Scale) -> Iterator[Part]:
         plan = SMALL
     else:
         both = (("first", FIRST), ("further", (*REST, *PAIRS)))
-        plan = tuple((what, cell, forms, {}, range(COMPONENTS.seeds)) for cell in CELLS for what, forms in both)
+        plan = tuple((what, cell, variants, {}, range(COMPONENTS.seeds)) for cell in CELLS for what, variants in both)
     for turn, planned in enumerate(plan):
         steps = planned[3]
         train, cut = (LESS | steps, f"batch 32, {100 + sum(steps.values())} steps") if steps else ({}, "")
@@ -102,14 +102,14 @@ def components(scale: Scale) -> Iterator[Part]:
         COMPONENTS,
         train=LESS | QUARTER,
         axes={"learning_rate": TRIED, "seed": [SEARCH_SEED]},
-        zipped=side_by_side(FORMS),
+        zipped=side_by_side(VARIANTS),
         cut="a quarter of the steps",
         turn=len(plan),
     )
 
 
 def _part(planned: Planned, train: dict[str, Any], cut: str, turn: int = 0) -> Part:
-    what, cell, forms, _, seeds = planned
+    what, cell, variants, _, seeds = planned
     V, N_f, D, N = cell
     return part(
         label_of(what, cell),
@@ -118,7 +118,7 @@ def _part(planned: Planned, train: dict[str, Any], cut: str, turn: int = 0) -> P
         model={"embed_dim": D, "state_dim": N},
         train=train,
         axes={"seed": seeds},
-        zipped=side_by_side(forms) | {"learning_rate": [form.rate for form in forms]},
+        zipped=side_by_side(variants) | {"learning_rate": [variant.rate for variant in variants]},
         cut=cut,
         turn=turn,
     )
@@ -136,7 +136,7 @@ def bound(runs: PaperRuns) -> Iterator[Finding]:
     missing = runs.missing(*measuring(runs))
     found = {key: one for key, one in found_in(runs).items() if ND in references(one.cell)}
     above = {key: max(one.seeds) - references(one.cell)[ND] for key, one in found.items()}  # by the best seed
-    ungated, gated = ([key for key in above if found[key].form.gated is gate] for gate in (False, True))
+    ungated, gated = ([key for key in above if found[key].variant.gated is gate] for gate in (False, True))
     if not ungated or not gated:
         yield check.untested("no ungated and gated runs yet, or no law full-nd", missing)
         return
@@ -165,8 +165,8 @@ def partners(runs: PaperRuns) -> Iterator[Finding]:
         check = own_check(f"Does {label} reach the N D law?", "components")
         off = {
             cell: fmean(one.learned["test_accuracy"]) - references(cell)[ND]
-            for (cell, form), one in found.items()
-            if form == label and len(one.learned) and ND in references(cell)
+            for (cell, variant), one in found.items()
+            if variant == label and len(one.learned) and ND in references(cell)
         }
         if not off:
             yield check.untested("no such run that learned, or no law full-nd", missing)
@@ -183,7 +183,7 @@ def partners(runs: PaperRuns) -> Iterator[Finding]:
 def luck(runs: PaperRuns) -> Iterator[Finding]:
     """Whether training finds what the gate can do, seed by seed."""
     check = own_check("Does every seed of the full model pass the N D law?", "components")
-    found = {key: one for key, one in found_in(runs).items() if one.form is FIRST[0] and ND in references(one.cell)}
+    found = {key: one for key, one in found_in(runs).items() if one.variant is FIRST[0] and ND in references(one.cell)}
     passed = {cell: [p > references(cell)[ND] + MARGIN for p in one.seeds] for (cell, _), one in found.items()}
     if not passed:
         yield check.untested("no full model yet, or no law full-nd", runs.missing(*measuring(runs)))
@@ -198,7 +198,7 @@ def luck(runs: PaperRuns) -> Iterator[Finding]:
 
 @components.findings
 def differences(runs: PaperRuns) -> Iterator[Finding]:
-    """Pairs of forms that differ in one component: whether it helps, may hurt, or does nothing that can be told."""
+    """Pairs of variants that differ in one component: whether it helps, may hurt, or does nothing that can be told."""
     found, missing = found_in(runs), runs.missing(*measuring(runs))
     ungated = "linear + SiLU + selective"
     for question, more, less in (
@@ -268,12 +268,12 @@ def answer_of(one: MeanGap) -> str:
 
 @components.findings
 def rates(runs: PaperRuns) -> Iterator[Finding]:
-    """Whether every form is trained with the best rate of its search."""
-    check = own_check("Is every form trained at the best learning rate of its search?")
+    """Whether every variant is trained with the best rate of its search."""
+    check = own_check("Is every variant trained at the best learning rate of its search?")
     losses: dict[str, dict[float, float]] = {}
     for record in runs.records(SEARCH):
         loss = record.history[-1].loss if record.history else None
-        losses.setdefault(form_of(record.fields).label, {})[record.spec.train.learning_rate] = (
+        losses.setdefault(variant_of(record.fields).label, {})[record.spec.train.learning_rate] = (
             inf if loss is None else loss
         )
     done = {
@@ -282,15 +282,16 @@ def rates(runs: PaperRuns) -> Iterator[Finding]:
     if not done:
         yield check.untested("no search is complete yet", runs.missing(SEARCH))
         return
-    wrong = [form for form in FORMS if done.get(form.label, form.rate) != form.rate]
+    wrong = [variant for variant in VARIANTS if done.get(variant.label, variant.rate) != variant.rate]
     text = "; ".join(
-        f"{form.label} is trained at {form.rate:g}, and the search says {done[form.label]:g}" for form in wrong
+        f"{variant.label} is trained at {variant.rate:g}, and the search says {done[variant.label]:g}"
+        for variant in wrong
     )
     yield check.answer(
         text or f"yes, all {len(done)}",
         by_conditions(not wrong, False, "holds: every rate is the one of least loss in its search"),
-        f"{len(done)} of {len(FORMS)} searches complete, rates {', '.join(f'{rate:g}' for rate in TRIED)}, 2000 steps "
-        f"at the first cell, a seed of its own",
+        f"{len(done)} of {len(VARIANTS)} searches complete, rates {', '.join(f'{rate:g}' for rate in TRIED)}, 2000 "
+        f"steps at the first cell, a seed of its own",
         runs.missing(SEARCH),
     )
 
@@ -300,11 +301,11 @@ def _at(cell: Cell) -> str:
 
 
 def _named(one: Measured) -> str:
-    return f"{one.form.label} {_at(one.cell)}, seeds {', '.join(f'{p:.3f}' for p in one.seeds)}"
+    return f"{one.variant.label} {_at(one.cell)}, seeds {', '.join(f'{p:.3f}' for p in one.seeds)}"
 
 
 def _runs(found: Found) -> str:
-    untrained = [one.form.label for one in found.values() if one.learned.empty]
+    untrained = [one.variant.label for one in found.values() if one.learned.empty]
     runs = sum(len(one.rows) for one in found.values())
     return f"{runs} runs, {len({cell for cell, _ in found})} cells; no seed learned: {', '.join(untrained) or 'none'}"
 
@@ -325,16 +326,18 @@ def shown_cells(found: Found) -> list[Cell]:
 
 @components.tables
 def table(runs: PaperRuns, console: Console) -> None:
-    """Every form: mean, half of its interval, and all seeds, cell by cell."""
+    """Every variant: mean, half of its interval, and all seeds, cell by cell."""
     from rich.table import Table
 
     found = found_in(runs)
     cells = shown_cells(found)
-    shown = Table("form", *(f"V {V}, N_f {N_f}, D {D}, N {N}" for V, N_f, D, N in cells), box=None, header_style="dim")
+    shown = Table(
+        "variant", *(f"V {V}, N_f {N_f}, D {D}, N {N}" for V, N_f, D, N in cells), box=None, header_style="dim"
+    )
     for name in references(cells[0]) if cells else ():
         shown.add_row(name, *(f"{references(cell)[name]:.3f}" for cell in cells))
-    for form in in_order(found):
-        shown.add_row(form.label, *(number(found.get((cell, form.label))) for cell in cells))
+    for variant in in_order(found):
+        shown.add_row(variant.label, *(number(found.get((cell, variant.label))) for cell in cells))
     console.print(shown, highlight=False)
 
 
@@ -347,35 +350,39 @@ def number(one: Measured | None) -> str:
     return f"{one.mean:.3f}{about} ({', '.join(f'{seed:.3f}' for seed in one.seeds)})"
 
 
-def in_order(found: Found) -> list[Form]:
+def in_order(found: Found) -> list[Variant]:
     """Those that were measured: from the linear model up, then from the full one down."""
     there = {label for _, label in found}
-    return sorted((form for form in FORMS if form.label in there), key=lambda form: (form.full, form.changes))
+    return sorted(
+        (variant for variant in VARIANTS if variant.label in there), key=lambda variant: (variant.full, variant.changes)
+    )
 
 
-GROUPS: dict[str, Callable[[Form], bool]] = {
-    "one component added to the linear model": lambda form: not form.full and form.changes < 2,
-    "several added": lambda form: not form.full and form.changes > 1,
-    "the full model, and what is taken away": lambda form: form.full,
+GROUPS: dict[str, Callable[[Variant], bool]] = {
+    "one component added to the linear model": lambda variant: not variant.full and variant.changes < 2,
+    "several added": lambda variant: not variant.full and variant.changes > 1,
+    "the full model, and what is taken away": lambda variant: variant.full,
 }
 
 
 @components.figure("components", "ours: full Mamba, component by component")
 def components_figure(runs: PaperRuns) -> Figure:
-    """A panel per setting, a row per form: every seed, and what three laws say."""
-    from recallscope.figures.forms import Look, draw_seeds
+    """A panel per setting, a row per variant: every seed, and what three laws say."""
     from recallscope.figures.style import BLUE, PAGE, VERMILION
+    from recallscope.figures.variants import Look, draw_seeds
 
     text = source_line(runs, components.name, measuring(runs))
     found = found_in(runs)
-    forms, cells = in_order(found), shown_cells(found)
-    looks = {form.label: Look(VERMILION if form.gated else BLUE, "s" if form.gated else "o") for form in forms}
+    variants, cells = in_order(found), shown_cells(found)
+    looks = {
+        variant.label: Look(VERMILION if variant.gated else BLUE, "s" if variant.gated else "o") for variant in variants
+    }
     rows: dict[str, str] = {}
     for heading, belongs in GROUPS.items():
-        rows |= {heading: ""} | {form.label: form.label for form in forms if belongs(form)}
+        rows |= {heading: ""} | {variant.label: variant.label for variant in variants if belongs(variant)}
     above = {  # of means of seeds, over the N D law
         gated: max(
-            (one.mean - references(one.cell).get(ND, inf) for one in found.values() if one.form.gated is gated),
+            (one.mean - references(one.cell).get(ND, inf) for one in found.values() if one.variant.gated is gated),
             default=nan,
         )
         for gated in (False, True)

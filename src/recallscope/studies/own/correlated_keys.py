@@ -31,7 +31,7 @@ from recallscope.analysis.seed_noise import SeedNoise, pooled_noise
 from recallscope.measuring.training_runs import RECIPE
 from recallscope.presets import Preset
 from recallscope.specs import flat_fields
-from recallscope.studies.architecture_forms import BARE, COMPARISON, QUARTER, Form
+from recallscope.studies.architecture_variants import COMPARISON, MINIMAL, QUARTER, Variant
 from recallscope.studies.chapters.page import table
 from recallscope.studies.claims import Finding, Ruling, Verdict, by_conditions, by_distance, own_check
 from recallscope.studies.experiment import Part, Scale, experiment, part
@@ -52,13 +52,13 @@ CORRELATED = Preset(
     seeds=3,
 )
 KEYS = {"template": {}, "table": {"rho": 0.0, "rows": 4, "columns": 4}}
-FORMS = (
-    Form("linear attention", "adds", "S + k vᵀ", {"kind": "linear_attention"}),
-    Form("mLSTM", "adds", "f S + i k vᵀ, normalised", {"kind": "mlstm"}),
-    Form("DeltaNet", "replaces", "S + β k (v - Sᵀ k)ᵀ", {"kind": "delta_net"}),
-    Form("Gated DeltaNet", "replaces", "α S, then S + β k (v - Sᵀ k)ᵀ", {"kind": "gated_delta_net"}),
-    Form("MesaNet", "solves", "S + k vᵀ, H + k kᵀ; read Sᵀ (H + λ)⁻¹ q", {"kind": "mesa_net"}),
-    Form("attention", "keeps all", "every key and value is kept", {"kind": "attention"}, 0.003),
+VARIANTS = (
+    Variant("linear attention", "adds", "S + k vᵀ", {"kind": "linear_attention"}),
+    Variant("mLSTM", "adds", "f S + i k vᵀ, normalised", {"kind": "mlstm"}),
+    Variant("DeltaNet", "replaces", "S + β k (v - Sᵀ k)ᵀ", {"kind": "delta_net"}),
+    Variant("Gated DeltaNet", "replaces", "α S, then S + β k (v - Sᵀ k)ᵀ", {"kind": "gated_delta_net"}),
+    Variant("MesaNet", "solves", "S + k vᵀ, H + k kᵀ; read Sᵀ (H + λ)⁻¹ q", {"kind": "mesa_net"}),
+    Variant("attention", "keeps all", "every key and value is kept", {"kind": "attention"}, 0.003),
 )
 PREDICTED = {  # recall
     "template": {"mLSTM": 0.63, "DeltaNet": 0.71, "Gated DeltaNet": 0.71, "MesaNet": 1.0, "attention": 1.0},
@@ -73,43 +73,43 @@ GAPS = (  # who recalls more than whom, and by more than what
 )  # fmt: skip
 TOP = ("linear attention", "mLSTM", "DeltaNet", "MesaNet")
 TOP_SEED, TOP_WANTED = 10, 0.015  # the seed, which no other study has; mean error of a law that holds
-SEARCHED = Form("mLSTM without normaliser", "adds", "f S + i k vᵀ", {"kind": "mlstm", "normaliser": False})
+SEARCHED = Variant("mLSTM without normaliser", "adds", "f S + i k vᵀ", {"kind": "mlstm", "normaliser": False})
 RATES = (0.01, 0.003)
 SEARCH_SEED = 100  # no measurement has it
 SEARCH = {"warmup_steps": 50, "flat_steps": 200, "decay_steps": 750}
 
 
-def label_of(what: str, form: Form) -> str:
+def label_of(what: str, variant: Variant) -> str:
     """How parts are named."""
-    return f"correlated {what}, {form.label}"
+    return f"correlated {what}, {variant.label}"
 
 
 @experiment("correlated-keys", "our own: error correction where keys share tokens", presets={"correlated": CORRELATED})
 def correlated_keys(scale: Scale) -> Iterator[Part]:
-    """For every form: the search of its learning rate, then both kinds of keys with three seeds."""
+    """For every variant: the search of its learning rate, then both kinds of keys with three seeds."""
     if scale == "quick":
         tiny = {"vocab_size": 64, "num_facts": 4}
-        for form in (FORMS[2], FORMS[4]):
+        for variant in (VARIANTS[2], VARIANTS[4]):
             train = QUARTER | {"eval_size": 500}
-            yield part(label_of("template", form), CORRELATED, task=tiny, model=form.fields | WIDTH, train=train,
+            yield part(label_of("template", variant), CORRELATED, task=tiny, model=variant.fields | WIDTH, train=train,
                        axes={"seed": [0]}, cut="tiny task")  # fmt: skip
         return
-    for form in (one for one in BARE if one.label in TOP):
-        yield part(label_of("top-k", form), COMPARISON, model=form.fields, train={"learning_rate": form.rate},
+    for variant in (one for one in MINIMAL if one.label in TOP):
+        yield part(label_of("top-k", variant), COMPARISON, model=variant.fields, train={"learning_rate": variant.rate},
                    axes={"seed": [TOP_SEED]})  # fmt: skip
-    for form in (*FORMS, SEARCHED):
-        yield part(label_of("rates", form), CORRELATED, model=form.fields | WIDTH, train=SEARCH,
+    for variant in (*VARIANTS, SEARCHED):
+        yield part(label_of("rates", variant), CORRELATED, model=variant.fields | WIDTH, train=SEARCH,
                    axes={"learning_rate": RATES, "seed": [SEARCH_SEED]}, turn=-1)  # fmt: skip
-        for kind, task in KEYS.items() if form is not SEARCHED else ():
+        for kind, task in KEYS.items() if variant is not SEARCHED else ():
             axes = {"seed": range(5 if scale == "paper" else 3)}
-            yield part(label_of(kind, form), CORRELATED, task=task, model=form.fields | WIDTH,
-                       train={"learning_rate": form.rate}, axes=axes)  # fmt: skip
+            yield part(label_of(kind, variant), CORRELATED, task=task, model=variant.fields | WIDTH,
+                       train={"learning_rate": variant.rate}, axes=axes)  # fmt: skip
 
 
 class Measured(NamedTuple):
-    """The runs of a form on one kind of keys."""
+    """The runs of a variant on one kind of keys."""
 
-    form: str
+    variant: str
     seeds: tuple[float, ...]
     flags: tuple[str, ...]  # of flagged runs
     deviation: float  # of the mean
@@ -123,27 +123,27 @@ class Measured(NamedTuple):
     def text(self) -> str:
         """All seeds, and the flags."""
         flags = f" ({', '.join(self.flags)})" if self.flags else ""
-        return f"{self.form} {', '.join(f'{p:.3f}' for p in self.seeds)}{flags}"
+        return f"{self.variant} {', '.join(f'{p:.3f}' for p in self.seeds)}{flags}"
 
 
 def measured(runs: PaperRuns, kind: str) -> dict[str, Measured]:
-    """What every form recalls; none where runs are missing."""
+    """What every variant recalls; none where runs are missing."""
     noise = study_noise(runs)
     found: dict[str, Measured] = {}
-    for form in FORMS:
-        records = runs.records(label_of(kind, form))
-        if not records or runs.missing(label_of(kind, form)):
+    for variant in VARIANTS:
+        records = runs.records(label_of(kind, variant))
+        if not records or runs.missing(label_of(kind, variant)):
             continue
         seeds = tuple(record.test_accuracy for record in records)
         flags = tuple(record.flag for record in records if record.flag)
         deviation = float(noise.deviations(np.array(np.mean(seeds)), np.array(len(seeds)), "mean"))
-        found[form.label] = Measured(form.label, seeds, flags, deviation)
+        found[variant.label] = Measured(variant.label, seeds, flags, deviation)
     return found
 
 
 def study_noise(runs: PaperRuns) -> SeedNoise:
     """The variance of seeds over all settings."""
-    labels = [label_of(kind, form) for kind in KEYS for form in FORMS]
+    labels = [label_of(kind, variant) for kind in KEYS for variant in VARIANTS]
     return pooled_noise(
         np.array([r.test_accuracy for r in records]) for label in labels if (records := runs.records(label))
     )
@@ -176,7 +176,7 @@ def recall_as_predicted(runs: PaperRuns) -> Iterator[Finding]:
         found = measured(runs, kind)
         for name, predicted in predictions.items():
             check = own_check(f"Correlated keys ({kind}): does {name} recall {predicted:.2f}?", "correlated-keys")
-            missing = runs.missing(*(label_of(kind, form) for form in FORMS))
+            missing = runs.missing(*(label_of(kind, variant) for variant in VARIANTS))
             if name not in found:
                 yield check.untested("its runs are not complete", missing)
                 continue
@@ -212,25 +212,25 @@ def order(runs: PaperRuns) -> Iterator[Finding]:
 
 @correlated_keys.findings
 def rates(runs: PaperRuns) -> Iterator[Finding]:
-    """Whether every form is trained with the better rate of its search."""
-    check = own_check("Correlated keys: is every form trained at the better learning rate of its search?")
+    """Whether every variant is trained with the better rate of its search."""
+    check = own_check("Correlated keys: is every variant trained at the better learning rate of its search?")
     losses = {
-        form.label: {record.spec.train.learning_rate: record.history[-1].loss or inf for record in records}
-        for form in (*FORMS, SEARCHED)
-        if len(records := runs.records(label_of("rates", form))) == len(RATES)
+        variant.label: {record.spec.train.learning_rate: record.history[-1].loss or inf for record in records}
+        for variant in (*VARIANTS, SEARCHED)
+        if len(records := runs.records(label_of("rates", variant))) == len(RATES)
     }
-    missing = runs.missing(*(label_of("rates", form) for form in FORMS))
+    missing = runs.missing(*(label_of("rates", variant) for variant in VARIANTS))
     if not losses:
         yield check.untested("no search is complete yet", missing)
         return
     wrong = [
-        form.label
-        for form in FORMS
-        if form.label in losses and min(losses[form.label], key=losses[form.label].__getitem__) != form.rate
+        variant.label
+        for variant in VARIANTS
+        if variant.label in losses and min(losses[variant.label], key=losses[variant.label].__getitem__) != variant.rate
     ]
     yield check.answer(
         f"not {', '.join(wrong)}" if wrong else f"yes, all {len(losses)}",
-        by_conditions(not wrong, False, "holds: at every form's rate the search had the smaller loss"),
+        by_conditions(not wrong, False, "holds: at every variant's rate the search had the smaller loss"),
         "; ".join(
             f"{label} " + ", ".join(f"{loss:.3f} at {rate:g}" for rate, loss in tried.items())
             for label, tried in losses.items()
@@ -241,24 +241,24 @@ def rates(runs: PaperRuns) -> Iterator[Finding]:
 
 
 class TopK(NamedTuple):
-    """Recall of one form among the k best, and what its law says."""
+    """Recall of one variant among the k best, and what its law says."""
 
-    form: str
+    variant: str
     k: tuple[int, ...]
     measured: NDArray[np.float64]
     predicted: NDArray[np.float64]
 
 
 def top_k(runs: PaperRuns) -> list[TopK]:
-    """Every form that was trained for it."""
+    """Every variant that was trained for it."""
     found = []
-    for form in (one for one in BARE if one.label in TOP):
-        for record in runs.records(label_of("top-k", form)):
+    for variant in (one for one in MINIMAL if one.label in TOP):
+        for record in runs.records(label_of("top-k", variant)):
             shares = {1: record.test_accuracy} | {int(k): share for k, share in (record.top_k or {}).items()}
             law = law_of(record.spec.model, record.spec.task.kind)
             problem = Problem.from_fields(flat_fields(record.spec))
             said = [float(law(problem, top_k=k)) if law else nan for k in shares]
-            found.append(TopK(form.label, tuple(shares), np.array(list(shares.values())), np.array(said)))
+            found.append(TopK(variant.label, tuple(shares), np.array(list(shares.values())), np.array(said)))
     return found
 
 
@@ -266,7 +266,7 @@ def top_k(runs: PaperRuns) -> list[TopK]:
 def among_the_best(runs: PaperRuns) -> Iterator[Finding]:
     """The order statistics of the laws against trained models."""
     check = own_check("Is the right value as often among the k best as order statistics say?", "top-k")
-    found, missing = top_k(runs), runs.missing(*(label_of("top-k", form) for form in BARE))
+    found, missing = top_k(runs), runs.missing(*(label_of("top-k", variant) for variant in MINIMAL))
     if not found:
         yield check.untested("no such run yet", missing)
         return
@@ -275,7 +275,7 @@ def among_the_best(runs: PaperRuns) -> Iterator[Finding]:
         f"off by {np.abs(off).mean():.4f} on average, {np.abs(off).max():.3f} at most ({off.mean():+.3f})",
         by_distance("mean absolute error", float(np.abs(off).mean()), TOP_WANTED, 2 * TOP_WANTED),
         "; ".join(
-            f"{one.form} " + ", ".join(f"{m:.3f} ({p:.3f}) at k = {k}" for k, m, p in zip(*one[1:], strict=True))
+            f"{one.variant} " + ", ".join(f"{m:.3f} ({p:.3f}) at k = {k}" for k, m, p in zip(*one[1:], strict=True))
             for one in found
         )
         + "; measured and in brackets predicted, MQAR, V = 512, N_f = 16, D = 32, N = 8, one seed",
@@ -291,22 +291,22 @@ def recall_figure(runs: PaperRuns) -> Figure:
     """A panel for each kind of keys: every seed, and what was predicted."""
     from recallscope.figures.style import BLUE, GUESS, PAGE
 
-    labels = [label_of(kind, form) for kind in KEYS for form in FORMS]
+    labels = [label_of(kind, variant) for kind in KEYS for variant in VARIANTS]
     titles = {"template": "a template of two tokens, rho = 1", "table": "cells of a 4 x 4 table"}
     source = source_line(runs, correlated_keys.name, labels)
     with sheet(PAGE, 2.4, f"{source}; dots are seeds, grey bars the prediction and 0.05 around it") as figure:
         axes = figure.subplots(1, 2, sharey=True)
         for ax, kind in zip(axes, KEYS, strict=True):
             found = measured(runs, kind)
-            for place, form in enumerate(FORMS):
-                if (p := PREDICTED[kind].get(form.label)) is not None:
+            for place, variant in enumerate(VARIANTS):
+                if (p := PREDICTED[kind].get(variant.label)) is not None:
                     ax.barh(place, 2 * NEAR, left=p - NEAR, height=0.7, color=GUESS, alpha=0.3)
                     ax.plot([p, p], [place - 0.35, place + 0.35], color=GUESS)
-                if form.label in found:
-                    seeds = found[form.label].seeds
+                if variant.label in found:
+                    seeds = found[variant.label].seeds
                     ax.plot(seeds, [place] * len(seeds), "o", color=BLUE, markersize=3.5)
             ax.set(title=titles[kind], xlabel="recall", xlim=(0.3, 1.06))
-            ax.set_yticks(range(len(FORMS)), labels=[form.label for form in FORMS])
+            ax.set_yticks(range(len(VARIANTS)), labels=[variant.label for variant in VARIANTS])
         axes[0].invert_yaxis()
     return figure
 
@@ -326,7 +326,7 @@ def top_k_figure(runs: PaperRuns) -> Figure:
     """What the size of the vocabulary costs, by k; and trained models against their laws."""
     from recallscope.figures.style import PAGE
 
-    text = source_line(runs, correlated_keys.name, [label_of("top-k", form) for form in BARE])
+    text = source_line(runs, correlated_keys.name, [label_of("top-k", variant) for variant in MINIMAL])
     with sheet(PAGE, 2.8, f"left: laws; right: {text}, MQAR, V = 512, N_f = 16, D = 32, N = 8, one seed") as figure:
         left, right = figure.subplots(1, 2)
         values = 2 ** np.arange(6, 17)
@@ -336,7 +336,7 @@ def top_k_figure(runs: PaperRuns) -> Figure:
         left.set(xscale="log", xlabel="values to choose from", ylabel="SNR² = N D / n for recall 0.9", ylim=(0, None))
         left.legend()
         for one in top_k(runs):
-            (line,) = right.plot(one.k, one.predicted, label=one.form)
+            (line,) = right.plot(one.k, one.predicted, label=one.variant)
             right.plot(one.k, one.measured, "o", color=line.get_color())
         right.set(xlabel="k", ylabel="right value among the k best", ylim=(0.5, 1.02), xticks=[1, 2, 5, 10])
         right.legend()
@@ -344,19 +344,19 @@ def top_k_figure(runs: PaperRuns) -> Figure:
 
 
 def correlated_table(runs: PaperRuns, page: str = "") -> Iterator[str]:
-    """Every form on both kinds of keys: predicted, by the law, trained, and the outcome."""
+    """Every variant on both kinds of keys: predicted, by the law, trained, and the outcome."""
     degrees = study_noise(runs).degrees
     words: Mapping[Verdict, str] = {"holds": "confirmed", "does not hold": "refuted", "not tested": "undecided"}
     head = ["keys", "memory", "predicted", "law", "trained, mean and 95% interval", "seeds", "among 5 best", "outcome"]
     rows = []
     for kind in KEYS:
         found = measured(runs, kind)
-        for form in (form for form in FORMS if form.label in found):
-            one, records = found[form.label], runs.records(label_of(kind, form))
-            predicted, law = PREDICTED[kind].get(form.label), law_of(records[0].spec.model, "template_ar", 2)
+        for variant in (variant for variant in VARIANTS if variant.label in found):
+            one, records = found[variant.label], runs.records(label_of(kind, variant))
+            predicted, law = PREDICTED[kind].get(variant.label), law_of(records[0].spec.model, "template_ar", 2)
             said = law(Problem.from_fields(flat_fields(records[0].spec))) if law else None
             few = [record.top_k["5"] for record in records if record.top_k]
-            cells = [kind, form.label, "-" if predicted is None else f"{predicted:.2f}"]
+            cells = [kind, variant.label, "-" if predicted is None else f"{predicted:.2f}"]
             cells += ["-" if said is None else f"{float(said):.3f}"]
             cells += [f"{one.mean:.3f} ± {half_width(one.deviation, degrees):.3f}"]
             cells += [", ".join(f"{p:.3f}" for p in one.seeds) + (f" ({', '.join(one.flags)})" if one.flags else "")]

@@ -14,7 +14,7 @@ from pandas import read_csv
 
 from recallscope.analysis.compare import law_on_cells
 from recallscope.analysis.table import accuracies, cells_of
-from recallscope.studies.architecture_forms import (
+from recallscope.studies.architecture_variants import (
     COMPARISON,
     QUARTER,
     TINY,
@@ -42,14 +42,14 @@ CELLS: tuple[Cell, ...] = (
     reads=("architectures", "dn-grid", "large-vocab"),
 )
 def fresh_cells(scale: Scale) -> Iterator[Part]:
-    """The same cells for every form, trained as in the architecture comparison; one seed at the small scale."""
+    """The same cells for every variant, trained as in the architecture comparison; one seed at the small scale."""
     cells, train, cut = (TINY, QUARTER, "tiny task") if scale == "quick" else (CELLS, {}, "")
-    for form in WITH_LAWS:
+    for variant in WITH_LAWS:
         yield part(
-            label_of("fresh", form),
+            label_of("fresh", variant),
             COMPARISON,
-            model=form.fields,
-            train=train | {"learning_rate": form.rate},
+            model=variant.fields,
+            train=train | {"learning_rate": variant.rate},
             axes={"seed": range(5 if scale == "paper" else 1)},
             zipped=dict(zip(DIMENSIONS, zip(*cells, strict=True), strict=True)),
             cut=cut,
@@ -59,17 +59,17 @@ def fresh_cells(scale: Scale) -> Iterator[Part]:
 @fresh_cells.findings
 def on_fresh_cells(runs: PaperRuns) -> Iterator[Finding]:
     """How far every law is off here, and in the architecture comparison."""
-    missing = runs.missing(*(label_of("fresh", form) for form in WITH_LAWS))
+    missing = runs.missing(*(label_of("fresh", variant) for variant in WITH_LAWS))
     found = law_errors(runs, "fresh", WITH_LAWS)
     if not found:
         yield own_check("Do laws hold on cells trained after them?").untested("no runs yet", missing)
     before = law_errors(runs, "recall", WITH_LAWS)
-    for law, forms in found.items():
-        every, wanted = entry_of(np.concatenate(list(forms.values()))), WANTED.get(law, 0.01)
+    for law, variants in found.items():
+        every, wanted = entry_of(np.concatenate(list(variants.values()))), WANTED.get(law, 0.01)
         each = (
-            f"{form.label} {entry_of(errors).mean_error:.4f} (comparison "
-            + (f"{entry_of(before[law][form]).mean_error:.4f})" if form in before.get(law, {}) else "not run)")
-            for form, errors in forms.items()
+            f"{variant.label} {entry_of(errors).mean_error:.4f} (comparison "
+            + (f"{entry_of(before[law][variant]).mean_error:.4f})" if variant in before.get(law, {}) else "not run)")
+            for variant, errors in variants.items()
         )
         yield own_check(f"Does the law {law} hold on cells trained after it?").answer(
             f"off by {every.mean_error:.4f} on average, {every.max_error:.3f} at most ({every.bias:+.3f}); "

@@ -1,9 +1,9 @@
 """Longer, our own experiment: does a memory that misses its law reach it with four times the steps?
 
-The architecture comparison trains every form for 2000 steps, at the rate that a short search preferred. A law predicts
-what a trained memory can reach, not how soon. Here the same cells get 8000 steps at each of two rates, the same for
-every form; which rate counts is decided by the validation accuracy. It was asked after the comparison had shown which
-forms miss, so it explains its figures and does not replace them.
+The architecture comparison trains every variant for 2000 steps, at the rate that a short search preferred. A law
+predicts what a trained memory can reach, not how soon. Here the same cells get 8000 steps at each of two rates, the
+same for every variant; which rate counts is decided by the validation accuracy. It was asked after the comparison had
+shown which variants miss, so it explains its figures and does not replace them.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from recallscope.studies.architecture_forms import (
+from recallscope.studies.architecture_variants import (
     CELLS,
     COMPARISON,
     QUARTER,
     TINY,
     WANTED,
     WITH_LAWS,
-    Form,
+    Variant,
     label_of,
     law_errors,
 )
@@ -32,7 +32,7 @@ from recallscope.theory.law import DIMENSIONS
 
 TRIED = (0.01, 0.003)
 STEPS = {"flat_steps": 1900, "decay_steps": 6000}  # with 100 of warm-up, four times the architecture comparison's
-Errors = Mapping[str, Mapping[Form, NDArray[np.float64]]]
+Errors = Mapping[str, Mapping[Variant, NDArray[np.float64]]]
 
 
 def name_of(rate: float) -> str:
@@ -42,14 +42,14 @@ def name_of(rate: float) -> str:
 
 @experiment("longer", "our own: the architecture comparison after four times the steps", reads=("architectures",))
 def longer(scale: Scale) -> Iterator[Part]:
-    """Every form at both rates; one seed at the small scale."""
+    """Every variant at both rates; one seed at the small scale."""
     cells, train, cut = (TINY, QUARTER, "tiny task") if scale == "quick" else (CELLS, STEPS, "")
-    for form in WITH_LAWS:
+    for variant in WITH_LAWS:
         for rate in TRIED:
             yield part(
-                label_of(name_of(rate), form),
+                label_of(name_of(rate), variant),
                 COMPARISON,
-                model=form.fields,
+                model=variant.fields,
                 train=train | {"learning_rate": rate},
                 axes={"seed": range(5 if scale == "paper" else 1)},
                 zipped=dict(zip(DIMENSIONS, zip(*cells, strict=True), strict=True)),
@@ -57,10 +57,10 @@ def longer(scale: Scale) -> Iterator[Part]:
             )
 
 
-def chosen_rate(runs: PaperRuns, form: Form) -> float | None:
+def chosen_rate(runs: PaperRuns, variant: Variant) -> float | None:
     """The rate with the better validation accuracy over the cells; None until both have run."""
     validated = {
-        rate: [record.val_accuracy for record in runs.records(label_of(name_of(rate), form))] for rate in TRIED
+        rate: [record.val_accuracy for record in runs.records(label_of(name_of(rate), variant))] for rate in TRIED
     }
     if len({len(seen) for seen in validated.values()}) > 1 or not all(validated.values()):
         return None
@@ -69,20 +69,22 @@ def chosen_rate(runs: PaperRuns, form: Form) -> float | None:
 
 @longer.findings
 def after_longer(runs: PaperRuns) -> Iterator[Finding]:
-    """How far every form is from its law now, at either rate, and in the comparison."""
-    missing = runs.missing(*(label_of(name_of(rate), form) for form in WITH_LAWS for rate in TRIED))
-    rates = {form: rate for form in WITH_LAWS if (rate := chosen_rate(runs, form))}
+    """How far every variant is from its law now, at either rate, and in the comparison."""
+    missing = runs.missing(*(label_of(name_of(rate), variant) for variant in WITH_LAWS for rate in TRIED))
+    rates = {variant: rate for variant in WITH_LAWS if (rate := chosen_rate(runs, variant))}
     if not rates:
         yield own_check("Do laws hold after four times the steps?").untested("no runs yet", missing)
     by_rate = {rate: law_errors(runs, name_of(rate), list(rates)) for rate in TRIED}
     comparison = law_errors(runs, "recall", WITH_LAWS)
     for law in by_rate[TRIED[0]]:
-        forms = by_rate[TRIED[0]][law]
-        every = entry_of(np.concatenate([by_rate[rates[form]][law][form] for form in forms]))
+        variants = by_rate[TRIED[0]][law]
+        every = entry_of(np.concatenate([by_rate[rates[variant]][law][variant] for variant in variants]))
         wanted = WANTED.get(law, 0.01)
         yield own_check(f"Does the law {law} hold after four times the steps?").answer(
             f"off by {every.mean_error:.4f} on average, {every.max_error:.3f} at most ({every.bias:+.3f}); "
-            + ", ".join(f"{form.label} {_told(law, form, rates[form], by_rate, comparison)}" for form in forms),
+            + ", ".join(
+                f"{variant.label} {_told(law, variant, rates[variant], by_rate, comparison)}" for variant in variants
+            ),
             by_distance("mean absolute error", every.mean_error, wanted, 3 * wanted),
             f"{every.cells} cells of the architecture comparison, 8000 steps for its 2000, L = 4 N_f, measured minus "
             "predicted; rate by validation accuracy",
@@ -90,10 +92,10 @@ def after_longer(runs: PaperRuns) -> Iterator[Finding]:
         )
 
 
-def _told(law: str, form: Form, chosen: float, by_rate: Mapping[float, Errors], comparison: Errors) -> str:
+def _told(law: str, variant: Variant, chosen: float, by_rate: Mapping[float, Errors], comparison: Errors) -> str:
     """The error at the chosen rate, and in brackets at the other and in the comparison."""
-    error = {rate: entry_of(found[law][form]).mean_error for rate, found in by_rate.items()}
+    error = {rate: entry_of(found[law][variant]).mean_error for rate, found in by_rate.items()}
     others = [f"{error[rate]:.4f} at {rate:g}" for rate in TRIED if rate != chosen]
-    if form in comparison.get(law, {}):
-        others.append(f"comparison {entry_of(comparison[law][form]).mean_error:.4f} at {form.rate:g}")
+    if variant in comparison.get(law, {}):
+        others.append(f"comparison {entry_of(comparison[law][variant]).mean_error:.4f} at {variant.rate:g}")
     return f"{error[chosen]:.4f} at rate {chosen:g} ({', '.join(others)})"

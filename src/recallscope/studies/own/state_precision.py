@@ -1,6 +1,6 @@
 """State precision, our own experiment: what do few bits per state entry cost, and did the law say so?
 
-Every bare memory of the architecture comparison, one run each with its weights kept, is evaluated with its state
+Every minimal memory of the architecture comparison, one run each with its weights kept, is evaluated with its state
 rounded after every token. The law is fed with the unrounded model, on the same sequences. `results/theory` has the same
 with predictions committed before the measurement, for more sizes, and the Monte Carlo of random codes.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from recallscope.state_precision import StatePrecision
-from recallscope.studies.architecture_forms import BARE, COMPARISON, QUARTER, Form
+from recallscope.studies.architecture_variants import COMPARISON, MINIMAL, QUARTER, Variant
 from recallscope.studies.claims import Finding, by_conditions, by_distance, own_check
 from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.paper_runs import PaperRuns, sheet, source_line
@@ -23,8 +23,8 @@ from recallscope.theory.laws.precision import absmax_square, bits_needed
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FORMS = tuple(form for form in BARE if form.label != "attention")  # it keeps every key and value
-QUICK = tuple(form for form in FORMS if form.label in ("linear Mamba", "DeltaNet"))
+VARIANTS = tuple(variant for variant in MINIMAL if variant.label != "attention")  # it keeps every key and value
+QUICK = tuple(variant for variant in VARIANTS if variant.label in ("linear Mamba", "DeltaNet"))
 TINY = {"vocab_size": 64, "num_facts": 4}
 SEQUENCES, SEED = 128, 1
 STORED = "stored"  # what `PaperRuns.inside` keeps
@@ -59,30 +59,30 @@ QUESTIONS = {
 }
 
 
-def label_of(form: Form) -> str:
+def label_of(variant: Variant) -> str:
     """How parts are named."""
-    return f"state precision, {form.label}"
+    return f"state precision, {variant.label}"
 
 
 @experiment("state-precision", "our own: bits of a state entry, law beside measurement")
 def state_precision(scale: Scale) -> Iterator[Part]:
-    """One run of every form with a state, its weights kept: the ones of the architecture comparison."""
-    forms, sizes, task, train, cut = (
+    """One run of every variant with a state, its weights kept: the ones of the architecture comparison."""
+    variants, sizes, task, train, cut = (
         (QUICK, (16, 4), TINY, QUARTER | {"eval_size": 500}, "tiny task") if scale == "quick"
-        else (FORMS, (16, 16), {}, {}, "")
+        else (VARIANTS, (16, 16), {}, {}, "")
     )  # fmt: skip
-    for form in forms:
-        model = form.fields | dict(zip(("embed_dim", "state_dim"), sizes, strict=True))
-        rate = {} if scale == "quick" else {"learning_rate": form.rate}
+    for variant in variants:
+        model = variant.fields | dict(zip(("embed_dim", "state_dim"), sizes, strict=True))
+        rate = {} if scale == "quick" else {"learning_rate": variant.rate}
         seeds = range(5 if scale == "paper" else 1)
-        yield part(label_of(form), COMPARISON, task=task, model=model, train=train | rate, axes={"seed": seeds},
+        yield part(label_of(variant), COMPARISON, task=task, model=model, train=train | rate, axes={"seed": seeds},
                    keep_weights=True, cut=cut)  # fmt: skip
 
 
 @state_precision.after_runs
 def measure_formats(runs: PaperRuns) -> None:
     """Predicted and measured recall in every format, of every model that was not asked before."""
-    runs.measure_inside(STORED, map(label_of, FORMS), measured_formats)
+    runs.measure_inside(STORED, map(label_of, VARIANTS), measured_formats)
 
 
 def measured_formats(weights: Path) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def measured_formats(weights: Path) -> dict[str, Any]:
 class Row(NamedTuple):
     """One model in one format."""
 
-    form: str
+    variant: str
     format: str
     exact: float
     predicted: float
@@ -124,12 +124,12 @@ class Row(NamedTuple):
 
 
 def stored(runs: PaperRuns) -> dict[str, dict[str, Any]]:
-    """What was measured, by form; the first run of each."""
+    """What was measured, by variant; the first run of each."""
     kept = runs.inside(STORED)
     return {
-        form.label: kept[record.run]
-        for form in FORMS
-        for record in runs.records(label_of(form))[:1]
+        variant.label: kept[record.run]
+        for variant in VARIANTS
+        for record in runs.records(label_of(variant))[:1]
         if record.run in kept
     }
 
@@ -137,8 +137,8 @@ def stored(runs: PaperRuns) -> dict[str, dict[str, Any]]:
 def rows_of(runs: PaperRuns) -> list[Row]:
     """Every model in every format."""
     return [
-        Row(form, name, kept["exact"], one["predicted"], one["measured"])
-        for form, kept in stored(runs).items()
+        Row(variant, name, kept["exact"], one["predicted"], one["measured"])
+        for variant, kept in stored(runs).items()
         for name, one in kept["formats"].items()
     ]
 
@@ -146,7 +146,7 @@ def rows_of(runs: PaperRuns) -> list[Row]:
 @state_precision.findings
 def law_beside_measurement(runs: PaperRuns) -> Iterator[Finding]:
     """Every kind of rounding, then the dead zone."""
-    rows, missing = rows_of(runs), runs.missing(*map(label_of, FORMS))
+    rows, missing = rows_of(runs), runs.missing(*map(label_of, VARIANTS))
     for group, question in QUESTIONS.items():
         here = [row for row in rows if FORMATS[row.format][0] == group]
         check = own_check(question)
@@ -158,14 +158,14 @@ def law_beside_measurement(runs: PaperRuns) -> Iterator[Finding]:
         yield check.answer(
             f"mean absolute error {np.abs(off).mean():.3f}, at most {np.abs(off).max():.3f}, bias {off.mean():+.3f}",
             by_distance("mean absolute error", float(np.abs(off).mean()), WANTED[group], 3 * WANTED[group]),
-            f"{len(here)} rows, {SEQUENCES} sequences each; predicted minus measured; worst: {worst.form}, "
+            f"{len(here)} rows, {SEQUENCES} sequences each; predicted minus measured; worst: {worst.variant}, "
             f"{worst.format}, exact {worst.exact:.3f}, predicted {worst.predicted:.3f}, measured {worst.measured:.3f}",
             missing,
         )
     helped = [row for row in rows if row.measured > row.exact + 0.03]
     if rows:
         yield own_check("Can a coarse state recall more than the exact one?").answer(
-            "; ".join(f"{row.form} {row.exact:.3f} to {row.measured:.3f} in {row.format}" for row in helped)
+            "; ".join(f"{row.variant} {row.exact:.3f} to {row.measured:.3f} in {row.format}" for row in helped)
             or "no model gains more than 0.03",
             by_conditions(bool(helped), False, "holds: some model gains more than 0.03"),
             "a state that is rounded to the nearest stops fading where the loss of a token is less than half a step: "
@@ -179,7 +179,7 @@ def state_precision_figure(runs: PaperRuns) -> Figure:
     """Bits by the law with the heads of trained models, and predicted against measured recall."""
     from recallscope.figures.style import BLUE, GREEN, ORANGE, PAGE, PURPLE, SKY, VERMILION
 
-    text = source_line(runs, state_precision.name, [label_of(form) for form in FORMS])
+    text = source_line(runs, state_precision.name, [label_of(variant) for variant in VARIANTS])
     with sheet(PAGE, 3.2, f"{text}; {SEQUENCES} sequences per point") as figure:
         left, right = figure.subplots(1, 2)
         writes = np.geomspace(1, 65536, 200)

@@ -17,7 +17,7 @@ from recallscope.analysis.compare import compare_law, law_on_cells, law_points
 from recallscope.analysis.seed_noise import interval, mean_gap
 from recallscope.analysis.table import COMPARED, Reduce, accuracies, cells_of, seeds_by
 from recallscope.studies.claims import Check, Finding, by_conditions, by_distance, own_check
-from recallscope.studies.component_forms import found_in
+from recallscope.studies.component_variants import found_in
 from recallscope.studies.designed import DesignedPart
 from recallscope.studies.dn_parts import (
     ALL_LINEAR,

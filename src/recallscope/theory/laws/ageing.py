@@ -34,7 +34,7 @@ from scipy.special import ndtr
 from recallscope.theory.extremes import max_moments
 from recallscope.theory.law import Law
 from recallscope.theory.laws.compared import MEMORIES
-from recallscope.theory.laws.matrix_memory import BARE, gated_law, tight_codes
+from recallscope.theory.laws.matrix_memory import MINIMAL, gated_law, tight_codes
 from recallscope.theory.laws.sharing import (
     Queries,
     mean_recall,
@@ -195,7 +195,7 @@ def _aged(
     return p
 
 
-_MEMORY: Any = {"status": "approximate", "layers": "one", "compared": MEMORIES, "holds": BARE, "reference": "ours"}
+_MEMORY: Any = {"status": "approximate", "layers": "one", "compared": MEMORIES, "holds": MINIMAL, "reference": "ours"}
 LAWS = [
     Law(
         "delta",
@@ -204,7 +204,7 @@ LAWS = [
         summary="the delta rule at its best rate b, by slot and age",
         models=("delta_net", "gated_delta_net", "kda", "gated_delta_net2", "comba", "delta_product"),
         with_templates="template-delta",
-        support="bare DeltaNet and KDA are .01 off on average, at most .02; Gated DeltaNet .03 and .05 after 2000 "
+        support="minimal DeltaNet and KDA are .01 off on average, at most .02; Gated DeltaNet .03 and .05 after 2000 "
         "steps (docs/ARCHITECTURE_COMPARISON.md), .005 and .015 after 8000",
         **_MEMORY,
     ),
@@ -213,7 +213,7 @@ LAWS = [
         retention_law,
         summary="trained-sharing with a state that fades by a fixed gamma per token, 31/32 unless given",
         models=("retnet",),
-        support="bare RetNet is .012 off on average, at most .03 (docs/ARCHITECTURE_COMPARISON.md)",
+        support="minimal RetNet is .012 off on average, at most .03 (docs/ARCHITECTURE_COMPARISON.md)",
         **_MEMORY,
     ),
 ]

@@ -33,11 +33,11 @@ SHARING_HEADS = (
     *HEADS,
     Domain("128 <= V <= 256", "N_f = 8", _SHORTEST, "D = 64", "2 <= N <= 4", "Lambda = 1", "M <= 4", task="mqar"),
 )
-# the trained bare forms of the architecture comparison; memories of explicit codes
+# the trained minimal variants of the architecture comparison; memories of explicit codes
 # (results/theory/memories_monte_carlo.md)
-_BARE = (_SHORTEST, "16 <= D <= 64", "4 <= N <= 16", *_ONE)
-TRAINED_MEMORIES = (Domain("256 <= V <= 512", "8 <= N_f <= 16", *_BARE, task="mqar"),)
-MEMORIES = (*TRAINED_MEMORIES, Domain("256 <= V <= 1024", "8 <= N_f <= 32", "16 N_f <= V", *_BARE))
+_MINIMAL = (_SHORTEST, "16 <= D <= 64", "4 <= N <= 16", *_ONE)
+TRAINED_MEMORIES = (Domain("256 <= V <= 512", "8 <= N_f <= 16", *_MINIMAL, task="mqar"),)
+MEMORIES = (*TRAINED_MEMORIES, Domain("256 <= V <= 1024", "8 <= N_f <= 32", "16 N_f <= V", *_MINIMAL))
 # two to sixteen routed memories (studies/own/new_architectures.py)
 ROUTED = (Domain("V = 256", "N_f = 16", "D = 16", "N = 4", _SHORTEST, *_ONE, task="mqar"),)
 # memories of explicit codes with correlated keys (results/theory/template_monte_carlo.md)

@@ -239,7 +239,7 @@ def _plain(problem: Problem) -> Problem:
     return problem.replace(task="ar", length=None)
 
 
-GATED = "one bare layer with one head that writes facts only, windows of m + 1 tokens; queries leave the state alone"
+GATED = "one minimal layer with one head that writes facts only, windows of m + 1 tokens; queries leave the state alone"
 PAGE = "(results/theory/template_monte_carlo.md)"
 _TEMPLATE: Any = {
     "status": "approximate",

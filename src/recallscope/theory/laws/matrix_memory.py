@@ -41,7 +41,7 @@ from recallscope.theory.laws.sharing import (
 )
 from recallscope.theory.problem import PLAIN, TEMPLATES, Array, Problem, takes_fields
 
-BARE = "one bare layer with one head: windows of two tokens, no norm, no output gate"
+MINIMAL = "one minimal layer with one head: windows of two tokens, no norm, no output gate"
 
 
 def key_rank(problem: Problem) -> Array:
@@ -137,8 +137,8 @@ LAWS = [
         reference="ours; Rem F.3 with a gate",
         models=("mlstm", "mamba3"),
         with_templates="template-addition",
-        holds=BARE,
-        support="bare mLSTM is .011 off on average, at most .03, and memories of random codes as far "
+        holds=MINIMAL,
+        support="minimal mLSTM is .011 off on average, at most .03, and memories of random codes as far "
         "(docs/ARCHITECTURE_COMPARISON.md)",
         **_MEMORY,
     ),
@@ -150,8 +150,8 @@ LAWS = [
         reference="ours",
         models=("mesa_net",),
         with_templates="template-least-squares",
-        holds=BARE,
-        support="bare MesaNet is .005 off on average, at most .02; .01 and .025 on cells trained after the law; "
+        holds=MINIMAL,
+        support="minimal MesaNet is .005 off on average, at most .02; .01 and .025 on cells trained after the law; "
         "memories of random codes .01 and .05 (docs/ARCHITECTURE_COMPARISON.md)",
         domain=Domain("L = 4 N_f"),
         **_MEMORY,
@@ -162,7 +162,7 @@ LAWS = [
         summary="B routed memories, four unless given: SNR² = B N D / n, with binomial numbers of facts in each",
         reference="ours",
         models=("routed_memory",),
-        holds=f"N + B - 1 <= D, {BARE}",
+        holds=f"N + B - 1 <= D, {MINIMAL}",
         support="not yet compared with trained models",
         **(_MEMORY | {"compared": (*TRAINED_MEMORIES, *ROUTED), "status": "hypothesis"}),
     ),
@@ -186,8 +186,8 @@ LAWS = [
         layers="one",
         tasks=(*PLAIN, *TEMPLATES),
         compared=TRAINED_MEMORIES,
-        holds=f"N >= 5, {BARE}",
+        holds=f"N >= 5, {MINIMAL}",
         domain=Domain("N >= 5"),
-        support="bare attention is above .999 for N >= 8; for N <= 4 training stops short of it, and this is no law",
+        support="minimal attention is above .999 for N >= 8; for N <= 4 training stops short of it, and this is no law",
     ),
 ]

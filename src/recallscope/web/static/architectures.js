@@ -18,25 +18,25 @@ export async function openArchitectures(root, params, options) {
   root.append(waiting);
   const comparison = await ask("architectures", { store: state.store });
   waiting.remove();
-  if (!comparison.forms.length) {
+  if (!comparison.variants.length) {
     root.append(h("p", { className: "card" }, `${options.stores[state.store]} holds no run of the architecture comparison. Make them: recallscope reproduce architectures --scale small --store ${options.stores[state.store]}`));
     return null;
   }
-  const by = Object.fromEntries(comparison.forms.map((form) => [form.label, form]));
+  const by = Object.fromEntries(comparison.variants.map((variant) => [variant.label, variant]));
   state.cell ||= comparison.cells[0];
   const best = (a, b) => ((b.recall[state.cell]?.mean ?? 0) > (a.recall[state.cell]?.mean ?? 0) ? b : a);
-  state.first = by[state.first] ? state.first : comparison.forms.filter((form) => form.rule === "replaces" && !form.published).concat(comparison.forms[0]).reduce(best).label;
+  state.first = by[state.first] ? state.first : comparison.variants.filter((variant) => variant.rule === "replaces" && !variant.published).concat(comparison.variants[0]).reduce(best).label;
   let curves = {};
-  state.second = by[state.second] ? state.second : comparison.forms[0].label;
-  const look = (form) => {
-    const kin = comparison.forms.filter((other) => other.rule === form.rule && !other.published);
-    const place = Math.max(0, kin.findIndex((other) => form.label.startsWith(other.label)));
-    return { colour: RULES[form.rule], symbol: (form.rule === "yours" ? "star" : SYMBOLS[place % 5]) + (form.published ? "-open" : ""), dash: DASHES[place % 5] };
+  state.second = by[state.second] ? state.second : comparison.variants[0].label;
+  const look = (variant) => {
+    const kin = comparison.variants.filter((other) => other.rule === variant.rule && !other.published);
+    const place = Math.max(0, kin.findIndex((other) => variant.label.startsWith(other.label)));
+    return { colour: RULES[variant.rule], symbol: (variant.rule === "yours" ? "star" : SYMBOLS[place % 5]) + (variant.published ? "-open" : ""), dash: DASHES[place % 5] };
   };
   const [sizes, ages, repeated] = [chart(470), chart(360), chart(360)];
   const pair = h("div");
   const ranked = h("p", { className: "quiet", role: "status" }, "Computing the law of the linear Mamba.");
-  const labels = comparison.forms.map((form) => form.label);
+  const labels = comparison.variants.map((variant) => variant.label);
   const rules = h("p", { className: "row middle quiet" }, comparison.rules.map((rule) => {
     const dot = h("b", {}, "● ");
     dot.style.color = RULES[rule];
@@ -60,55 +60,55 @@ export async function openArchitectures(root, params, options) {
     compare();
   }
   function drawSizes() {
-    const here = comparison.forms.filter((form) => form.recall[state.cell]?.[state.size]);
+    const here = comparison.variants.filter((variant) => variant.recall[state.cell]?.[state.size]);
     const over = state.size === "state_entries" ? curves[state.cell] ?? {} : {};
     draw(sizes, (c) => ({
-      says: `Recall against ${state.size.replace("_", " ")} at ${state.cell}: ${here.map((form) => `${form.label} ${probability(form.recall[state.cell].mean)}`).join(", ")}.`,
+      says: `Recall against ${state.size.replace("_", " ")} at ${state.cell}: ${here.map((variant) => `${variant.label} ${probability(variant.recall[state.cell].mean)}`).join(", ")}.`,
       data: [
         ...Object.entries(over).map(([name, [x, y]], i) => ({ type: "scatter", mode: "lines", name, x, y, line: { color: c.quiet, width: i ? 1 : 2, dash: i ? "solid" : "dot" }, hoverinfo: "skip" })),
-        ...here.map((form) => {
-          const one = form.recall[state.cell];
-          const { colour, symbol } = look(form);
+        ...here.map((variant) => {
+          const one = variant.recall[state.cell];
+          const { colour, symbol } = look(variant);
           const bars = one.interval[0] === null ? {} : { error_y: { type: "data", symmetric: false, array: [one.interval[1] - one.mean], arrayminus: [one.mean - one.interval[0]], thickness: 1.2, width: 3 } };
-          return { type: "scatter", mode: "markers", name: form.label, x: [one[state.size]], y: [one.mean], ...bars, marker: { color: colour, symbol, size: [state.first, state.second].includes(form.label) ? 15 : 10 },
-            hovertemplate: `${form.label}: ${within(one)}, ${many(one[state.size])}<extra></extra>` };
+          return { type: "scatter", mode: "markers", name: variant.label, x: [one[state.size]], y: [one.mean], ...bars, marker: { color: colour, symbol, size: [state.first, state.second].includes(variant.label) ? 15 : 10 },
+            hovertemplate: `${variant.label}: ${within(one)}, ${many(one[state.size])}<extra></extra>` };
         }),
       ],
-      layout: { showlegend: innerWidth > 700, xaxis: { title: state.size.replace("_", " "), ...powers(here.map((form) => form.recall[state.cell][state.size])) }, yaxis: { title: "recall", range: [-0.03, 1.04] }, hovermode: "closest" },
+      layout: { showlegend: innerWidth > 700, xaxis: { title: state.size.replace("_", " "), ...powers(here.map((variant) => variant.recall[state.cell][state.size])) }, yaxis: { title: "recall", range: [-0.03, 1.04] }, hovermode: "closest" },
     }));
   }
   function drawAges() {
-    const known = comparison.forms.filter((form) => form.ages);
+    const known = comparison.variants.filter((variant) => variant.ages);
     ages.hidden = !known.length;
     if (known.length) draw(ages, () => ({
-      says: `Recall by the place of the fact, oldest first: ${known.map((form) => `${form.label}, newest less oldest ${form.age_gap.toFixed(2)}`).join("; ")}.`,
-      data: known.map((form) => {
-        const chosen = [state.first, state.second].includes(form.label);
-        return { type: "scatter", mode: "lines", name: form.label, x: form.ages.map((_, i) => i + 1), y: form.ages, opacity: chosen ? 1 : 0.45, line: { color: look(form).colour, dash: look(form).dash, width: chosen ? 3.5 : 1.5 }, hovertemplate: `${form.label}, fact %{x}: %{y:.3f}<extra></extra>` };
+      says: `Recall by the place of the fact, oldest first: ${known.map((variant) => `${variant.label}, newest less oldest ${variant.age_gap.toFixed(2)}`).join("; ")}.`,
+      data: known.map((variant) => {
+        const chosen = [state.first, state.second].includes(variant.label);
+        return { type: "scatter", mode: "lines", name: variant.label, x: variant.ages.map((_, i) => i + 1), y: variant.ages, opacity: chosen ? 1 : 0.45, line: { color: look(variant).colour, dash: look(variant).dash, width: chosen ? 3.5 : 1.5 }, hovertemplate: `${variant.label}, fact %{x}: %{y:.3f}<extra></extra>` };
       }),
       layout: { xaxis: { title: "place of the fact, oldest first" }, yaxis: { title: "recall", range: [-0.03, 1.04] }, hovermode: "closest" },
     }));
-    const twice = comparison.forms.filter((form) => form.repeated).sort((a, b) => a.repeated.mean - b.repeated.mean);
+    const twice = comparison.variants.filter((variant) => variant.repeated).sort((a, b) => a.repeated.mean - b.repeated.mean);
     repeated.hidden = !twice.length;
     if (twice.length) draw(repeated, (c) => ({
-      says: `Recall with every key written twice: ${twice.map((form) => `${form.label} ${probability(form.repeated.mean)}`).join(", ")}.`,
-      data: [{ type: "scatter", mode: "markers", y: twice.flatMap((form) => form.repeated.seeds.map(() => form.label)), x: twice.flatMap((form) => form.repeated.seeds), marker: { size: 9, color: twice.flatMap((form) => form.repeated.seeds.map(() => RULES[form.rule])) }, hovertemplate: "%{y}: %{x:.4f}<extra></extra>" }],
+      says: `Recall with every key written twice: ${twice.map((variant) => `${variant.label} ${probability(variant.repeated.mean)}`).join(", ")}.`,
+      data: [{ type: "scatter", mode: "markers", y: twice.flatMap((variant) => variant.repeated.seeds.map(() => variant.label)), x: twice.flatMap((variant) => variant.repeated.seeds), marker: { size: 9, color: twice.flatMap((variant) => variant.repeated.seeds.map(() => RULES[variant.rule])) }, hovertemplate: "%{y}: %{x:.4f}<extra></extra>" }],
       layout: { xaxis: { title: "recall of the last value", range: [-0.03, 1.04] }, yaxis: { type: "category" }, shapes: [{ type: "line", x0: 0.5, x1: 0.5, yref: "paper", y0: 0, y1: 1, line: { color: c.quiet, dash: "dot", width: 1 } }] },
     }));
   }
   function compare() {
     const two = [by[state.first], by[state.second]];
     const row = (name, tell) => ({ name, first: tell(two[0]), second: tell(two[1]) });
-    const rows = [row("rule", (form) => form.rule), row("update", (form) => form.update), ...comparison.cells.map((cell) => row(`recall, ${cell}`, (form) => within(form.recall[cell]))),
-      row("keys written twice", (form) => within(form.repeated)), row("newest facts less oldest", (form) => (form.age_gap === null ? "–" : form.age_gap.toFixed(3))),
-      row(`state entries, ${state.cell}`, (form) => many(form.recall[state.cell]?.state_entries)), row(`parameters, ${state.cell}`, (form) => many(form.recall[state.cell]?.parameters)),
-      row(`bits held per state entry, ${state.cell}`, (form) => (form.recall[state.cell]?.bits_per_entry ?? NaN).toFixed(3).replace("NaN", "–")), row("learning rate", (form) => form.rate)];
+    const rows = [row("rule", (variant) => variant.rule), row("update", (variant) => variant.update), ...comparison.cells.map((cell) => row(`recall, ${cell}`, (variant) => within(variant.recall[cell]))),
+      row("keys written twice", (variant) => within(variant.repeated)), row("newest facts less oldest", (variant) => (variant.age_gap === null ? "–" : variant.age_gap.toFixed(3))),
+      row(`state entries, ${state.cell}`, (variant) => many(variant.recall[state.cell]?.state_entries)), row(`parameters, ${state.cell}`, (variant) => many(variant.recall[state.cell]?.parameters)),
+      row(`bits held per state entry, ${state.cell}`, (variant) => (variant.recall[state.cell]?.bits_per_entry ?? NaN).toFixed(3).replace("NaN", "–")), row("learning rate", (variant) => variant.rate)];
     pair.replaceChildren(table([{ name: "name", title: "", text: "6rem" }, { name: "first", title: state.first, text: "7rem" }, { name: "second", title: state.second, text: "7rem" }], rows, { caption: "Two architectures" }));
   }
   function everything() {
-    const columns = [{ name: "label", title: "architecture" }, { name: "rule" }, ...comparison.cells.map((cell) => ({ name: cell, number: true, show: (p, row) => h("span", { title: within(row.form.recall[cell]) }, probability(p)) })),
-      { name: "repeated", title: "keys twice", number: true, show: (p, row) => h("span", { title: within(row.form.repeated) }, probability(p)) }, { name: "records", show: (runs, row) => h("a", { href: `#runs?${query({ store: row.form.store ?? state.store, run: runs[0] })}` }, `${runs.length} records`) }];
-    const rows = comparison.forms.map((form) => ({ form, label: form.label, rule: form.rule, repeated: form.repeated?.mean ?? null, records: form.runs, ...Object.fromEntries(comparison.cells.map((cell) => [cell, form.recall[cell]?.mean ?? null])) }));
+    const columns = [{ name: "label", title: "architecture" }, { name: "rule" }, ...comparison.cells.map((cell) => ({ name: cell, number: true, show: (p, row) => h("span", { title: within(row.variant.recall[cell]) }, probability(p)) })),
+      { name: "repeated", title: "keys twice", number: true, show: (p, row) => h("span", { title: within(row.variant.repeated) }, probability(p)) }, { name: "records", show: (runs, row) => h("a", { href: `#runs?${query({ store: row.variant.store ?? state.store, run: runs[0] })}` }, `${runs.length} records`) }];
+    const rows = comparison.variants.map((variant) => ({ variant, label: variant.label, rule: variant.rule, repeated: variant.repeated?.mean ?? null, records: variant.runs, ...Object.fromEntries(comparison.cells.map((cell) => [cell, variant.recall[cell]?.mean ?? null])) }));
     return table(columns, rows, { caption: "All architectures" });
   }
   all();

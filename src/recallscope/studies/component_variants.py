@@ -31,7 +31,7 @@ _UNGATED = LINEAR | {"activation": "silu", "transition": "selective"}  # an unga
 
 
 @dataclass(frozen=True, eq=False)
-class Form:
+class Variant:
     """A Mamba with some of its parts; `rate` is the best learning rate of its search."""
 
     label: str
@@ -55,27 +55,27 @@ class Form:
         return bool(self.fields["gate"])
 
 
-def _on(label: str, rate: float = 0.01, **parts: Any) -> Form:
-    return Form(f"linear + {label}", LINEAR | parts, rate)
+def _on(label: str, rate: float = 0.01, **parts: Any) -> Variant:
+    return Variant(f"linear + {label}", LINEAR | parts, rate)
 
 
-def _off(label: str, rate: float = 0.01, **parts: Any) -> Form:
-    return Form(f"full - {label}", FULL | parts, rate)
+def _off(label: str, rate: float = 0.01, **parts: Any) -> Variant:
+    return Variant(f"full - {label}", FULL | parts, rate)
 
 
 FIRST = (  # what the findings need
-    Form("full", FULL),
-    Form("linear", LINEAR),
+    Variant("full", FULL),
+    Variant("linear", LINEAR),
     _on("gate", gate=True),
     _on("SiLU", activation="silu"),
     _on("selective", transition="selective"),
-    Form("linear + SiLU + selective", _UNGATED, 0.003),
-    Form("linear + SiLU + selective, expand 4", _UNGATED | {"expand": 4}),
-    Form("full, expand 4", FULL | {"expand": 4}),
+    Variant("linear + SiLU + selective", _UNGATED, 0.003),
+    Variant("linear + SiLU + selective, expand 4", _UNGATED | {"expand": 4}),
+    Variant("full, expand 4", FULL | {"expand": 4}),
     _off("gate", gate=False),
     _off("gate - skip", gate=False, skip=False),
-    Form("linear + SiLU + selective, expand 1", _UNGATED | {"expand": 1}),
-    Form("full, expand 1", FULL | {"expand": 1}),
+    Variant("linear + SiLU + selective, expand 1", _UNGATED | {"expand": 1}),
+    Variant("full, expand 1", FULL | {"expand": 1}),
 )
 REST = (  # every other part, on alone and off alone
     _on("selective write (no decay)", transition="write"),
@@ -83,7 +83,7 @@ REST = (  # every other part, on alone and off alone
     _on("residual", residual=True),
     _on("skip", skip=True),
     _on("conv bias", conv_bias=True),
-    Form("linear, conv width 4", LINEAR | {"conv_width": 4}),
+    Variant("linear, conv width 4", LINEAR | {"conv_width": 4}),
     _off("SiLU", activation="none"),
     _off("selective", transition="identity"),
     _off("decay", transition="write"),
@@ -91,29 +91,29 @@ REST = (  # every other part, on alone and off alone
     _off("residual", residual=False),
     _off("skip", skip=False),
     _off("conv bias", conv_bias=False),
-    Form("full, conv width 4", FULL | {"conv_width": 4}),
+    Variant("full, conv width 4", FULL | {"conv_width": 4}),
 )
 PAIRS = (  # which of its partners the gate needs, and whether linear channels help without any
     _on("gate + SiLU", gate=True, activation="silu"),
     _on("gate + selective", gate=True, transition="selective"),
     _on("gate + SiLU + selective", gate=True, activation="silu", transition="selective"),
-    Form("linear, expand 1", LINEAR | {"expand": 1}),
-    Form("linear, expand 4", LINEAR | {"expand": 4}),
+    Variant("linear, expand 1", LINEAR | {"expand": 1}),
+    Variant("linear, expand 4", LINEAR | {"expand": 4}),
     _on("gate, expand 4", gate=True, expand=4),
 )
-FORMS = (*FIRST, *REST, *PAIRS)
-_BY_FIELDS = {tuple(form.fields.values()): form for form in FORMS}
+VARIANTS = (*FIRST, *REST, *PAIRS)
+_BY_FIELDS = {tuple(variant.fields.values()): variant for variant in VARIANTS}
 
 
-def form_of(fields: Mapping[str, Any]) -> Form:
-    """Which form a run is, from the parts its model has."""
+def variant_of(fields: Mapping[str, Any]) -> Variant:
+    """Which variant a run is, from the parts its model has."""
     return _BY_FIELDS[tuple(fields[name] for name in FULL)]
 
 
-def side_by_side(forms: Iterable[Form]) -> dict[str, list[Any]]:
-    """The fields of some forms as axes of a grid that are walked together."""
-    forms = list(forms)
-    return {name: [form.fields[name] for form in forms] for name in FULL}
+def side_by_side(variants: Iterable[Variant]) -> dict[str, list[Any]]:
+    """The fields of some variants as axes of a grid that are walked together."""
+    variants = list(variants)
+    return {name: [variant.fields[name] for variant in variants] for name in FULL}
 
 
 # What was measured
@@ -121,9 +121,9 @@ def side_by_side(forms: Iterable[Form]) -> dict[str, list[Any]]:
 
 @dataclass(frozen=True)
 class Measured:
-    """All seeds of a form in one cell."""
+    """All seeds of a variant in one cell."""
 
-    form: Form
+    variant: Variant
     cell: Cell
     rows: DataFrame
 
@@ -150,23 +150,23 @@ class Measured:
         return self.rows[recalls(self.rows)]
 
 
-Found = dict[tuple[Cell, str], Measured]  # by cell and label of the form
+Found = dict[tuple[Cell, str], Measured]  # by cell and label of the variant
 
 
 def measured(rows: DataFrame) -> Found:
-    """The runs by cell and form."""
+    """The runs by cell and variant."""
     found = {}
     for _, members in rows.groupby([*DIMENSIONS, *FULL], sort=False) if len(rows) else ():
         V, N_f, D, N = (int(members[name].iloc[0]) for name in DIMENSIONS)
-        form = form_of(members.iloc[0])
-        found[(V, N_f, D, N), form.label] = Measured(form, (V, N_f, D, N), members)
+        variant = variant_of(members.iloc[0])
+        found[(V, N_f, D, N), variant.label] = Measured(variant, (V, N_f, D, N), members)
     return found
 
 
 def gap(found: Found, more: str, less: str) -> MeanGap | None:
-    """Accuracy of one form less that of another, over the cells that have both; None if there is none.
+    """Accuracy of one variant less that of another, over the cells that have both; None if there is none.
 
-    Runs that only guess are left out: they say nothing of what a form can hold.
+    Runs that only guess are left out: they say nothing of what a variant can hold.
     """
     learned = {key: one.learned for key, one in found.items() if key[1] in (more, less) and len(one.learned)}
     cells = [cell for cell, label in learned if label == more and (cell, less) in learned]

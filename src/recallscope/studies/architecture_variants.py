@@ -29,7 +29,7 @@ Cell = tuple[int, int, int, int]  # V, N_f, D, N
 
 
 @dataclass(frozen=True, eq=False)
-class Form:
+class Variant:
     """An architecture as it is trained here; `rate` is the best of `RATES` in the search."""
 
     label: str
@@ -47,32 +47,34 @@ class Form:
 
 
 _UNGATED = {"norm": "none", "residual": False, "skip": False, "conv_width": 2}
-BARE = (
-    Form("linear Mamba", "adds", "S + B xᵀ, values of 2 D channels", {"kind": "linear_mamba"}),
-    Form("linear attention", "adds", "S + k vᵀ", {"kind": "linear_attention"}),
-    Form(
+MINIMAL = (
+    Variant("linear Mamba", "adds", "S + B xᵀ, values of 2 D channels", {"kind": "linear_mamba"}),
+    Variant("linear attention", "adds", "S + k vᵀ", {"kind": "linear_attention"}),
+    Variant(
         "Based",
         "adds",
         "S + f(k) vᵀ, f the Taylor map of exp, normalised",
         {"kind": "linear_attention", "feature_map": "taylor", "normaliser": True},
     ),
-    Form("RetNet", "fades", "γ S + k vᵀ, γ = 31/32", {"kind": "retnet"}),
-    Form("GLA", "fades", "diag(α) S + k vᵀ", {"kind": "gla"}),
-    Form("mLSTM", "fades", "f S + i k vᵀ, normalised", {"kind": "mlstm"}),
-    Form("DeltaNet", "replaces", "S + β k (v - Sᵀ k)ᵀ", {"kind": "delta_net"}),
-    Form("Gated DeltaNet", "replaces", "α S, then S + β k (v - Sᵀ k)ᵀ", {"kind": "gated_delta_net"}, 0.003),
-    Form("KDA", "replaces", "diag(α) S, then S + β k (v - Sᵀ k)ᵀ", {"kind": "kda"}),
-    Form("RWKV-7", "replaces", "diag(w) S - (a∘κ) (κᵀ S) + k vᵀ", {"kind": "rwkv7"}),
-    Form("MesaNet", "solves", "S + k vᵀ, H + k kᵀ; read Sᵀ (H + λ)⁻¹ q", {"kind": "mesa_net"}),
-    Form("attention", "keeps all", "every key and value is kept", {"kind": "attention"}),
-    Form(
+    Variant("RetNet", "fades", "γ S + k vᵀ, γ = 31/32", {"kind": "retnet"}),
+    Variant("GLA", "fades", "diag(α) S + k vᵀ", {"kind": "gla"}),
+    Variant("mLSTM", "fades", "f S + i k vᵀ, normalised", {"kind": "mlstm"}),
+    Variant("DeltaNet", "replaces", "S + β k (v - Sᵀ k)ᵀ", {"kind": "delta_net"}),
+    Variant("Gated DeltaNet", "replaces", "α S, then S + β k (v - Sᵀ k)ᵀ", {"kind": "gated_delta_net"}, 0.003),
+    Variant("KDA", "replaces", "diag(α) S, then S + β k (v - Sᵀ k)ᵀ", {"kind": "kda"}),
+    Variant("RWKV-7", "replaces", "diag(w) S - (a∘κ) (κᵀ S) + k vᵀ", {"kind": "rwkv7"}),
+    Variant("MesaNet", "solves", "S + k vᵀ, H + k kᵀ; read Sᵀ (H + λ)⁻¹ q", {"kind": "mesa_net"}),
+    Variant("attention", "keeps all", "every key and value is kept", {"kind": "attention"}),
+    Variant(
         "Mamba without gate", "fades", "exp(Δ A) S + Δ B xᵀ, Δ per channel", {"kind": "mamba", "gate": False} | _UNGATED
     ),
-    Form("Mamba-2 without norm", "fades", "exp(Δ a) S + Δ B xᵀ, one Δ", {"kind": "mamba2", "num_heads": 1} | _UNGATED),
+    Variant(
+        "Mamba-2 without norm", "fades", "exp(Δ a) S + Δ B xᵀ, one Δ", {"kind": "mamba2", "num_heads": 1} | _UNGATED
+    ),
 )
-_BY_LABEL = {form.label: form for form in BARE}
+_BY_LABEL = {variant.label: variant for variant in MINIMAL}
 PUBLISHED = tuple(
-    Form(f"{label} (published)", _BY_LABEL[like].rule, "as above, two published layers",
+    Variant(f"{label} (published)", _BY_LABEL[like].rule, "as above, two published layers",
          {"num_layers": 2, **model}, rate, published=True)
     for label, like, model, rate in (
         ("DeltaNet", "DeltaNet", {"kind": "delta_net"}, 0.01),
@@ -83,14 +85,14 @@ PUBLISHED = tuple(
         ("attention", "attention", {"kind": "attention", "rotary": False}, 0.01),
     )
 )  # fmt: skip
-FORMS = (*BARE, *PUBLISHED)
+VARIANTS = (*MINIMAL, *PUBLISHED)
 RATES = (0.01, 0.003, 0.001)  # of the search
 RULES: tuple[Rule, ...] = ("adds", "fades", "replaces", "solves", "keeps all")
 QUESTIONS = ("recall", "repeated", "by age")  # the measurements; "rates" is the search
 
 
 COMPARISON = Preset(
-    "the architecture comparison: bare architectures at equal D and N",
+    "the architecture comparison: minimal architectures at equal D and N",
     {"kind": "mqar", "vocab_size": 512, "num_facts": 16},
     {"kind": "delta_net", "embed_dim": 32, "state_dim": 8},
     {"batch_size": 32, "eval_size": 1600, "eval_every": 500},
@@ -101,13 +103,13 @@ CELLS: tuple[Cell, ...] = (  # in the transition of the linear law
 )  # fmt: skip
 QUARTER = {"warmup_steps": 25, "flat_steps": 100, "decay_steps": 375, "eval_every": 500}
 WANTED = {"delta": 0.012}  # mean error of a law that holds; of others .01
-WITH_LAWS = tuple(form for form in BARE if form.label in ("mLSTM", "DeltaNet", "Gated DeltaNet", "MesaNet"))
+WITH_LAWS = tuple(variant for variant in MINIMAL if variant.label in ("mLSTM", "DeltaNet", "Gated DeltaNet", "MesaNet"))
 TINY: tuple[Cell, ...] = ((64, 4, 16, 4),)  # for a demonstration
 
 
-def label_of(what: str, form: Form) -> str:
-    """How parts are named: what is asked, and of which form."""
-    return f"{what}, {form.label}"
+def label_of(what: str, variant: Variant) -> str:
+    """How parts are named: what is asked, and of which variant."""
+    return f"{what}, {variant.label}"
 
 
 # What was measured
@@ -115,9 +117,9 @@ def label_of(what: str, form: Form) -> str:
 
 @dataclass(frozen=True)
 class Measured:
-    """All seeds of a form in one cell."""
+    """All seeds of a variant in one cell."""
 
-    form: Form
+    variant: Variant
     task: TaskSpec
     seeds: tuple[float, ...]
     interval: Ends  # 95 %, of the mean; nan if nothing tells the noise of seeds
@@ -137,12 +139,12 @@ class Measured:
         return nan if held is None or held.per_entry is None else held.per_entry
 
 
-def measured(runs: PaperRuns, what: str, form: Form) -> dict[Cell, Measured]:
-    """Every cell of which there are runs. Noise of seeds is pooled over a form's cells, or over all published forms."""
-    peers = PUBLISHED if form.published else (form,)
+def measured(runs: PaperRuns, what: str, variant: Variant) -> dict[Cell, Measured]:
+    """Every cell that has runs. Noise of seeds is pooled over a variant's cells, or over all published variants."""
+    peers = PUBLISHED if variant.published else (variant,)
     noise = seed_noise(runs.rows(*(label_of(what, one) for one in peers for what in ("recall", "repeated"))))
     cells: dict[Cell, list[RunRecord]] = {}
-    for record in runs.records(label_of(what, form)):
+    for record in runs.records(label_of(what, variant)):
         V, N_f, D, N = (record.fields[name] for name in DIMENSIONS)
         cells.setdefault((V, N_f, D, N), []).append(record)  # type: ignore[arg-type]
     found = {}
@@ -154,7 +156,9 @@ def measured(runs: PaperRuns, what: str, form: Form) -> dict[Cell, Measured]:
         ends = (max(mean - half, 0.0), min(mean + half, 1.0)) if noise.degrees else (nan, nan)
         first, seconds = records[0], float(np.mean([record.seconds for record in records]))
         task = first.spec.task
-        found[cell] = Measured(form, task, seeds, ends, first.spec.model.effective_entries, first.parameters, seconds)
+        found[cell] = Measured(
+            variant, task, seeds, ends, first.spec.model.effective_entries, first.parameters, seconds
+        )
     return found
 
 
@@ -182,9 +186,9 @@ CURVES = "best linear Mamba (law)", "information bound, 1 bit per entry"
 
 
 def size_curves(cell: Cell, members: Sequence[Measured], size: Size) -> dict[str, tuple[Array, Array]]:
-    """What the forms of one cell are drawn over: the law of the linear Mamba, and what the bound allows, by size.
+    """What the variants of one cell are drawn over: the law of the linear Mamba, and what the bound allows, by size.
 
-    Sizes are powers of the root of 2 from below the smallest form to above the largest, the same for all cells of a
+    Sizes are powers of the root of 2 from below the smallest variant to above the largest, the same for all cells of a
     task.
     """
     known = [float(getattr(one, size)) for one in members]
@@ -202,10 +206,10 @@ def gains(cells: Iterable[Measured], size: Size) -> list[float]:
     return [one.mean - linear_at(one.task, size, float(getattr(one, size))) for one in known]
 
 
-def ranking(runs: PaperRuns, size: Size, forms: Sequence[Form] = BARE) -> list[tuple[str, float]]:
-    """Forms by their mean gain over the cells that all of them have, best first."""
-    by_form = {form.label: measured(runs, "recall", form) for form in forms}
-    there = {label: cells for label, cells in by_form.items() if cells}
+def ranking(runs: PaperRuns, size: Size, variants: Sequence[Variant] = MINIMAL) -> list[tuple[str, float]]:
+    """Variants by their mean gain over the cells that all of them have, best first."""
+    by_variant = {variant.label: measured(runs, "recall", variant) for variant in variants}
+    there = {label: cells for label, cells in by_variant.items() if cells}
     shared = set.intersection(*(set(cells) for cells in there.values())) if there else set()
     means = {
         label: float(np.mean(found))
@@ -215,38 +219,38 @@ def ranking(runs: PaperRuns, size: Size, forms: Sequence[Form] = BARE) -> list[t
     return sorted(means.items(), key=lambda item: -item[1])
 
 
-def losses(runs: PaperRuns, form: Form) -> dict[float, float]:
+def losses(runs: PaperRuns, variant: Variant) -> dict[float, float]:
     """The search: loss at the end of a training by learning rate, infinite if it diverged."""
     found = {}
-    for record in runs.records(label_of("rates", form)):
+    for record in runs.records(label_of("rates", variant)):
         if record.history:
             loss = record.history[-1].loss
             found[record.spec.train.learning_rate] = inf if loss is None else loss
     return found
 
 
-def best_rate(runs: PaperRuns, form: Form) -> float | None:
+def best_rate(runs: PaperRuns, variant: Variant) -> float | None:
     """The rate of least loss; None until all have been tried."""
-    found = losses(runs, form)
+    found = losses(runs, variant)
     return min(found, key=lambda rate: found[rate]) if len(found) == len(RATES) else None
 
 
-def flagged(runs: PaperRuns, forms: Sequence[Form] = FORMS) -> dict[str, str]:
+def flagged(runs: PaperRuns, variants: Sequence[Variant] = VARIANTS) -> dict[str, str]:
     """Measurements (not those of the search) whose accuracy should not be taken at face value: name, and why."""
     records = {
-        record.run: (form, record)
-        for form in forms
+        record.run: (variant, record)
+        for variant in variants
         for what in QUESTIONS
-        for record in runs.records(label_of(what, form))
+        for record in runs.records(label_of(what, variant))
         if record.flag
     }
-    return {run: _flag(form, record) for run, (form, record) in records.items()}
+    return {run: _flag(variant, record) for run, (variant, record) in records.items()}
 
 
-def _flag(form: Form, record: RunRecord) -> str:
+def _flag(variant: Variant, record: RunRecord) -> str:
     fields = record.fields
     where = f"{fields['task']}, (V, N_f, D, N) = ({', '.join(str(fields[name]) for name in DIMENSIONS)})"
-    return f"{form.label} at {where}, seed {record.spec.seed}: {record.flag} ({record.test_accuracy:.3f})"
+    return f"{variant.label} at {where}, seed {record.spec.seed}: {record.flag} ({record.test_accuracy:.3f})"
 
 
 # Recall by the age of the fact
@@ -255,13 +259,13 @@ def _flag(form: Form, record: RunRecord) -> str:
 AGES = "ages"  # what `PaperRuns.inside` keeps
 
 
-def ages(runs: PaperRuns, forms: Sequence[Form] = BARE) -> dict[str, list[float]]:
-    """Recall by the fact's place in the context, oldest first, of every form of which it was measured."""
+def ages(runs: PaperRuns, variants: Sequence[Variant] = MINIMAL) -> dict[str, list[float]]:
+    """Recall by the fact's place in the context, oldest first, of every variant of which it was measured."""
     kept = runs.inside(AGES)
     return {
-        form.label: kept[record.run]["recall_by_place"]
-        for form in forms
-        for record in runs.records(label_of("by age", form))
+        variant.label: kept[record.run]["recall_by_place"]
+        for variant in variants
+        for record in runs.records(label_of("by age", variant))
         if record.run in kept
     }
 
@@ -281,16 +285,16 @@ def named(values: Mapping[str, Any] | Iterable[tuple[str, Any]], digits: int = 3
 
 
 def law_errors(
-    runs: PaperRuns, what: str = "recall", forms: Sequence[Form] = BARE
-) -> dict[str, dict[Form, NDArray[np.float64]]]:
-    """Measured minus predicted, by law and bare form, in every cell that has runs of `what`; mean of seeds."""
-    found: dict[str, dict[Form, NDArray[np.float64]]] = {}
-    for form in forms:
-        fields = form.fields | {"embed_dim": 1, "state_dim": 1}
-        own = find_architecture(form.model["kind"]).model_validate(fields).own_law
-        cells = measured(runs, what, form)
+    runs: PaperRuns, what: str = "recall", variants: Sequence[Variant] = MINIMAL
+) -> dict[str, dict[Variant, NDArray[np.float64]]]:
+    """Measured minus predicted, by law and minimal variant, in every cell that has runs of `what`; mean of seeds."""
+    found: dict[str, dict[Variant, NDArray[np.float64]]] = {}
+    for variant in variants:
+        fields = variant.fields | {"embed_dim": 1, "state_dim": 1}
+        own = find_architecture(variant.model["kind"]).model_validate(fields).own_law
+        cells = measured(runs, what, variant)
         if own and cells:
             flat = DataFrame(list(cells), columns=DIMENSIONS).assign(task="mqar")
             seen = np.array([one.mean for one in cells.values()])
-            found.setdefault(own, {})[form] = seen - law_on_cells(find_law(own), flat)
+            found.setdefault(own, {})[variant] = seen - law_on_cells(find_law(own), flat)
     return found
