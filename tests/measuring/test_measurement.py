@@ -142,7 +142,11 @@ def trained(accuracies):
             p = accuracies[run.model.kind] - 0.01 * (run.seed % TRIALS_FROM)
             numbers = {"test_accuracy": p, "val_accuracy": p, "test_queries": 8000, "best_step": 1, "steps": 1}
             record = RunRecord(spec=run, seconds=1.0, in_context=1.0, binding=binding(p, 1.0, 4), **numbers)
-            done.append(Training(record, True, lambda run=run: rs.build_model(run.model, 64, torch.Generator())))
+            done.append(
+                Training(
+                    record, True, lambda run=run: rs.build_model(run.model, run.task.vocab_size, torch.Generator())
+                )
+            )
         return done
 
     return train
@@ -162,7 +166,7 @@ def test_rivals_are_trained_by_the_same_recipe_and_failed_ones_are_marked(tmp_pa
     assert found.rank.startswith("place 2 of 2 by recall, 1 that did not learn left out")
     axes = draw_measured(found, Figure().subplots(), {})
     legend = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert legend == ["delta_net", "gla (did not learn)", "linear_mamba"]
+    assert legend == ["delta_net D=16 N=3", "gla D=16 N=3 (did not learn)", "linear_mamba"]
     assert axes.get_title(loc="left").startswith(
         "linear_mamba: recall of 4 facts, vocabulary of 64 tokens\nmean and 95% interval"
     )

@@ -126,24 +126,20 @@ MARKS = (("o", BLUE), ("s", GREEN), ("^", ORANGE), ("D", PURPLE), ("v", SKY), ("
 def draw_measured(measured: Measurement, ax: Axes, curves: Mapping[str, tuple[ArrayLike, ArrayLike]]) -> Axes:
     """The model and those beside it, each with its 95% interval, over the effective state; what is expected as curves.
 
-    One marker and colour per architecture. A hollow marker is a failed run: a seed of it is at chance. A model without
-    a fixed state, or whose state was not measured, is a horizontal line.
+    One marker per architecture, `measured.drawn`. A hollow marker is a failed run: a seed of it is at chance. A model
+    without a fixed state, or whose state was not measured, is a horizontal line.
     """
     for (label, (states, recall)), line in zip(curves.items(), ("-", ":", "--"), strict=False):
         ax.plot(states, recall, line, color=GUESS, label=label)
-    kinds = list(dict.fromkeys(row.model for row in measured.beside))
-    for index, kind in enumerate(kinds):
-        mark, colour = MARKS[index % len(MARKS)]
-        rows = [row for row in measured.beside if row.model == kind]
-        for learned in (True, False):
-            label = kind.rpartition("/")[2] + ("" if learned else " (did not learn)")
-            some = [row for row in rows if row.learned == learned]
-            look = {"color": colour, "markerfacecolor": colour if learned else "white", "ms": 5, "zorder": 3}
-            _draw_points([(row.state_entries, row.accuracy, row.interval) for row in some], ax, mark, label, look)
+    for index, row in enumerate(measured.drawn):
+        colour, mark = MARKS[index % len(MARKS)][1], MARKS[(index + index // len(MARKS)) % len(MARKS)][0]
+        label = row.label.rpartition("/")[2] + ("" if row.learned else " (did not learn)")
+        look = {"color": colour, "markerfacecolor": colour if row.learned else "white", "ms": 5, "zorder": 3}
+        _draw_point(row.state_entries, row.accuracy, row.interval, ax, mark, label, look)
     own, learned = measured.accuracy, measured.verdict.learned
     label = measured.label + ("" if learned else f" ({measured.verdict.word})")
     look = {"color": VERMILION, "markerfacecolor": VERMILION if learned else "white", "ms": 12, "zorder": 5}
-    _draw_points([(measured.state_entries, own.mean, own.interval)], ax, "*", label, look)
+    _draw_point(measured.state_entries, own.mean, own.interval, ax, "*", label, look)
     if measured.state_entries and len(own.seeds) > 1:
         ax.plot([measured.state_entries] * len(own.seeds), own.seeds, "_", color=VERMILION, zorder=4)
     ax.set_xscale("log", base=2)
@@ -154,21 +150,16 @@ def draw_measured(measured: Measurement, ax: Axes, curves: Mapping[str, tuple[Ar
     return ax
 
 
-Point = tuple[int | None, float, tuple[float, float] | None]  # effective state, recall and its interval
-
-
-def _draw_points(points: Sequence[Point], ax: Axes, mark: str, label: str, look: Mapping[str, Any]) -> None:
-    """The points of one architecture; the best of those without a state of fixed size is a line across."""
-    sized = [(size, mean, interval) for size, mean, interval in points if size]
-    if sized:
-        means = np.array([mean for _, mean, _ in sized])
-        ends = np.array([interval or (mean, mean) for _, mean, interval in sized])
-        bars = np.abs(ends.T - means)
-        ax.errorbar([size for size, *_ in sized], means, bars, fmt=mark, lw=0.9, capsize=2.5, label=label, **look)
-    lines = [point for point in points if not point[0]]
-    if lines:
-        _, mean, ends_of_line = max(lines, key=lambda point: point[1])
-        low, high = ends_of_line or (mean, mean)
-        ax.axhspan(low, high, color=look["color"], alpha=0.15, linewidth=0)
-        shown = f"{label}: no fixed state, or not measured"
-        ax.plot([0, 1], [mean, mean], f"{mark}-", lw=0.9, transform=ax.get_yaxis_transform(), label=shown, **look)
+def _draw_point(
+    size: int | None, mean: float, ends: tuple[float, float] | None, ax: Axes, mark: str, label: str,
+    look: Mapping[str, Any],
+) -> None:  # fmt: skip
+    """A model by its effective state and recall; one without a state of fixed size is a line across."""
+    low, high = ends or (mean, mean)
+    if size:
+        bars = [[mean - low], [high - mean]]
+        ax.errorbar([size], [mean], bars, fmt=mark, lw=0.9, capsize=2.5, label=label, **look)
+        return
+    ax.axhspan(low, high, color=look["color"], alpha=0.15, linewidth=0)
+    shown = f"{label}: no fixed state, or not measured"
+    ax.plot([0, 1], [mean, mean], f"{mark}-", lw=0.9, transform=ax.get_yaxis_transform(), label=shown, **look)

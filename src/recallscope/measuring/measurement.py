@@ -201,6 +201,8 @@ class Measurement:
             if equal.state_dim is not None:
                 sizes = f"D={equal.embed_dim}, N={equal.state_dim}, {equal.state_entries:,} effective state entries"
                 lines["equals"] = f"a linear Mamba of {sizes}: {equal.reason}, by {equal.law}"
+            if self.verdict.word in ("still rising", "unstable"):
+                lines["equals"] += "; a lower limit, as the accuracy is"
         return lines | {"recipe": self.recipe}
 
     def _state(self) -> str:
@@ -226,13 +228,22 @@ class Measurement:
 
     def nearest(self, count: int) -> list[Neighbour]:
         """Rivals, the stored models nearest in state size, and itself (store "this"), best accuracy first."""
-        mine = self.state_entries or 1
         rivals = [row for row in self.beside if row.store == TRAINED_NOW]
-        rows = [row for row in self.beside if row.state_entries and row not in rivals]
-        near = sorted(rows, key=lambda row: max(row.state_entries or 1, mine) / min(row.state_entries or 1, mine))
+        near = sorted((row for row in self.beside if row.state_entries and row not in rivals), key=self._distance)
         seeds, mean = len(self.accuracy.seeds), self.accuracy.mean
         itself = Neighbour(self.name, "", mean, seeds, self.state_entries, "this", self.accuracy.interval)
         return sorted([*rivals, *near[:count], itself], key=lambda row: -row.accuracy)
+
+    def _distance(self, row: Neighbour) -> float:
+        """How far another's effective state is from this one's."""
+        mine, other = self.state_entries or 1, row.state_entries or 1
+        return abs(math.log(other / mine))
+
+    @property
+    def drawn(self) -> list[Neighbour]:
+        """One of each architecture beside it: the one nearest in state, of those that learned if any did."""
+        rows = sorted(self.beside, key=lambda row: (not row.learned, self._distance(row), -row.accuracy))
+        return sorted({row.model: row for row in reversed(rows)}.values(), key=lambda row: -row.accuracy)
 
 
 def linear_by_state(states: Array, state_dim: Array) -> Array:
@@ -261,7 +272,7 @@ def linear_curve(task: TaskSpec, sizes: Array, embed_dim: Callable[[Array, Array
 
 def reference_curves(measured: Measurement, task: TaskSpec) -> dict[str, tuple[Array, Array]]:
     """Accuracy against effective state entries, to compare with: the best linear Mamba, the information bound."""
-    seen = [row.state_entries for row in measured.beside if row.state_entries] + [measured.state_entries or 256]
+    seen = [row.state_entries for row in measured.drawn if row.state_entries] + [measured.state_entries or 256]
     few, many = (np.geomspace(max(min(seen) / 4, 2), max(seen) * 4, points) for points in (12, 100))
     curves = {"best linear Mamba (law)": (few, linear_curve(task, few))}
     if "num_facts" in measured.task:
