@@ -16,7 +16,7 @@ from recallscope.theory.law import find_law
 
 
 def rule(spec):
-    """A law where there is one; 1/N_k for one layer and repeated keys; 1/N_f without a convolution.
+    """A law, as for MQAR where there is none of the task; 1/N_k for one layer and repeated keys; 1/N_f without a convolution.
 
     Seeds move it: three of them have the rule's mean.
     """
@@ -27,7 +27,8 @@ def rule(spec):
         p = 1 / spec.task.num_facts
     else:
         law = find_law("full-unified-mv" if fields["model"] == "mamba" else "unified-mv")
-        p = float(law_on_cells(law, as_table([fields]))[0])
+        known = fields if fields["task"] in ("ar", "mqar") else fields | {"task": "mqar"}
+        p = float(law_on_cells(law, as_table([known]))[0])
     return p + 0.1 * p * (1 - p) * (0, 1, -1)[spec.seed % 3]
 
 
