@@ -16,7 +16,7 @@ from recallscope.theory.law import find_law
 
 
 def rule(spec):
-    """A law, as for MQAR where there is none of the task; 1/N_k for one layer and repeated keys; 1/N_f without a convolution.
+    """A law (MQAR's if the task has none); 1/N_k for one layer and repeated keys; 1/N_f without a convolution.
 
     Seeds move it: three of them have the rule's mean.
     """
