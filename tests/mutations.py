@@ -254,7 +254,7 @@ MUTATIONS = [
         "ops/compiled.py",
         "ops/test_operators.py",
         ("fake, lib=LIBRARY)", "compute, lib=LIBRARY)"),
-        ("assume_constant", "assume_const"),
+        ("_dynamo_marked_constant = True", "_dynamo_marked_constant = False"),
     ),
     *in_file(
         "ops/delta_scan_compiled.py",
