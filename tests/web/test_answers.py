@@ -11,7 +11,7 @@ import recallscope as rs
 from recallscope.faults import finite
 from recallscope.records import RunRecord
 from recallscope.runs.store import RunStore
-from recallscope.web import architectures, predict
+from recallscope.web import predict
 from recallscope.web.runs import Watch
 
 SIZES = {"vocab_size": 512, "num_facts": 16, "embed_dim": 64, "state_dim": 16}

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from recallscope.theory.domain import SHARING
 from recallscope.theory.law import Law
-from recallscope.theory.laws.compared import SHARING
 from recallscope.theory.laws.sharing_nodes import SIGN_CODE, Noise
 from recallscope.theory.laws.sharing_step import key_repulsion, win_probability
 from recallscope.theory.problem import Array, Problem, takes_fields
