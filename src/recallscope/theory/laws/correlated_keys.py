@@ -29,8 +29,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaincc, log_ndtr
-from scipy.stats import binom
+from scipy.special import comb, gammaincc, log_ndtr
 
 from recallscope.theory.domain import CORRELATED
 from recallscope.theory.extremes import success_integral
@@ -60,7 +59,8 @@ def similarities(problem: Problem) -> tuple[Array, Array]:
         alike = (rows + columns - 2) / max(rows * columns - 1, 1)
         return np.array([0.0, 0.5]), np.array([1 - alike, alike])
     places = np.arange(m)  # that both share: any but their own, each with chance rho²
-    same, other = (binom.pmf(places, max(m - own, 0), rho**2) for own in (1, 2))
+    trials = np.array([[m - 1], [max(m - 2, 0)]])
+    same, other = comb(trials, places) * rho ** (2 * places) * (1 - rho**2) ** np.maximum(trials - places, 0)
     return places / m, same / m + other * (1 - 1 / m)
 
 
