@@ -22,7 +22,7 @@ from tiny_sweeps import (
 )
 
 from recallscope.runs.attempts import read_attempts
-from recallscope.runs.driver import Driver
+from recallscope.runs.driver import Driver, run_sweep
 from recallscope.runs.engine import EngineError
 from recallscope.runs.forkserver import ForkServer
 from recallscope.runs.grid import Grid
@@ -30,7 +30,6 @@ from recallscope.runs.inline import InlineEngine
 from recallscope.runs.local import LocalEngine, Slot, how_it_ended, local_slots
 from recallscope.runs.plan import make_plan
 from recallscope.runs.store import RunStore
-from recallscope.runs.sweep import run_sweep
 from recallscope.runs.upkeep import verify
 from recallscope.runs.views import View
 from recallscope.train.loop import train_run
