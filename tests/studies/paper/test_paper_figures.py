@@ -54,6 +54,8 @@ def test_every_figure_of_the_paper_has_a_function_and_an_experiment():
         "state-precision",
         "tradeoff",
         "tradeoff-rates",
+        "correlated-keys",
+        "top-k",
         *COMPARISON,
     }
     for name, figure in FIGURES.items():
