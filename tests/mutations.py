@@ -332,7 +332,7 @@ MUTATIONS = [
     *in_file(
         "architectures/routed_memory_model.py",
         "agreement/test_answer_is_forward_where_asked.py",
-        ('heads_at(drive.gates["read"], positions)', 'heads_at(drive.gates["write"], positions)'),
+        ('heads_at(drive.gates["read"], positions)', 'heads_at(drive.gates["read"], None)'),
     ),
     *in_file(
         "architectures/mamba3_model.py",
@@ -390,9 +390,11 @@ def first_failure(mutation: Mutation, folder: Path) -> str | None:
         said.seek(0)
         text = said.read()
     planted.write_text(right, encoding="utf-8")
-    found = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", text, re.MULTILINE)
-    assert code == 0 or found, f"no test ran to its end:\n{text}"
-    return found[1] if found else None
+    if code == 0:
+        return None
+    found = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$|(?<= in )(test_\w+)$", text, re.MULTILINE)
+    assert found, f"no test ran to its end:\n{text}"
+    return found[1] or f"tests/{mutation.tests}::{found[2]} (it crashed)"
 
 
 def _run_tests(mutation: Mutation, folder: Path) -> int:
