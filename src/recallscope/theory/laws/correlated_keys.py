@@ -31,9 +31,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import comb, gammaincc, log_ndtr
 
+from recallscope.theory.domain import CORRELATED
 from recallscope.theory.extremes import success_integral
 from recallscope.theory.law import Law
-from recallscope.theory.laws.compared import CORRELATED
 from recallscope.theory.laws.matrix_memory import key_rank, tight_codes
 from recallscope.theory.laws.sharing import num_keys, queries, recall_given_variances, star_dimensions
 from recallscope.theory.problem import TEMPLATES, Array, Problem, takes_fields
