@@ -9,7 +9,7 @@ from torch.nn.functional import pad
 
 from recallscope.architectures.mixer import MixerSpec
 from recallscope.architectures.model import seeded_global_rng
-from recallscope.architectures.user_module_model import UserModule, UserModuleError, _their_code
+from recallscope.architectures.user_module_model import UserModule, UserModuleError, _their_code, shown_arguments
 
 WIDTHS = ("d_model", "hidden_size", "dim", "width", "embed_dim", "n_embd", "d")  # what mixers call their width
 
@@ -61,7 +61,7 @@ class MixerModel(UserModule):
         spec, make = self.spec, self._imported()
         name = _width_argument(make)
         width = {name: spec.width} if name else {}
-        shown = ", ".join(f"{key}={value!r}" for key, value in (width | spec.arguments).items())
+        shown = shown_arguments(width | spec.arguments)
         with seeded_global_rng(seed), _their_code(f"{spec.kind} is called with {shown or spec.width}, and failed"):
             made = [
                 make(**width, **spec.arguments) if name else make(spec.width, **spec.arguments)
