@@ -2,7 +2,7 @@
 
 Every key is written twice, the last value is asked (App. I.2). State and sequences are the task's; unit keys, values
 from a tight frame, (key, value) pairs written with rate b and nothing else. The keys are a random tight frame, or one
-whose words repel each other as far as they can (`recallscope.theory.codes`). Nothing is fitted; b is the best of a few.
+whose words repel each other as far as they can (`recallscope.theory.bounds`). Nothing is fitted; b is the best of a few.
 Writes `repeated_keys.md` beside this file:
 
     OMP_NUM_THREADS=1 python results/theory/repeated_keys.py
@@ -20,7 +20,7 @@ from recallscope.architectures.delta_net_model import DeltaNet
 from recallscope.architectures.matrix_memory import DeltaNetSpec
 from recallscope.specs import RunSpec, TrainSpec
 from recallscope.tasks.associative_recall import RepeatedSpec
-from recallscope.theory.codes import least_kurtosis, repelled_frame, tight_frame
+from recallscope.theory.bounds import least_kurtosis, repelled_frame, tight_frame
 from recallscope.train.loop import train_run
 
 V, N_K = 512, 2

@@ -11,7 +11,7 @@ import torch
 from tiny_sweeps import children, finish_sweep, grid_file, records, start_sweep, tiny_grid, tiny_run, workers_of
 
 from recallscope.runs.attempts import read_attempts
-from recallscope.runs.driver import Driver
+from recallscope.runs.driver import Driver, run_sweep
 from recallscope.runs.engine import EngineError
 from recallscope.runs.forkserver import ForkServer
 from recallscope.runs.grid import Grid
@@ -19,7 +19,6 @@ from recallscope.runs.inline import InlineEngine
 from recallscope.runs.local import LocalEngine, Slot, how_it_ended, local_slots
 from recallscope.runs.plan import make_plan
 from recallscope.runs.store import RunStore
-from recallscope.runs.sweep import run_sweep
 from recallscope.runs.upkeep import verify
 from recallscope.runs.views import View
 from recallscope.train.loop import train_run

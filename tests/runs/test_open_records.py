@@ -133,7 +133,7 @@ def test_an_unknown_field_at_its_default_is_the_same_run(store):
 ADDED = """
 import json, sys
 from pydantic import Field
-from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.mamba import LinearMambaSpec
 from recallscope.specs import TrainSpec
 from recallscope.runs.store import RunStore
 LinearMambaSpec.__annotations__["dropout"] = float

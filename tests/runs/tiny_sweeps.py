@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from commands import Command
-from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.mamba import LinearMambaSpec
 from recallscope.runs.grid import Grid
 from recallscope.runs.store import RunStore
 from recallscope.specs import RunSpec, TrainSpec

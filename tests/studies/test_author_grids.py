@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from recallscope.studies.author_grids import FAMILIES, compare_files, read_grid
+from recallscope.studies.other_groups import FAMILIES, compare_files, read_grid
 from recallscope.theory.law import find_law
 
 LINEAR = "MQAR__D_N__linear_trained__regime_1"

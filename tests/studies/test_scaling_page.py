@@ -9,7 +9,7 @@ import pytest
 
 from recallscope.runs.store import RunStore
 from recallscope.studies import report
-from recallscope.studies.costs import schedule
+from recallscope.studies.experiment import schedule
 from recallscope.studies.paper_runs import PaperRuns
 from recallscope.studies.report import with_tables
 

@@ -92,8 +92,8 @@ class Reproduce:
         return 0
 
     def _sweep(self, experiment: Experiment, cells: list[Cell], store: RunStore, keep_weights: bool) -> int:
+        from recallscope.runs.driver import run_sweep
         from recallscope.runs.plan import make_plan
-        from recallscope.runs.sweep import run_sweep
         from recallscope.runs.views import progress_view
 
         plan = make_plan(cells, store, weights=keep_weights, look_only=True)
@@ -118,7 +118,7 @@ class Reproduce:
 
     def _work(self, plan: Plan) -> str:
         """How many runs are to be trained, and how long that may take."""
-        from recallscope.studies.costs import seconds_of
+        from recallscope.studies.experiment import seconds_of
 
         workers = min(os.cpu_count() or 1 if self.workers is None else max(self.workers, 1), len(plan.missing) or 1)
         seconds = sum(seconds_of(cell.spec) for cell in plan.missing) / workers
@@ -229,7 +229,7 @@ class Reproduce:
         from recallscope.records import RecordError
         from recallscope.runs.store import RunStore
         from recallscope.studies.claims import claim
-        from recallscope.studies.costs import core_seconds
+        from recallscope.studies.experiment import core_seconds
 
         there: dict[str, Any] = {}
         if self.store.is_file() or (self.store / "store.json").exists():

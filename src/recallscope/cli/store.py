@@ -14,7 +14,7 @@ from recallscope.cli.flags import OptionalInt, Unset
 from recallscope.cli.output import console, number, print_json, table
 
 if TYPE_CHECKING:
-    from recallscope.runs.packing import Copied
+    from recallscope.runs.upkeep import Copied
 
 Folder = Annotated[Path, tyro.conf.Positional]
 Trials = Annotated[
@@ -108,8 +108,8 @@ class Show:
     def run(self) -> int:
         """Find the one run, print what is known."""
         from recallscope.records import row_of
-        from recallscope.runs.details import run_details
         from recallscope.runs.store import RunStore
+        from recallscope.runs.table import run_details
 
         found = run_details(RunStore(self.store), self.wanted)
         if self.json:
@@ -206,8 +206,8 @@ class Pack:
 
     def run(self) -> int:
         """Pack, report."""
-        from recallscope.runs.packing import pack_store
         from recallscope.runs.store import RunStore
+        from recallscope.runs.upkeep import pack_store
 
         return _report(pack_store(RunStore(self.store), self.out), self.store, self.out, self.json)
 
@@ -228,8 +228,8 @@ class Unpack:
 
     def run(self) -> int:
         """Unpack, report."""
-        from recallscope.runs.packing import unpack_store
         from recallscope.runs.store import RunStore
+        from recallscope.runs.upkeep import unpack_store
 
         return _report(unpack_store(RunStore(self.store), self.out), self.store, self.out, self.json)
 

@@ -33,8 +33,8 @@ from recallscope.records import RunRecord, binding
 from recallscope.runs.store import RunStore
 from recallscope.runs.views import clock
 from recallscope.specs import ModelSpec, RunSpec, TaskSpec, TrainSpec
+from recallscope.tasks.batch import Score
 from recallscope.tasks.drawing import sample_batch
-from recallscope.tasks.scoring import Score
 from recallscope.train.evaluate import evaluate
 from recallscope.train.levels import Levels, LevelState
 from recallscope.train.loop import stream

@@ -12,8 +12,8 @@ from recallscope.architectures.user_module_model import as_recall_model
 from recallscope.health import examine
 from recallscope.records import binding
 from recallscope.specs import TaskSpec
+from recallscope.tasks.batch import Score, accuracy, answered, named, rank
 from recallscope.tasks.drawing import as_generator, sample_batch
-from recallscope.tasks.scoring import Score, accuracy, answered, named, rank
 
 TOKENS_AT_ONCE = 2**15
 

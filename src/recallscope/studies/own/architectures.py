@@ -7,7 +7,7 @@ same recipe, and the same search of the learning rate on a seed of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
