@@ -137,7 +137,7 @@ def test_capacity_prints_its_trainings_and_uses_them_again(run, tmp_path):
     assert tried["new"]
     code, out, err = run(*arguments)
     assert code == 0, err
-    assert f"{tried['accuracy']:.4f}    found" in out
+    assert f"{tried['accuracy']:.4f} at chance    found" in out
     assert "1 training," in out
 
 

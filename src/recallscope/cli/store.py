@@ -49,8 +49,7 @@ class List:
     def run(self) -> int:
         """Query the index, print."""
         from recallscope.runs.store import RunStore
-        from recallscope.runs.table import Condition, find_runs, parse_conditions
-        from recallscope.specs import TRIALS_FROM
+        from recallscope.runs.table import find_runs, parse_conditions
 
         limit = (0 if self.json else MOST_PRINTED) if self.limit is None else self.limit
         if limit < 0:
@@ -82,9 +81,9 @@ class List:
                 else ""
             )
         )
-        hidden = [] if self.trials else find_runs(store, [Condition("seed", ">=", str(TRIALS_FROM))], columns=["run"])
-        if hidden:
-            print(f"{len(hidden)} learning-rate trials of measurements are left out: --trials shows them")
+        all_runs, shown = (len(find_runs(store, columns=["run"], trials=trials)) for trials in (True, self.trials))
+        if all_runs > shown:
+            print(f"{all_runs - shown} learning-rate trials of measurements are left out: --trials shows them")
         damaged = sum(row.get("status") == "damaged" for row in rows)
         if damaged:
             print(f"{damaged} damaged: recallscope store verify {self.store} --dry-run says what is wrong with them")
