@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from recallscope.architectures.delta_net_model import DeltaNet
 from recallscope.architectures.matrix_memory import DeltaNetSpec
+from recallscope.architectures.matrix_memory_model import MemoryModel
 from recallscope.specs import RunSpec, TrainSpec
 from recallscope.tasks.associative_recall import RepeatedSpec
 from recallscope.theory.bounds import least_kurtosis, repelled_frame, tight_frame
@@ -68,7 +68,7 @@ def trained(D: int, N: int, N_f: int) -> tuple[float, float, float]:
         train=TrainSpec(batch_size=32, eval_every=500, eval_size=1600),
     )
     done = train_run(run, progress=False)
-    assert isinstance(done.model, DeltaNet)
+    assert isinstance(done.model, MemoryModel)
     layer = done.model.layers[0]
     keys = torch.arange(1, V // 2)
     pairs = torch.stack([keys, torch.arange(V // 2, V - 1)], dim=1)

@@ -259,7 +259,7 @@ ARCHITECTURES: Registry[type[ModelSpec]] = Registry(
         "gated_delta_net": "recallscope.architectures.matrix_memory:GatedDeltaNetSpec",
         "gated_delta_net2": "recallscope.architectures.matrix_memory:GatedDeltaNet2Spec",
         "gla": "recallscope.architectures.matrix_memory:GLASpec",
-        "hybrid": "recallscope.architectures.hybrid:HybridSpec",
+        "hybrid": "recallscope.architectures.matrix_memory:HybridSpec",
         "kda": "recallscope.architectures.matrix_memory:KDASpec",
         "linear_mamba": "recallscope.architectures.mamba:LinearMambaSpec",
         "linear_attention": "recallscope.architectures.matrix_memory:LinearAttentionSpec",
