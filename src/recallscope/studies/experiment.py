@@ -284,6 +284,7 @@ STUDIES: Registry[Experiment] = Registry(  # in the order of the report: the pap
         "seeds": "recallscope.studies.paper.seeds:seeds",
         "small-vocab": "recallscope.studies.own.small_vocab:small_vocab",
         "architectures": "recallscope.studies.own.architectures:architectures",
+        "new-architectures": "recallscope.studies.own.new_architectures:new_architectures",
         "components": "recallscope.studies.own.components:components",
         "large-sizes": "recallscope.studies.own.large_sizes:large_sizes",
         "fresh-cells": "recallscope.studies.own.fresh_cells:fresh_cells",
