@@ -20,9 +20,9 @@ import time
 from pathlib import Path
 
 from recallscope.architectures.mamba import LinearMambaSpec
-from recallscope.runs.attempts import read_attempts
 from recallscope.runs.driver import run_sweep
 from recallscope.runs.grid import Grid
+from recallscope.runs.leases import read_attempts
 from recallscope.runs.store import RunStore
 from recallscope.specs import RunSpec, TrainSpec
 from recallscope.tasks.associative_recall import MQARSpec

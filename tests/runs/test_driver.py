@@ -12,10 +12,10 @@ from tiny_sweeps import tiny_grid, tiny_run
 
 from recallscope.records import RunRecord
 from recallscope.runs import plan as plan_module
-from recallscope.runs.attempts import Failure, read_attempts
 from recallscope.runs.driver import Driver, run_sweep
 from recallscope.runs.engine import Died, EngineError, Finished, Halted, Job, Moved
 from recallscope.runs.grid import Cell
+from recallscope.runs.leases import Failure, read_attempts
 from recallscope.runs.plan import estimated_cost, make_plan
 from recallscope.runs.store import RunStore
 from recallscope.runs.table import find_runs

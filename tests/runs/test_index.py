@@ -13,8 +13,8 @@ from synthetic_runs import fill, record
 
 from recallscope.runs import index as index_module
 from recallscope.runs import table as table_module
-from recallscope.runs.attempts import Failure
 from recallscope.runs.index import INDEX, extend_index, rebuild_index
+from recallscope.runs.leases import Failure
 from recallscope.runs.store import RunStore
 from recallscope.runs.table import export_rows, find_runs, parse_conditions
 from recallscope.specs import flat_fields

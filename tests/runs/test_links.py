@@ -9,11 +9,10 @@ from synthetic_runs import record
 from tiny_sweeps import tiny_run
 
 from recallscope.records import record_text
-from recallscope.runs.attempts import Failure
 from recallscope.runs.driver import run_sweep
 from recallscope.runs.grid import Cell
 from recallscope.runs.index import rebuild_index
-from recallscope.runs.leases import try_lease
+from recallscope.runs.leases import Failure, try_lease
 from recallscope.runs.store import RunStore, StoreError
 from recallscope.runs.table import find_runs
 from recallscope.runs.upkeep import verify

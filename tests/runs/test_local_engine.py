@@ -21,13 +21,12 @@ from tiny_sweeps import (
     workers_of,
 )
 
-from recallscope.runs.attempts import read_attempts
 from recallscope.runs.driver import Driver, run_sweep
 from recallscope.runs.engine import EngineError
 from recallscope.runs.forkserver import ForkServer
 from recallscope.runs.grid import Grid
-from recallscope.runs.inline import InlineEngine
-from recallscope.runs.local import LocalEngine, Slot, how_it_ended, local_slots
+from recallscope.runs.leases import read_attempts
+from recallscope.runs.local import InlineEngine, LocalEngine, Slot, how_it_ended, local_slots
 from recallscope.runs.plan import make_plan
 from recallscope.runs.store import RunStore
 from recallscope.runs.upkeep import verify

@@ -10,9 +10,9 @@ from synthetic_runs import record, spec
 
 from recallscope.cli.main import main
 from recallscope.records import NewerRecordError, record_text
-from recallscope.runs.attempts import Failure
 from recallscope.runs.grid import Cell
 from recallscope.runs.index import rebuild_index
+from recallscope.runs.leases import Failure
 from recallscope.runs.plan import make_plan
 from recallscope.runs.store import RunStore
 from recallscope.runs.table import export_rows, find_runs, parse_conditions

@@ -7,7 +7,7 @@ from synthetic_runs import record, spec
 from tiny_sweeps import tiny_run
 
 from recallscope.records import RecordError, record_text
-from recallscope.runs.attempts import Failure, note_attempt, read_attempts
+from recallscope.runs.leases import Failure, note_attempt, read_attempts
 from recallscope.runs.store import RunStore, StoreError
 from recallscope.runs.worker import do_run
 

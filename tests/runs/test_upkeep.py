@@ -8,9 +8,9 @@ import threading
 import pytest
 from synthetic_runs import fill, record, spec
 
-from recallscope.runs.attempts import Failure
 from recallscope.runs.grid import Cell
 from recallscope.runs.index import rebuild_index
+from recallscope.runs.leases import Failure
 from recallscope.runs.plan import make_plan
 from recallscope.runs.store import RunStore
 from recallscope.runs.table import find_runs

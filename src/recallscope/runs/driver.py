@@ -20,13 +20,11 @@ from typing import Literal
 
 from recallscope.atomic import is_storage_fault
 from recallscope.records import RunRecord
-from recallscope.runs.attempts import Failure
 from recallscope.runs.engine import Died, Engine, EngineError, Event, Halted, Job, Moved, Refused
 from recallscope.runs.grid import Cell, Grid
 from recallscope.runs.index import extend_index
-from recallscope.runs.inline import InlineEngine
-from recallscope.runs.leases import LEASE_SECONDS, Lease
-from recallscope.runs.local import LocalEngine, local_slots
+from recallscope.runs.leases import LEASE_SECONDS, Failure, Lease
+from recallscope.runs.local import InlineEngine, LocalEngine, local_slots
 from recallscope.runs.plan import Plan, make_plan
 from recallscope.runs.store import CHECKPOINT, FAILURE, RunStore, set_aside
 from recallscope.runs.views import View

@@ -22,8 +22,8 @@ from recallscope.atomic import write_atomically
 from recallscope.health import examine
 from recallscope.records import SCHEMA_VERSION, RecordError, row_of
 from recallscope.registry import suggestion
-from recallscope.runs.attempts import read_attempts
 from recallscope.runs.index import Table, open_index, set_index_aside
+from recallscope.runs.leases import read_attempts
 from recallscope.runs.store import RunStore
 from recallscope.specs import RESULTS, TASKS, TRIALS_FROM, Value, find_architecture, path_of, refuse_stored_kind
 

@@ -18,9 +18,8 @@ from typing import IO, Any
 
 from recallscope.atomic import TEMPORARY, digest_of, open_regular, seal_is_broken, write_atomically
 from recallscope.records import NewerRecordError, RecordError, file_text, record_from
-from recallscope.runs.attempts import read_failure
 from recallscope.runs.index import Entry, entry_of, index_contradicts, rebuild_index
-from recallscope.runs.leases import is_leased
+from recallscope.runs.leases import is_leased, read_failure
 from recallscope.runs.packed import packed_line
 from recallscope.runs.store import (
     CHECKPOINT,
