@@ -140,6 +140,7 @@ class Measure(StateFlags, RunFlags):
                 run.model, task, train=run.train, seed=run.seed, seeds=self.seeds, store=store,
                 compare_with=self.compare_with,
                 search_rates=not self.starts and "learning_rate" not in self.given("train"),
+                curriculum=not self.starts and "training_facts" not in self.given("train"),
                 extend=not self.starts and not STEPS & self.given("train").keys(),
                 trainer=store_trainer(store, workers=self.workers, weights=True, view=view),
                 tell=None if self.quiet else tell,

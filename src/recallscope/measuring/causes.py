@@ -41,7 +41,7 @@ def _rates(learning: Learning) -> str:
     if not learning.searches:
         return f"learning rate: only {learning.last.run.train.learning_rate:g} was tried, as it was given"
     rates = ", ".join(f"{rate:g}" for rate in learning.searches[-1].trials)
-    steps = " and ".join(f"{search.steps:,}" for search in learning.searches)
+    steps = " and ".join(dict.fromkeys(f"{search.steps:,}" for search in learning.searches))
     left = [rate for rate, trial in learning.searches[-1].trials.items() if trial.begun]
     what = f"only {', '.join(map('{:g}'.format, left))} left chance" if left else "all stayed at chance"
     return f"learning rates: {rates} for {steps} steps; {what}"
