@@ -28,7 +28,7 @@ def mine(tmp_path, monkeypatch):
 
 
 def test_a_module_of_ones_own_gets_its_row_and_a_figure(mine, run, tmp_path):
-    """The whole way: four short runs by each of two recipes choose the rate, one is measured; a second call trains nothing.
+    """The whole way: short runs at four rates, by two recipes, one is measured; a second call trains nothing.
 
     So few steps teach nothing, and no size, bits or rank is derived from the accuracy.
     """

@@ -179,7 +179,7 @@ def learn(
     """
     found = Learning()
     factors, rate = list(FACTORS if extend else FACTORS[:1]), run.train.learning_rate
-    facts = run.train.training_facts
+    facts: str = run.train.training_facts
     while factors:
         factor = factors.pop(0)
         longer = with_train(lengthened(run, factor), training_facts=facts)
