@@ -20,9 +20,9 @@ import numpy as np
 from recallscope.health import BEGUN
 from recallscope.presets import Fields, Preset
 from recallscope.records import RunRecord
-from recallscope.studies.chapters.page import table
 from recallscope.studies.claims import Finding, Ruling, by_distance, own_check
 from recallscope.studies.experiment import Part, Scale, experiment, part
+from recallscope.studies.markdown import table
 from recallscope.studies.other_groups import read_published
 from recallscope.studies.paper_runs import PaperRuns, no_runs, sheet, source_line
 from recallscope.theory.bounds import most_recall
@@ -357,7 +357,7 @@ def results_table(runs: PaperRuns, page: str = "") -> Iterator[str]:
         "architecture", "effective entries", *(f"{n} facts" for n in facts), "every seed, most facts", "rate",
         "learned", "rates at which most seeds learn",
     ]  # fmt: skip
-    yield from table(columns, rows).splitlines()
+    yield from table(columns, rows)
 
 
 def published_table(runs: PaperRuns, page: str = "") -> Iterator[str]:
@@ -368,4 +368,4 @@ def published_table(runs: PaperRuns, page: str = "") -> Iterator[str]:
         ["model", "width", "rate", *(f"{name[1:]} facts" for name in facts)],
         ([row["model"].replace("_", " "), row["d_model"], f"{float(row['learning_rate']):.2g}",
           *(f"{float(row[name]):.3f}" for name in facts)] for row in rows),
-    ).splitlines()  # fmt: skip
+    )  # fmt: skip
