@@ -40,6 +40,7 @@ from recallscope.studies.own.architectures import published_table, recall_table,
 from recallscope.studies.own.components import components_table
 from recallscope.studies.own.correlated_keys import correlated_table
 from recallscope.studies.own.large_sizes import large_table
+from recallscope.studies.own.new_architectures import predictions_table
 from recallscope.studies.paper.dn_grid import full_table, linear_table
 from recallscope.studies.paper.minimality import ablations_table
 from recallscope.studies.paper_runs import PaperRuns
@@ -65,6 +66,7 @@ TABLES: Mapping[str, Table] = {
     "blind": _blind_table,
     "costs": costs_table,
     "correlated-keys": correlated_table,
+    "new-architectures": predictions_table,
     "routed-memories": routed_table,
     "gla": gla_table,
     "gla-settings": gla_settings_table,
