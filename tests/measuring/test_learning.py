@@ -10,8 +10,8 @@ from torch import nn
 
 import recallscope as rs
 from recallscope.architectures.user_module_model import UserModuleError, module_in_memory
-from recallscope.measuring.causes import likely_causes, next_command
 from recallscope.measuring.learning import Learning, learn
+from recallscope.measuring.measure import likely_causes, next_command
 from recallscope.measuring.training_runs import RATES, RunFailedError, Training, search_rate, store_trainer
 from recallscope.records import Evaluation, RunRecord, binding
 from recallscope.specs import RunSpec, TrainSpec, parse_model
@@ -52,6 +52,21 @@ def test_a_model_that_stays_at_chance_did_not_learn_after_four_times_the_steps()
     assert "2,000, 4,000, 8,000 steps" in verdict.sentence
     assert "accuracy 0.2500 is not above the 0.2500 of guessing any of the 4 values" in verdict.sentence
     assert "no capacity" in verdict.sentence
+
+
+def test_a_model_that_does_not_begin_is_trained_by_the_curriculum_unless_the_user_chose_otherwise():
+    def learns_by_curriculum(run):
+        return 0.99 if run.train.training_facts == "curriculum" and run.train.learning_rate == 0.003 else 0.25
+
+    def train(runs):
+        return [Training(record(run, learns_by_curriculum(run)), True, None) for run in runs]
+
+    found = learn(RUN, train)
+    assert [(one.steps, one.rate, one.run.train.training_facts) for one in found.stages] == [
+        (2000, 0.003, "curriculum")
+    ]
+    assert learn(RUN, train, curriculum=False).verdict(extended=True).word == "did not learn"
+    assert learn(RUN, train, search=False).stages[1].run.train.training_facts == "curriculum"
 
 
 def test_a_rate_that_only_learns_in_longer_trials_is_found():

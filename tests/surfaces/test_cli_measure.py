@@ -28,7 +28,7 @@ def mine(tmp_path, monkeypatch):
 
 
 def test_a_module_of_ones_own_gets_its_row_and_a_figure(mine, run, tmp_path):
-    """The whole way: four short runs choose the rate, one is measured; a second call trains nothing.
+    """The whole way: short runs at four rates, by two recipes, one is measured; a second call trains nothing.
 
     So few steps teach nothing, and no size, bits or rank is derived from the accuracy.
     """
@@ -65,8 +65,8 @@ def test_a_module_of_ones_own_gets_its_row_and_a_figure(mine, run, tmp_path):
     assert json.loads(again) == row
     assert "0 to do" in err
     listed, every = run("store", "list", "out/store")[1], run("store", "list", "out/store", "--trials")[1]
-    assert "1 runs\n4 learning-rate trials of measurements are left out" in listed
-    assert "5 runs\n" in every
+    assert "1 runs\n8 learning-rate trials of measurements are left out" in listed
+    assert "9 runs\n" in every
 
 
 def test_a_wrong_name_is_refused_before_anything_is_trained(mine, run, tmp_path):
