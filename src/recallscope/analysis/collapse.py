@@ -33,7 +33,7 @@ A_BOUNDS = (float(np.exp(-7)), float(np.exp(5)))  # a thousandth to 150: beyond,
 
 @dataclass(frozen=True)
 class Fit:
-    """a and b with 95 % intervals, how well they do, and what theory says b should be.
+    """a and b with 95% intervals, how well they do, and what theory says b should be.
 
     An end of an interval that the data do not bound is 0 or infinity.
     """
@@ -151,7 +151,7 @@ def without_bounds(a: Array) -> Array:
 class CollapseCurve:
     """Points (x, accuracy) per cell, and curves over `line`; x = sqrt(N D / (a N_f + N)) with the a that was given.
 
-    `level` is the fit of b at this a, and `band` its 95 % band; `free` is the fit of a and b together. Both are None
+    `level` is the fit of b at this a, and `band` its 95% band; `free` is the fit of a and b together. Both are None
     with fewer than four cells.
     """
 

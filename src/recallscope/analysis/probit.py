@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-SEED_SCATTER = 0.005  # assumed standard deviation of trained accuracy between seeds; linear models show .001 to .003
+SEED_SCATTER = 0.005  # assumed standard deviation of trained accuracy between seeds; linear models show 0.001 to 0.003
 QUANTILE = 1.96
 
 
@@ -26,7 +26,7 @@ class ProbitFit:
         return float(ndtr(self.intercept + self.slope * x))
 
     def crossing(self, target: float) -> tuple[float, tuple[float, float]]:
-        """x at which the curve reaches the target, and its 95 % interval to first order."""
+        """x at which the curve reaches the target, and its 95% interval to first order."""
         x = (float(ndtri(target)) - self.intercept) / self.slope
         gradient = np.array([-1.0, -x]) / self.slope
         spread = QUANTILE * float(np.sqrt(gradient @ self.covariance @ gradient))

@@ -82,7 +82,7 @@ def _write_numbers(tiles: np.ma.MaskedArray, ax: Axes) -> None:
 
 
 def short_number(value: float) -> str:
-    """.98, and 1 or 0 only for what is exactly that: .9996 is >.99, as the last step to 1 is what grids are about."""
+    """.98, and 1 or 0 only for what is exactly that: 0.9996 is >.99, as the last step to 1 is what grids are about."""
     if value in (0.0, 1.0):
         return f"{value:.0f}"
     if value >= 0.995:
@@ -123,7 +123,7 @@ def shades(count: int) -> list[tuple[float, float, float, float]]:
 
 
 def draw_collapse(curve: CollapseCurve, ax: Axes, *, name_a: str, group_range: tuple[float, float]) -> Axes:
-    """Cells as points coloured by a size, the printed curve dashed, the fitted one with its 95 % band."""
+    """Cells as points coloured by a size, the printed curve dashed, the fitted one with its 95% band."""
     if curve.band is not None:
         ax.fill_between(curve.line, *curve.band, color=VERMILION, alpha=0.25, lw=0)
     ax.plot(curve.line, curve.printed, color=BLACK, ls="--", lw=1, label="printed")

@@ -35,7 +35,7 @@ Draw = Callable[..., None]  # panels into a figure
 def draw_matrix(
     matrix: ArrayLike, ax: Axes, *, title: str, xlabel: str, ylabel: str, limit: float | None = None
 ) -> Axes:
-    """A signed matrix with its colour bar; `limit` is the value of the strongest colour (99.9 % of entries fit)."""
+    """A signed matrix with its colour bar; `limit` is the value of the strongest colour (99.9% of entries fit)."""
     values = np.asarray(matrix, float)
     if limit is None:
         limit = float(np.quantile(np.abs(values), 0.999)) or 1.0
@@ -211,8 +211,8 @@ def draw_fill(
     *,
     num_facts: int,
 ) -> None:
-    """Facts decoded rightly against facts written, beside the law.   Paper: Thm 4.2 (`thm:prob-scaling-law`)."""
-    ax, texts = figure.subplots(), {"xlabel": "facts written", "ylabel": "facts decoded rightly"}
+    """Facts decoded correctly against facts written, beside the law.   Paper: Thm 4.2 (`thm:prob-scaling-law`)."""
+    ax, texts = figure.subplots(), {"xlabel": "facts written", "ylabel": "facts decoded correctly"}
     draw_curve(facts_written, hit_rate, ax, predicted=predicted, **texts, title="How full is the table?")
     ax.axvline(num_facts, color=BLACK, lw=0.6, ls=":")
     ax.set_ylim(min(0.98, *hit_rate, *predicted) - 0.02, 1.005)
@@ -316,7 +316,7 @@ def draw_coordinates(read: ArrayLike, write: ArrayLike, ax: Axes) -> Axes:
 
 
 def draw_ablations(recall: Mapping[str, float], ax: Axes, queries: int | None = None) -> Axes:
-    """Accuracy with parts of the masks taken away, with 95 % binomial intervals; dotted: unchanged."""
+    """Accuracy with parts of the masks taken away, with 95% binomial intervals; dotted: unchanged."""
     values = np.array(list(recall.values()))
     half = 1.96 * np.sqrt(values * (1 - values) / queries) if queries else None
     colours = [BLUE if i == 0 else VERMILION for i in range(len(values))]

@@ -102,7 +102,7 @@ CELLS: tuple[Cell, ...] = (  # in the transition of the linear law
     (512, 16, 32, 8), (512, 16, 32, 16), (512, 16, 16, 16), (512, 16, 64, 4), (512, 8, 16, 8), (256, 16, 24, 12),
 )  # fmt: skip
 QUARTER = {"warmup_steps": 25, "flat_steps": 100, "decay_steps": 375, "eval_every": 500}
-WANTED = {"delta": 0.012}  # mean error of a law that holds; of others .01
+WANTED = {"delta": 0.012}  # mean error of a law that holds; of others 0.01
 WITH_LAWS = tuple(variant for variant in MINIMAL if variant.label in ("mLSTM", "DeltaNet", "Gated DeltaNet", "MesaNet"))
 TINY: tuple[Cell, ...] = ((64, 4, 16, 4),)  # for a demonstration
 
@@ -122,7 +122,7 @@ class Measured:
     variant: Variant
     task: TaskSpec
     seeds: tuple[float, ...]
-    interval: Ends  # 95 %, of the mean; nan if nothing tells the noise of seeds
+    interval: Ends  # 95%, of the mean; nan if nothing tells the noise of seeds
     state_entries: int | None  # effective
     parameters: int | None
     seconds: float  # of one training

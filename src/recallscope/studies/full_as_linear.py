@@ -36,7 +36,7 @@ _CELL = ["task", "vocab_size", "num_facts", "length", "embed_dim", "state_dim"]
 
 @dataclass(frozen=True)
 class Ratio:
-    """a of the first over a of the second: each with its own b, and with one b for both; 95 % intervals."""
+    """a of the first over a of the second: each with its own b, and with one b for both; 95% intervals."""
 
     value: float
     interval: Ends
@@ -165,7 +165,7 @@ def scaled_errors(rule: str, factor: float, cells: DataFrame) -> Array:
 
 
 def _fit(rule: str, cells: DataFrame) -> float:
-    from scipy.optimize import minimize_scalar  # .3 s of imports
+    from scipy.optimize import minimize_scalar  # 0.3 s of imports
 
     best = minimize_scalar(
         lambda log_c: float(np.mean(scaled_errors(rule, float(np.exp(log_c)), cells) ** 2)),

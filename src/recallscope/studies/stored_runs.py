@@ -113,7 +113,7 @@ def _problem(row: Row) -> Problem:
 
 # The table of docs/LAWS.md. Its second column is written by hand, in the page.
 
-COLUMNS = "law", "predicts recall of", "in words", "formula, or what is computed", "where it makes sense", "off by"
+COLUMNS = "law", "predicts recall of", "idea", "formula, or what is computed", "domain", "mean absolute error"
 WRITTEN = re.compile(r"^\| `([^`]+)`[^|]*\|[^|]*\|([^|]*)\|", re.MULTILINE)  # a law and what the page says of it
 
 
@@ -134,7 +134,7 @@ def off_by(law: Law, store: RunStore) -> str:
     """Over all stored measurements of sizes that the law was compared with."""
     found = against_measurements(law, store)
     size = np.abs(found.errors[found.compared])
-    return f"{size.mean():.3f} (at most {size.max():.3f}, {len(size)} measured)" if len(size) else "not measured"
+    return f"{size.mean():.3f} (max {size.max():.3f}, n = {len(size)})" if len(size) else "not measured"
 
 
 def in_cell(text: str) -> str:

@@ -75,7 +75,7 @@ def solve(question: SizeQuery | None = None, unknown: Unknown | None = None, **k
     """The least D, N or number of layers, the largest N_f or V, that reaches the target.
 
     Takes a SizeQuery, or the fields of one as keywords: `solve(vocab_size=512, num_facts=16, embed_dim=64)` finds the
-    state dimension for .99. The unknown is the size that is left out, unless it is named.
+    state dimension for 0.99. The unknown is the size that is left out, unless it is named.
 
     Paper: Rem 4.3 (`rem:practical-scaling-law`) and Rem 4.4 (`rem:dim-scaling-law`), inverted.
     """

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from statistics import mean
+from math import sqrt
+from statistics import fmean
 
 from recallscope.studies.architecture_variants import (
     CELLS,
@@ -12,32 +14,36 @@ from recallscope.studies.architecture_variants import (
     PUBLISHED,
     QUESTIONS,
     RATES,
+    RULES,
     VARIANTS,
     Measured,
+    Size,
     Variant,
     age_gap,
     ages,
     best_rate,
     flagged,
+    gains,
     label_of,
-    losses,
     measured,
     named,
     ranking,
 )
 from recallscope.studies.chapters.page import Chapter, bullets, chapter, sizes_of, table
 from recallscope.studies.own.architectures import FLAT, LONGER, REPEATED
+from recallscope.studies.own.longer import chosen_rate, name_of
 from recallscope.studies.paper_runs import PaperRuns
 
 OVERWRITES, GUESSES = 0.9, 0.6  # accuracy with keys written twice from which a variant can, or cannot
+PAIR = tuple(variant for variant in MINIMAL if variant.label in ("DeltaNet", "Gated DeltaNet"))
 
 
 def architectures(runs: PaperRuns) -> Chapter:
     """Every architecture of the comparison, from whatever runs there are."""
     blocks = (
-        "## What follows",
         *bullets(_what_follows(runs)),
-        "![recall of every variant against the size of its state, in six cells](figures/architectures.png)",
+        *_summary(runs),
+        "![accuracy of every variant against its state size, in six settings](figures/architectures.png)",
         *_accuracy_table(runs),
         *_variant_table(runs),
         *_published_table(runs),
@@ -51,6 +57,11 @@ def _recall(runs: PaperRuns, variant: Variant) -> dict[tuple[int, int, int, int]
     return measured(runs, "recall", variant)
 
 
+def _repeated(runs: PaperRuns) -> dict[str, Measured]:
+    """Accuracy with every key written twice, by label."""
+    return {variant.label: one for variant in MINIMAL for one in measured(runs, "repeated", variant).values()}
+
+
 def _number(one: Measured | None) -> str:
     """Mean, half of the interval, and all seeds."""
     if one is None:
@@ -61,84 +72,148 @@ def _number(one: Measured | None) -> str:
 
 
 def _what_follows(runs: PaperRuns) -> Iterator[str]:
-    by_state, by_parameters = ranking(runs, "state_entries"), ranking(runs, "parameters")
-    if by_state:
-        (first, gain), held = by_state[0], _bits(runs)
-        yield (
-            f"**Per effective state entry** {first} recalls most: {gain:+.3f} above the best linear Mamba with as many "
-            f"entries, on average over the cells that all measured variants have. In order: "
-            f"{named(by_state, sign='+')}. In bits about the values that a state entry provably holds: {named(held)}."
+    if by_state := dict(ranking(runs, "state_entries")):
+        first = next(iter(by_state))
+        rules = {
+            rule: [by_state[one.label] for one in MINIMAL if one.rule == rule and one.label in by_state]
+            for rule in RULES
+        }
+        ranges = "; ".join(
+            f"{rule}, {min(seen):+.3f}" + (f" to {max(seen):+.3f}" if len(seen) > 1 else "")
+            for rule, seen in rules.items()
+            if seen
         )
-    if by_parameters:
         yield (
-            f"**Per parameter** {by_parameters[0][0]} recalls most. Recall above the best linear Mamba with as many "
-            f"parameters, in order: {named(by_parameters, sign='+')}."
+            f"**{first} recalls the most per state entry.** Its accuracy is {by_state[first]:.3f} above that of the "
+            f"best linear Mamba of equal effective state size. By update rule, the same difference is: {ranges}."
+            + _recipe(runs)
         )
-    repeated = {variant.label: one.mean for variant in MINIMAL for one in measured(runs, "repeated", variant).values()}
-    if repeated:
-        can = {label: p for label, p in repeated.items() if p >= OVERWRITES}
-        cannot = {label: p for label, p in repeated.items() if p <= GUESSES}
-        between = {label: p for label, p in repeated.items() if label not in can | cannot}
+    if repeated := _repeated(runs):
+        can = [(label, one.mean) for label, one in repeated.items() if one.mean >= OVERWRITES]
+        cannot = [(label, one.mean) for label, one in repeated.items() if one.mean <= GUESSES]
+        between = [(label, one.mean) for label, one in repeated.items() if GUESSES < one.mean < OVERWRITES]
         yield (
-            f"**Overwriting**, every key written twice and the last value asked for: {named(can)} can (at least "
-            f"{OVERWRITES}); {named(cannot)} cannot, and guess between both values; in between: {named(between)}."
+            f"**Decay or the delta rule lets a memory overwrite.** If every key is written twice and the last value "
+            f"counts, these variants return it (accuracy at least {OVERWRITES}): {named(can)}. These return either "
+            f"value with probability 1/2: {named(cannot)}."
+            + (f" In between: {named(between)}." if between else "")
+            + " Minimal attention has no positional encoding and minimal MesaNet no forget gate, so neither can tell "
+            "which value came last; as published, both can."
         )
     gaps = {label: age_gap(places) for label, places in ages(runs).items()}
     if gaps:
-        flat = {label: gap for label, gap in gaps.items() if abs(gap) <= FLAT}
-        falling = {label: gap for label, gap in gaps.items() if gap > FLAT}
-        rising = {label: gap for label, gap in gaps.items() if gap < -FLAT}
+        recent = {label: gap for label, gap in gaps.items() if gap > FLAT}
+        old = {label: gap for label, gap in gaps.items() if gap < -FLAT}
         yield (
-            f"**Age**, recall of the newest quarter of the facts less that of the oldest, at D = N = 16: new facts "
-            f"are recalled better by {named(falling, sign='+')}; old ones by {named(rising, sign='+')}; within {FLAT}: "
-            f"{named(flat, sign='+')}."
+            "**The delta rule and a fixed decay favour recent facts.** At D = N = 16 the accuracy for the newest "
+            f"quarter of the facts minus that for the oldest is {named(recent, sign='+')}"
+            + (f"; {named(old, sign='+')}" if old else "")
+            + f". For the other variants it is within {FLAT} of zero."
         )
     searched = {variant: rate for variant in VARIANTS if (rate := best_rate(runs, variant)) is not None}
     if searched:
         by_rate = {rate: [variant.label for variant, best in searched.items() if best == rate] for rate in RATES}
-        text = "; ".join(f"{rate:g} for {', '.join(labels)}" for rate, labels in by_rate.items() if labels)
-        other = [variant.label for variant, rate in searched.items() if rate != variant.rate]
-        but = f" Trained at another rate than that: {', '.join(other)}." if other else ""
-        yield f"**To train**, the best of {', '.join(f'{rate:g}' for rate in RATES)} is {text}.{but}"
-    faults = flagged(runs)
-    if faults:
-        yield f"**Not to be taken at face value**: {'; '.join(faults.values())}."
+        usual = max(by_rate, key=lambda rate: len(by_rate[rate]))
+        text = "".join(f", {rate:g} for {', '.join(v)}" for rate, v in by_rate.items() if v and rate != usual)
+        other = [variant.label for variant, best in searched.items() if best != variant.rate]
+        but = f" Trained at a rate other than that: {', '.join(other)}." if other else ""
+        yield (
+            f"**Learning rate.** Of {', '.join(f'{rate:g}' for rate in RATES)}, the one with the smallest loss after a "
+            f"short search is {usual:g} for {len(by_rate[usual])} of {len(searched)} variants{text}.{but}"
+        )
+    if faults := flagged(runs):
+        failed = Counter(text.partition(" at ")[0] for text in faults.values())
+        yield (
+            "**Runs with warnings**, which reflect the training more than the memory: "
+            f"{', '.join(f'{label} {number}' for label, number in failed.items())}."
+        )
 
 
-def _bits(runs: PaperRuns) -> list[tuple[str, float]]:
-    """Mean bits per state entry, most first."""
-    found = {variant.label: [one.bits_per_entry for one in _recall(runs, variant).values()] for variant in MINIMAL}
-    known = {label: mean(bits) for label, bits in found.items() if bits and all(bit == bit for bit in bits)}
-    return sorted(known.items(), key=lambda item: -item[1])
+def _recipe(runs: PaperRuns) -> str:
+    """How far two delta rules are apart, here and after four times the steps."""
+    rates = [chosen_rate(runs, variant) for variant in PAIR]
+    if None in rates:
+        return ""
+    longer = [
+        [record.test_accuracy for record in runs.records(label_of(name_of(rate or 0.0), variant))]
+        for variant, rate in zip(PAIR, rates, strict=True)
+    ]
+    here = [[cells[cell].mean for cell in CELLS] for cells in (_recall(runs, variant) for variant in PAIR)]
+    gap = fmean(p - q for p, q in zip(*here, strict=True))
+    most = max(abs(p - q) for p, q in zip(*longer, strict=True))
+    return (
+        f" Do not rank within a rule: {PAIR[1].label}, whose learning rate was chosen by an early loss, is on average "
+        f"{gap:.3f} below {PAIR[0].label} here, but within {most:.3f} of it at every setting after four times the "
+        "steps."
+    )
+
+
+def _gain(runs: PaperRuns, variant: Variant, size: Size) -> str:
+    """Mean gain over the best linear Mamba of that size, and half of its 95% interval from the noise of seeds."""
+    known = [one for one in _recall(runs, variant).values() if getattr(one, size)]
+    if not known:
+        return "-"
+    half = sqrt(sum(((one.interval[1] - one.interval[0]) / 2) ** 2 for one in known)) / len(known)
+    return f"{fmean(gains(known, size)):+.3f} ±{half:.3f}"
+
+
+def _summary(runs: PaperRuns) -> Iterator[str]:
+    order = [label for label, _ in ranking(runs, "state_entries")]
+    order += [variant.label for variant in MINIMAL if variant.label not in order and _recall(runs, variant)]
+    by_label = {variant.label: variant for variant in MINIMAL}
+    places, repeated = ages(runs), _repeated(runs)
+    rows = []
+    for label in order:
+        variant = by_label[label]
+        bits = fmean(one.bits_per_entry for one in _recall(runs, variant).values())
+        rows.append(
+            [
+                label,
+                variant.rule,
+                _gain(runs, variant, "state_entries"),
+                _gain(runs, variant, "parameters"),
+                f"{bits:.3f}" if bits == bits else "-",
+                f"{repeated[label].mean:.3f}" if label in repeated else "-",
+                f"{age_gap(places[label]):+.3f}" if label in places else "-",
+            ]
+        )
+    yield (
+        "The second and third numbers are differences in accuracy from the best linear Mamba with as many effective "
+        "state entries, or parameters, averaged over the settings below; ± is half of the 95% interval from seed "
+        "variance. Bits are those about the values that the recall proves an effective state entry held."
+    )
+    columns = "variant", "update rule", "per state entry", "per parameter", "bits per entry", "keys written twice"
+    yield table([*columns, "newest minus oldest quarter"], rows)
 
 
 def _accuracy_table(runs: PaperRuns) -> Iterator[str]:
-    yield "## Recall at equal D and N"
-    yield "Mean of seeds, half of its 95 % interval, and in brackets every seed."
+    yield "## Accuracy at equal D and N"
+    yield "Mean over seeds ± half of its 95% interval; in parentheses, every seed."
     found = {variant: _recall(runs, variant) for variant in MINIMAL}
     rows = ([variant.label, *(_number(cells.get(cell)) for cell in CELLS)] for variant, cells in found.items())
     yield table(["variant", *map(sizes_of, CELLS)], rows)
 
 
 def _variant_table(runs: PaperRuns) -> Iterator[str]:
-    yield "## What each variant is, and what it takes"
-    yield f"State entries, parameters and seconds of a training (one thread) at {sizes_of(CELLS[0])}."
+    yield "## What each variant is"
+    yield f"Sizes, and seconds per training run on one thread, at {sizes_of(CELLS[0])}."
     rows = []
     for variant in MINIMAL:
-        first, again = _recall(runs, variant).get(CELLS[0]), [*measured(runs, "repeated", variant).values(), None][0]
-        what = variant.label, variant.update, variant.rule
-        rows.append([*what, *_sizes(first), _number(again), _rate(runs, variant), _seconds(first)])
-    columns = "variant", "update of the state", "rule", "effective state", "parameters", "keys written twice"
-    yield table([*columns, "learning rate", "seconds"], rows)
+        first = _recall(runs, variant).get(CELLS[0])
+        rows.append([variant.label, variant.update, *_sizes(first), f"{variant.rate:g}", _seconds(first)])
+    columns = "variant", "update of the state", "effective state", "parameters", "learning rate", "seconds"
+    yield table(columns, rows)
 
 
 def _published_table(runs: PaperRuns) -> Iterator[str]:
-    yield "## Two published layers"
-    steps = sum(LONGER.values())
-    yield f"With the norms, gates and convolutions of their authors, at {sizes_of(CELLS[0])}; {steps} steps."
+    yield "## Two-layer models with the layers as published"
+    yield (
+        f"With their authors' norms, gates and convolutions, at {sizes_of(CELLS[0])}; {sum(LONGER.values())} steps. "
+        "Attention is the exception: a layer with norms and a residual, but without positions."
+    )
     found = {variant: _recall(runs, variant).get(CELLS[0]) for variant in PUBLISHED}
-    rows = ([f.label, _number(one), *_sizes(one), _rate(runs, f), _seconds(one)] for f, one in found.items())
-    yield table(["variant", "recall", "effective state", "parameters", "learning rate", "seconds"], rows)
+    rows = ([f.label, _number(one), *_sizes(one), f"{f.rate:g}", _seconds(one)] for f, one in found.items())
+    yield table(["variant", "accuracy", "effective state", "parameters", "learning rate", "seconds"], rows)
 
 
 def _sizes(one: Measured | None) -> tuple[str, str]:
@@ -149,34 +224,29 @@ def _seconds(one: Measured | None) -> str:
     return "-" if one is None else f"{one.seconds:.0f}"
 
 
-def _rate(runs: PaperRuns, variant: Variant) -> str:
-    tried = ", ".join(f"{rate:g}: {loss:.3f}" for rate, loss in sorted(losses(runs, variant).items(), reverse=True))
-    return f"{variant.rate:g}" + (f" (loss at {tried})" if tried else "")
-
-
 def _method() -> Iterator[str]:
     train, rates = COMPARISON.train, ", ".join(f"{rate:g}" for rate in RATES)
-    yield "## How it was done"
+    yield "## Method"
     yield (
-        "Minimal variants have one layer, one head, windows of two tokens, no norm and no output gate; two Mambas keep "
-        f"their activation. All have the same recipe: AdamW, 2000 steps, {train['batch_size']} fresh sequences each, "
-        f"tests of {train['eval_size']} sequences, seeds 0 and 1. The learning rate is the best of {rates} by the loss "
-        "of a training of 500 steps (published layers: all 3000) on another seed at the first cell, and is kept for "
-        "all cells. Keys written twice: V "
-        f"{REPEATED['vocab_size']}, N_f {REPEATED['num_facts']}, D 64, N 16. Recall by age is asked of one trained "
-        "model per variant. Intervals pool the noise of seeds over the cells of a variant, of published layers over "
-        "all of them. The linear Mamba of equal size is the best over N of what its law (`trained-sharing`) gives; it "
-        "stores 2 D N numbers. State entries are those after the last token; attention keeps N + D numbers per token, "
-        "Based has about N (N + 3) / 2 rows where the others have N."
+        "Minimal variants have one layer, one head, windows of two tokens, no norm and no output gate; the two Mambas "
+        f"keep their activation. All use one recipe: AdamW, 2000 steps of {train['batch_size']} fresh sequences, test "
+        f"sets of {train['eval_size']} sequences, seeds 0 and 1. The learning rate is that of {rates} with the "
+        "smallest 500-step training loss (published layers: 3000 steps) at the first setting, on another seed. With "
+        f"keys written twice, V = {REPEATED['vocab_size']}, N_f = {REPEATED['num_facts']}, D = 64, N = 16. Accuracy by "
+        "recency uses one trained model per variant. Intervals use seed variance pooled over the settings of a "
+        "variant, or over all published models. The best linear Mamba of a given size follows from its law "
+        "(`trained-sharing`). A linear Mamba stores 2 D N entries, of which D N are effective; attention keeps N + D "
+        "numbers per token; Based has about N (N + 3) / 2 rows where the others have N."
     )
     yield (
-        "Redo the runs with `recallscope reproduce architectures --scale small --store results/paper`, the figures "
-        "with `recallscope figures results/paper architectures`, and this page with `recallscope report`."
+        "To repeat the runs: `recallscope reproduce architectures --scale small --store results/paper`. For the "
+        "figures: `recallscope figures results/paper architectures`."
     )
     yield "## What it does not show"
     yield (
-        "Two seeds, one task family, models of a few thousand numbers of state and 2000 steps: an order that differs "
-        "by less than the intervals is no order. Three learning rates at one cell are a small search, and a variant "
-        "that trains poorly here may train well by a recipe of its own. Minimal variants are for theory; nobody uses "
-        "them as they are. Keys are learnt and random, so nothing is said of text, where keys resemble one another."
+        "Two seeds, one task family, states of a few thousand entries, 2000 steps: do not read a ranking into "
+        "differences smaller than the intervals. Three learning rates at one setting are a small search, and a variant "
+        "that trains poorly here may train well with another recipe. Minimal variants are for theory; nobody uses them "
+        "as they are. Keys are learned and random, so this does not show how the architectures compare on text, where "
+        "keys resemble each other."
     )

@@ -141,7 +141,7 @@ def rates(runs: PaperRuns) -> Iterator[Finding]:
         return
     wrong = [variant for variant in VARIANTS if best.get(variant.label, variant.rate) != variant.rate]
     text = "; ".join(
-        f"{variant.label} is trained at {variant.rate:g}, and the search says {best[variant.label]:g} (losses "
+        f"{variant.label} is trained at {variant.rate:g}, and the search prefers {best[variant.label]:g} (losses "
         + ", ".join(f"{loss:.3f} at {rate:g}" for rate, loss in losses(runs, variant).items())
         + ")"
         for variant in wrong

@@ -6,7 +6,7 @@ asked many times learns to erase the shared tokens while it is asked.
 
 The predictions and the rule of the verdicts below were committed before the runs of seeds 0, 1 and 2:
 
-- a mean over the seeds has a 95 % interval, from the seed variance c p (1 - p) pooled over all settings of the study;
+- a mean over the seeds has a 95% interval, from the seed variance c p (1 - p) pooled over all settings of the study;
 - a prediction is confirmed if all of the interval is within 0.05 of it, refuted if none of it is, else undecided. It is
   also undecided if recall is lower than predicted and a run is flagged: at chance, or still improving.
 
@@ -153,7 +153,7 @@ def outcome(one: Measured, predicted: float, degrees: int) -> Ruling:
     """Confirmed (holds), refuted (does not hold) or undecided (not tested), by the rule above."""
     reach = half_width(one.deviation, degrees)
     rule = (
-        f"confirmed (holds): the whole 95 % interval is within {NEAR} of the prediction; refuted (does not hold): none "
+        f"confirmed (holds): the whole 95% interval is within {NEAR} of the prediction; refuted (does not hold): none "
         f"of it is; undecided (not tested): else, and if recall is lower than predicted and a run is flagged"
     )
     if abs(one.mean - predicted) + reach <= NEAR:
@@ -164,7 +164,7 @@ def outcome(one: Measured, predicted: float, degrees: int) -> Ruling:
 
 
 def half_width(deviation: float, degrees: int) -> float:
-    """Of a 95 % interval."""
+    """Of a 95% interval."""
     return float(stdtrit(degrees, 0.975)) * deviation if degrees else inf
 
 
@@ -205,7 +205,7 @@ def order(runs: PaperRuns) -> Iterator[Finding]:
         verdict: Verdict = "holds" if low > margin else "does not hold" if high < margin else "not tested"
         yield check.answer(
             OPEN[verdict] + f"{gap:+.3f} ± {reach:.3f}",
-            Ruling(verdict, f"holds: the 95 % interval is above {margin:+.2f}; does not hold: it is below"),
+            Ruling(verdict, f"holds: the 95% interval is above {margin:+.2f}; does not hold: it is below"),
             f"{found[more].text}; {found[less].text}",
         )
 
@@ -332,7 +332,7 @@ def top_k_figure(runs: PaperRuns) -> Figure:
         values = 2 ** np.arange(6, 17)
         for name, few in {"the best": 1, "5 best": 5, "20 best": 20}.items():
             left.plot(values, [needed(int(V), few) for V in values], label=name)
-        left.plot(values, [needed(int(V), max(1, int(V) // 100)) for V in values], "k--", label="best 1 %")
+        left.plot(values, [needed(int(V), max(1, int(V) // 100)) for V in values], "k--", label="best 1%")
         left.set(xscale="log", xlabel="values to choose from", ylabel="SNR² = N D / n for recall 0.9", ylim=(0, None))
         left.legend()
         for one in top_k(runs):

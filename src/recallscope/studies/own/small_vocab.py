@@ -37,7 +37,7 @@ HEAD_CELLS = (  # (V, D, N, M, pattern), N_f = 8
     (128, 64, 2, 2, "MHA"), (128, 64, 4, 4, "MQA"), (128, 64, 3, 4, "MKA"), (128, 64, 3, 2, "MVA"),
     (256, 64, 2, 4, "MHA"), (256, 64, 4, 2, "MQA"),
 )  # fmt: skip
-SIZED_CELLS = (  # what `recallscope size` answered for targets from .9 to .99, given V, N_f and D
+SIZED_CELLS = (  # what `recallscope size` answered for targets from 0.9 to 0.99, given V, N_f and D
     (64, 4, 24, 4), (64, 4, 48, 3), (64, 8, 40, 3), (128, 8, 40, 6), (128, 8, 100, 6), (128, 16, 80, 6),
     (256, 16, 80, 6), (256, 16, 160, 9), (256, 8, 256, 3), (512, 16, 128, 6), (512, 16, 256, 5), (512, 32, 192, 7),
 )  # fmt: skip

@@ -108,7 +108,7 @@ def one_curve(runs: PaperRuns) -> Iterator[Finding]:
     }
     evidence = (
         f"{sum(fit.runs for fit in fits.values())} runs, {sum(fit.cells for fit in fits.values())} cells, mean of "
-        f"seeds, a and b fitted to each grid; 95 % intervals from {BOOTSTRAP} resamplings of cells, seed noise included"
+        f"seeds, a and b fitted to each grid; 95% intervals from {BOOTSTRAP} resamplings of cells, seed noise included"
     )
     yield checks[0].answer(
         "; ".join(f"{task.upper()} {min(a):.2f} to {max(a):.2f}" for task, a in ranges.items() if a)
@@ -137,7 +137,7 @@ def one_curve(runs: PaperRuns) -> Iterator[Finding]:
     )
 
 
-IN_INTERVALS = "holds: all 95 % intervals contain the printed value; approximately: more than half of them"
+IN_INTERVALS = "holds: all 95% intervals contain the printed value; approximately: more than half of them"
 
 
 def _has(value: float, ends: Ends) -> bool:
@@ -183,10 +183,10 @@ def half_of_a(runs: PaperRuns) -> Iterator[Finding]:
         by_conditions(
             all(apart) and all(together),
             all(together),
-            "holds: in every regime both 95 % intervals of the ratio contain 1/2 and exclude 1; approximately: the one "
+            "holds: in every regime both 95% intervals of the ratio contain 1/2 and exclude 1; approximately: the one "
             "with one b for both does",
         ),
-        "mean of seeds, on the cells that both models have; 95 % intervals by resampling cells, the same for both, "
+        "mean of seeds, on the cells that both models have; 95% intervals by resampling cells, the same for both, "
         "seed noise included",
         missing,
         (("regime", "a_full", "b_full", "a_linear", "b_linear", "ratio", "ratio, one b", "runs"), *table),

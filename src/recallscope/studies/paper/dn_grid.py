@@ -134,7 +134,7 @@ def theory_against_trained(runs: PaperRuns) -> Iterator[Finding]:
         f"mean absolute error {mae(off[theorem])} ({', '.join(by_regime)}). On the same cells: "
         + "; ".join(f"{name}, {np.abs(off[name]).mean():.3f}" for name in others),
         by_distance("mean absolute error", np.abs(off[theorem]).mean(), 0.02, 0.06),
-        f"{len(rows)} runs, {len(cells)} cells, mean of seeds; 95 % interval over cells",
+        f"{len(rows)} runs, {len(cells)} cells, mean of seeds; 95% interval over cells",
         missing,
         (
             ("law", "mean absolute error", "measured minus predicted, mean"),
@@ -173,7 +173,7 @@ def theory_against_designed(runs: PaperRuns) -> Iterator[Finding]:
         f"mean absolute error {mae(off['designed'])} ({', '.join(by_regime)}). On the same cells: "
         + "; ".join(f"{said[name]} ({name}) {np.abs(off[name]).mean():.3f}" for name in names[1:]),
         by_distance("mean absolute error", np.abs(off["designed"]).mean(), 0.02, 0.06),
-        f"{len(off['designed'])} cells, {draws} draws of the weights each; 95 % interval over cells",
+        f"{len(off['designed'])} cells, {draws} draws of the weights each; 95% interval over cells",
     )
 
 
@@ -207,7 +207,7 @@ def trade_off(runs: PaperRuns) -> Iterator[Finding]:
         f"at equal N D the wider model (larger D, smaller N) is better by {gap.mean:+.3f} "
         f"{interval(*gap.interval, 3)}; largest gap {sizes.max():.2f}",
         by_distance(f"mean size of the gaps, {sizes.mean():.3f}", float(sizes.mean()), 0.03, 0.1),
-        f"{len(pairs)} pairs of cells with equal N D and N <= D, all linear grids, mean of seeds; 95 % interval: "
+        f"{len(pairs)} pairs of cells with equal N D and N <= D, all linear grids, mean of seeds; 95% interval: "
         f"{noise}. Rem 4.4 is about the order of N D, not about equality",
         missing,
     )
@@ -253,7 +253,7 @@ def full_against_linear(runs: PaperRuns) -> Iterator[Finding]:
         ),
         f"{len(pairs)} cells, mean of seeds against mean of seeds; "
         + "; ".join(f"({both.regime}) {both.description}" for both in every)
-        + f"; 95 % interval: {noise}",
+        + f"; 95% interval: {noise}",
         missing,
     )
 

@@ -109,7 +109,7 @@ def pairs_of_patterns(runs: PaperRuns) -> Iterator[Finding]:
             f"{SAME}; approximately: all but one",
         ),
         f"{len(found['MQA', SINGLE].gaps)} cells (N, M > 1), mean of seeds against mean of seeds; single: mean of all "
-        f"one-head models with the same N; 95 % interval: {pooled_noise(cells.values())}",
+        f"one-head models with the same N; 95% interval: {pooled_noise(cells.values())}",
         missing,
     )
 

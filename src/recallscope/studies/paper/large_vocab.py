@@ -95,7 +95,7 @@ class VocabularySlope:
 
     @property
     def interval(self) -> Ends:
-        """95 % interval of the slope by the scatter around its line; nan with fewer than three points."""
+        """95% interval of the slope by the scatter around its line; nan with fewer than three points."""
         half = float(stdtrit(max(int((~np.isnan(self.normal_inverse)).sum()) - 2, 1), 0.975)) * self.slope_error
         return self.slope - half, self.slope + half
 
@@ -145,7 +145,7 @@ def vocabulary_findings(runs: PaperRuns) -> Iterator[Finding]:
         yield from (check.untested("no length has two vocabularies done") for check in (slope_check, grid_check, own))
         return
     evidence = (
-        f"{len(rows)} runs, one seed; {runs.parts[VOCABULARIES].cut or 'as published'}; 95 % intervals of the lines"
+        f"{len(rows)} runs, one seed; {runs.parts[VOCABULARIES].cut or 'as published'}; 95% intervals of the lines"
     )
     by_law = {line.length: line.slope for line in vocabulary_slopes(as_predicted(rows, "trained-sharing"))}
     meets = [line.interval[0] <= PUBLISHED[1] and line.interval[1] >= PUBLISHED[0] for line in slopes]

@@ -53,7 +53,7 @@ AR_PRESET = Preset(
 )  # fmt: skip
 MQAR, AR = "layers MQAR", "layers AR"
 AXES = ("state_dim", "num_layers")
-ANCHOR = ((12, 1), (6, 2), (4, 3), (3, 4))  # (N, Lambda) where the paper reads about .38
+ANCHOR = ((12, 1), (6, 2), (4, 3), (3, 4))  # (N, Lambda) where the paper reads about 0.38
 PUBLISHED = 0.38
 
 
@@ -150,7 +150,7 @@ def product_alone(runs: PaperRuns) -> Iterator[Finding]:
             f"deeper minus shallower {gap.mean:+.3f} {interval(*gap.interval, 3)}{fitted}"
         )
         cut = runs.parts[label].cut or "as published"
-        evidence.append(f"{label}: {len(rows)} runs, {len(pairs)} pairs, {cut}; 95 % intervals: {noise}")
+        evidence.append(f"{label}: {len(rows)} runs, {len(pairs)} pairs, {cut}; 95% intervals: {noise}")
     if not said:
         yield check.untested("no two cells with equal Lambda N done", missing)
         return

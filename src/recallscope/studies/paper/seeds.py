@@ -102,7 +102,7 @@ def reliability_figure(runs: PaperRuns) -> Figure:
 
     text = source_line(runs, seeds.name, (FULL_EXAMPLE,))
     rows = runs.rows(FULL_EXAMPLE)
-    with sheet(PAGE, 2.9, f"{text}; converged: accuracy of .1 or more; above the bars: seeds") as figure:
+    with sheet(PAGE, 2.9, f"{text}; converged: accuracy of 0.1 or more; above the bars: seeds") as figure:
         left, right = figure.subplots(1, 2)
         draw_grid(convergence_grid(rows), left, title="By cell")
         draw_bar(figure, [left], label="share of seeds converged")

@@ -20,8 +20,8 @@ HEADS = (Domain("V = 512", "N_f = 16", _SHORTEST, "D = 60", "2 <= N <= 8", "Lamb
 MONTE_CARLO = (Domain("512 <= V <= 1024", "16 <= N_f <= 32", "8 <= D <= 96", "8 <= N <= D", *_ONE),)
 
 # trained-sharing: many words and few dimensions, as above; and small vocabularies, up to D = V. There V > 16 N_f is
-# left out, where more directions die than it counts: it is .08 too high at (V, N_f, D, N) = (256, 8, 256, 3), .05 at
-# (512, 16, 256, 5); and so is N = 2 with D > V/4, where keys end up in any order, and it is up to .05 off
+# left out, where more directions die than it counts: it is 0.08 too high at (V, N_f, D, N) = (256, 8, 256, 3), 0.05 at
+# (512, 16, 256, 5); and so is N = 2 with D > V/4, where keys end up in any order, and it is up to 0.05 off
 _SMALL = ("64 <= V <= 512", "N_f >= 4", _SHORTEST, *_ONE)
 SHARING = (
     Domain("64 <= V <= 1024", "N_f >= 8", "6 N_f <= V", "L <= 8 N_f", "8 <= D <= 64", "4 D <= V", "N >= 2", *_ONE),
