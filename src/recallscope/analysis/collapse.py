@@ -12,7 +12,8 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from pandas import DataFrame
+from scipy.special import ndtr, stdtrit
 
 from recallscope.analysis.accuracy_grid import AccuracyGrid
 from recallscope.analysis.compare import dimensions
@@ -157,6 +158,7 @@ class CollapseCurve:
 
     x: Array
     accuracy: Array
+    half: Array | None  # of the 95% interval of the accuracy by the noise of seeds; None if that is unknown
     group: Array  # the size by which points are told apart
     line: Array
     printed: Array  # Phi(x - b) with b as printed, sqrt(2 log V)
@@ -165,6 +167,13 @@ class CollapseCurve:
     band: tuple[Array, Array] | None
     level: Fit | None
     free: Fit | None
+
+
+def _half(cells: DataFrame, grid: AccuracyGrid, noise: SeedNoise | None) -> Array | None:
+    if noise is None or not noise.degrees:
+        return None
+    deviations = noise.deviations(accuracies(cells), cells["seeds"].to_numpy(int), grid.reduce)
+    return np.asarray(deviations * float(stdtrit(noise.degrees, 0.975)))
 
 
 def collapse_curve(
@@ -195,7 +204,7 @@ def collapse_curve(
             low, high = np.quantile(ndtr(line - draws[:, 1:]), (0.025, 0.975), axis=0)
             band = (low, high)
     return CollapseCurve(
-        x=x, accuracy=accuracies(cells),
+        x=x, accuracy=accuracies(cells), half=_half(cells, grid, noise),
         group=cells[group_field].fillna(1).to_numpy(float) if group_field in cells else np.ones(len(cells)),
         line=line, printed=np.asarray(ndtr(line - printed_level)), printed_level=printed_level,
         fitted=fitted, band=band, level=level, free=free,

@@ -127,6 +127,7 @@ def recall_by_place(weights: Path) -> dict[str, Any]:
 
 # Findings
 
+ALL = 0.995  # accuracy at every place from which a line would show nothing
 FLAT = 0.05  # newest quarter less oldest, at which recall no longer counts as the same for all facts
 
 
@@ -340,8 +341,8 @@ def size_figure(runs: PaperRuns, size: Size) -> Figure:
     what = "effective state entry" if size == "state_entries" else "parameter"
     gained = ", ".join(f"{label} {gain:+.3f}" for label, gain in order[:3])
     caption = Caption(
-        f"Per {what} {names[0]} recalls most; gain over the best linear Mamba of the same size, mean over "
-        f"settings: {gained}",
+        f"{names[0]} recalls the most per {what}: its accuracy minus that of the best linear Mamba of the same size, "
+        f"averaged over settings, leads with {gained}",
         "rows: architectures, best mean gain first; symbol: mean accuracy with 95% interval; bar: best linear Mamba "
         f"with as many {size.replace('_', ' ')}, by its law; numbers: {size.replace('_', ' ')}; hollow, below: two "
         "layers, each as published, every seed",
@@ -351,13 +352,13 @@ def size_figure(runs: PaperRuns, size: Size) -> Figure:
     )
     columns, shown = 3, sorted(cells, key=_place)
     rows = -(-len(shown) // columns)
-    heights = [0.155 * len(bare) + 0.45] * rows + [0.155 * max(len(published), 3) + 0.5]
+    heights = [0.155 * len(bare) + 0.6] * rows + [0.155 * max(len(published), 3) + 0.5]
     with sheet(PAGE, sum(heights), caption) as figure:
         axes = figure.subplots(rows + 1, columns, squeeze=False, gridspec_kw={"height_ratios": heights})
         for ax, cell in zip(axes[:rows].flat, shown, strict=False):
             draw_beside(cells[cell], ax, looks=bare)
             V, N_f, D, N = cell
-            ax.set_title(f"$V={V}$, $N_f={N_f}$, $D={D}$, $N={N}$", fontsize=8)
+            ax.set_title(f"$V={V}$, $N_f={N_f}$\n$D={D}$, $N={N}$", fontsize=8)
         for ax in [*axes[:rows, 1:].flat]:
             ax.set_yticklabels([])
         for ax in [*axes[:rows].flat[len(shown) :], axes[rows, -1]]:
@@ -372,7 +373,7 @@ def size_figure(runs: PaperRuns, size: Size) -> Figure:
         ]
         handles.append(Line2D([], [], ls="", marker="|", color=BLACK, ms=8, label="best linear Mamba of that size"))
         axes[rows, 1].set_axis_off()
-        axes[rows, 1].legend(handles=handles, loc="upper left", title="the state as a fact comes in")
+        axes[rows, 1].legend(handles=handles, loc="upper left", title="effect of a new fact on the state")
     return figure
 
 
@@ -400,16 +401,23 @@ def age_figure(runs: PaperRuns) -> Figure:
     here = {variant.rule for variant in MINIMAL if label_of("by age", variant) in runs.parts}
     every = ("adds",), ("fades",), ("replaces",), ("solves", "keeps all")
     groups = [rules for rules in every if here.intersection(rules)]
-    lines = [{f.label: found[f.label] for f in MINIMAL if f.rule in rules and f.label in found} for rules in groups]
+    perfect = [label for label, places in found.items() if min(places) >= ALL]
+    here = {f.rule for f in MINIMAL if f.label in found and f.label not in perfect} or here
+    groups = [rules for rules in groups if here.intersection(rules)]
+    lines = [
+        {f.label: found[f.label] for f in MINIMAL if f.rule in rules and f.label in found and f.label not in perfect}
+        for rules in groups
+    ]
     fields = next(record.fields for variant in MINIMAL for record in runs.records(label_of("by age", variant)))
     gaps = {label: age_gap(places) for label, places in found.items()}
     forget = [label for label, gap in gaps.items() if gap > FLAT]
     caption = Caption(
-        f"{', '.join(forget)} recall new facts better than old ones, by {min(gaps[one] for one in forget):.2f} to "
+        f"{', '.join(forget)} recall recent facts better than old ones, by {min(gaps[one] for one in forget):.2f} to "
         f"{max(gaps[one] for one in forget):.2f} from the oldest to the newest quarter; the others do not"
         if forget
-        else "No architecture recalls new facts better than old ones",
-        "each line is one trained model; panels: what happens to the state as a fact comes in",
+        else "No architecture recalls recent facts better than old ones",
+        "each line is one trained model; panels: effect of a new fact on the state"
+        + (f"; {' and '.join(perfect)} recall every fact and are not shown" if perfect else ""),
         f"{_sizes(fields)}; one model each, {AGE_SEQUENCES:,} sequences, so that no seed noise is in the lines",
         text,
     )
@@ -442,8 +450,8 @@ def repeated_figure(runs: PaperRuns) -> Figure:
     fields = next(record.fields for variant in MINIMAL for record in runs.records(label_of("repeated", variant)))
     can = [variant.label for variant, one in found.items() if one.mean >= 0.9]
     caption = Caption(
-        f"{len(can)} of {len(found)} architectures answer with the newer of two values: those that fade or replace",
-        "every key is written twice and asked for once; dashed: a guess between both values. Attention has no "
+        f"{len(can)} of {len(found)} architectures return the newer of two values: those that fade or replace",
+        "every key is written twice and queried once; dashed: either value with probability 1/2. Attention has no "
         "positions here, and MesaNet no forget gate",
         f"{_sizes(fields)}; every symbol is a seed",
         text,

@@ -35,7 +35,7 @@ from recallscope.studies.architecture_variants import COMPARISON, MINIMAL, QUART
 from recallscope.studies.chapters.page import table
 from recallscope.studies.claims import Finding, Ruling, Verdict, by_conditions, by_distance, own_check
 from recallscope.studies.experiment import Part, Scale, experiment, part
-from recallscope.studies.paper_runs import PaperRuns, sheet, source_line
+from recallscope.studies.paper_runs import Caption, PaperRuns, sheet, source_line
 from recallscope.theory.extremes import NOISE_GRID, NOISE_WEIGHT
 from recallscope.theory.law import law_of
 from recallscope.theory.problem import Problem
@@ -294,7 +294,8 @@ def recall_figure(runs: PaperRuns) -> Figure:
     labels = [label_of(kind, variant) for kind in KEYS for variant in VARIANTS]
     titles = {"template": "a template of two tokens, rho = 1", "table": "cells of a 4 x 4 table"}
     source = source_line(runs, correlated_keys.name, labels)
-    with sheet(PAGE, 2.4, f"{source}; dots are seeds, grey bars the prediction and 0.05 around it") as figure:
+    caption = Caption("", "dots are seeds; grey bars are the prediction and 0.05 around it", "", source)
+    with sheet(PAGE, 2.4, caption) as figure:
         axes = figure.subplots(1, 2, sharey=True)
         for ax, kind in zip(axes, KEYS, strict=True):
             found = measured(runs, kind)
@@ -327,7 +328,10 @@ def top_k_figure(runs: PaperRuns) -> Figure:
     from recallscope.figures.style import PAGE
 
     text = source_line(runs, correlated_keys.name, [label_of("top-k", variant) for variant in MINIMAL])
-    with sheet(PAGE, 2.8, f"left: laws; right: {text}, MQAR, V = 512, N_f = 16, D = 32, N = 8, one seed") as figure:
+    caption = Caption(
+        "", "left: laws; right: trained models", "MQAR, V = 512, $N_f$ = 16, D = 32, N = 8, one seed", text
+    )
+    with sheet(PAGE, 2.8, caption) as figure:
         left, right = figure.subplots(1, 2)
         values = 2 ** np.arange(6, 17)
         for name, few in {"the best": 1, "5 best": 5, "20 best": 20}.items():

@@ -24,7 +24,7 @@ from recallscope.studies.chapters.page import table
 from recallscope.studies.claims import Finding, Ruling, by_distance, own_check
 from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.other_groups import read_published
-from recallscope.studies.paper_runs import PaperRuns, no_runs, sheet, source_line
+from recallscope.studies.paper_runs import Caption, PaperRuns, no_runs, sheet, source_line
 from recallscope.theory.bounds import most_recall
 from recallscope.theory.extremes import success_integral
 from recallscope.theory.problem import Array
@@ -271,8 +271,8 @@ def tradeoff_figure(runs: PaperRuns) -> Figure:
         raise no_runs(runs, tradeoff.name, "whole seeds")
     task = found[0].records[0].spec.task
     facts, V = found[0].facts[-1], task.vocab_size
-    note = f"{facts} facts, V = {V}; mean of seeds at the best rate, bars from the worst to the best seed; {text}"
-    with sheet(PAGE, 3.6, note) as figure:
+    note = "symbols: mean over seeds at the best learning rate, with bars from the worst to the best seed"
+    with sheet(PAGE, 3.6, Caption("", note, f"{facts} facts, V = {V}", text)) as figure:
         ax = figure.subplots()
         sizes = np.geomspace(min(one.entries for one in found) / 2, max(one.entries for one in found) * 1.5, 100)
         for pairs, style in ((2, "-"), (1, "--")):
@@ -316,7 +316,8 @@ def rates_figure(runs: PaperRuns) -> Figure:
         raise no_runs(runs, tradeoff.name, "whole seeds")
     rates = found[0].rates
     shares = np.array([[float(np.mean(one.learned[rate])) for rate in rates] for one in found])
-    with sheet(COLUMN + 1, 0.16 * len(found) + 1.4, f"fraction of seeds that learn; {text}") as figure:
+    caption = Caption("", "fraction of seeds that learn, by architecture, size and learning rate", "", text)
+    with sheet(COLUMN + 1, 0.16 * len(found) + 1.4, caption) as figure:
         ax = figure.subplots()
         image = ax.imshow(shares, cmap=AMOUNT, vmin=0, vmax=1, aspect="auto")
         ax.set_xticks(range(len(rates)), [f"{rate:.2g}" for rate in rates])
