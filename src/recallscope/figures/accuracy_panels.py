@@ -161,7 +161,7 @@ def draw_size_key(figure: Figure, axes: Iterable[Axes], sizes: Iterable[float], 
             Line2D([], [], ls="", marker=marker, color=colour, label=f"{label} = {size:g}")
             for size, (colour, marker) in looks.items()
         ]
-        figure.legend(handles=handles, loc="outside right center")
+        [*axes][-1].legend(handles=handles, loc="center left", bbox_to_anchor=(1, 0.5))
         return
     bar = _bar(figure, axes, ScalarMappable(_size_norm(values[0], values[-1]), SHADES), label)
     ticks = values[:: -(-len(values) // MOST_TICKS)]

@@ -241,13 +241,13 @@ SHEETS = {
     "hash_table": (
         1.6 * PAGE,
         3.1,
-        "one sequence; rings: facts of the context; the last panel is the third at the facts, which are on its diagonal",
+        "one sequence; rings: its facts, the diagonal of the last panel",
     ),
     "attention": (PAGE, 3.5, "one sequence; dotted: first query"),
     "copy_and_shift": (
         PAGE,
         3.5,
-        "one sequence; predicted: the main diagonal on the left, the one beside it on the right",
+        "one sequence; predicted: the main diagonal, left, and the one beside it, right",
     ),
     "operators": (1.25 * PAGE, 4.1, "framed: the block the circuit predicts"),
     "fill": (1.1 * COLUMN, 2.6, "dotted: the task's $N_f$"),

@@ -69,10 +69,7 @@ def source(figure):
     return " ".join(figure.texts[-1].get_text().split())
 
 
-NOT_QUICK = {"top-k"}  # figures of parts that the quick scale leaves out
-
-
-@pytest.mark.parametrize("name", sorted(set(FIGURES) - NOT_QUICK))
+@pytest.mark.parametrize("name", FIGURES)
 def test_a_figure_is_drawn_with_a_line_that_names_its_runs(name, quick):
     figure = FIGURES[name].draw(quick)
     assert isinstance(figure, Figure)
@@ -214,7 +211,7 @@ def test_a_panel_without_runs_says_so(tmp_path):
     assert texts(FIGURES["fig-9"].draw(runs)).count("no runs yet") == 8
 
 
-@pytest.mark.parametrize("name", [name for name, one in FIGURES.items() if one.experiment and name not in NOT_QUICK])
+@pytest.mark.parametrize("name", [name for name, one in FIGURES.items() if one.experiment])
 def test_a_finished_quick_scale_has_no_empty_panel(name, quick):
     """Panels of what this scale does not train are left out."""
     figure = FIGURES[name].draw(quick)

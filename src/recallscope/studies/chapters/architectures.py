@@ -10,10 +10,12 @@ from statistics import fmean
 from recallscope.studies.architecture_variants import (
     CELLS,
     COMPARISON,
+    LONGER,
     MINIMAL,
     PUBLISHED,
     QUESTIONS,
     RATES,
+    REPEATED,
     RULES,
     VARIANTS,
     Measured,
@@ -30,7 +32,7 @@ from recallscope.studies.architecture_variants import (
     ranking,
 )
 from recallscope.studies.chapters.page import Chapter, bullets, chapter, sizes_of, table
-from recallscope.studies.own.architectures import FLAT, LONGER, REPEATED
+from recallscope.studies.own.architectures import FLAT
 from recallscope.studies.own.longer import chosen_rate, name_of
 from recallscope.studies.paper_runs import PaperRuns
 
