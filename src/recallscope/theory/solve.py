@@ -97,7 +97,7 @@ def solve(question: SizeQuery | None = None, unknown: Unknown | None = None, **k
         most = f"p={_show(p, question.target)}"
         return Answer(None, None, f"unreachable: {search.none.format(p=most, at=at)}", unknown=unknown)
     value = unit * found
-    wanted = LARGEST_WANTED.get(unknown, f"least {unknown}")
+    wanted = LARGEST_WANTED.get(unknown, f"smallest {unknown}")
     reason = f"{wanted} that reaches {question.target:g}{search.at_edge if found == edge else ''}"
     p = float(question.evaluate(**{unknown: value}))
     return Answer(value, p, reason, closed_form(question, unknown), question.limits(**{unknown: value}), unknown)
