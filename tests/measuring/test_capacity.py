@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 
-from recallscope.analysis.probit import fit_probit
 from recallscope.measuring import capacity
-from recallscope.measuring.capacity_query import CapacityQuery
+from recallscope.measuring.capacity import CapacityQuery, fit_probit
 from recallscope.measuring.training_runs import RATES, Training, search_rate, store_trainer
 from recallscope.records import Evaluation, RunRecord
 from recallscope.specs import RunSpec, flat_fields

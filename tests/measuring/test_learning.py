@@ -10,8 +10,8 @@ from torch import nn
 
 import recallscope as rs
 from recallscope.architectures.user_module_model import UserModuleError, module_in_memory
-from recallscope.measuring.causes import likely_causes, next_command
 from recallscope.measuring.learning import Learning, learn
+from recallscope.measuring.measure import likely_causes, next_command
 from recallscope.measuring.training_runs import RATES, RunFailedError, Training, search_rate, store_trainer
 from recallscope.records import Evaluation, RunRecord, binding
 from recallscope.specs import RunSpec, TrainSpec, parse_model

@@ -12,8 +12,7 @@ from recallscope.cli.flags import OptionalInt, OptionalText, Quiet, RunFlags, St
 from recallscope.cli.output import console, number, print_json, show, table
 
 if TYPE_CHECKING:
-    from recallscope.measuring.capacity import Capacity
-    from recallscope.measuring.capacity_query import CapacityQuery
+    from recallscope.measuring.capacity import Capacity, CapacityQuery
 
 
 @dataclass(kw_only=True)
@@ -71,7 +70,7 @@ class FindCapacity(StateFlags, RunFlags):
         return 0
 
     def _question(self) -> CapacityQuery:
-        from recallscope.measuring.capacity_query import CapacityQuery
+        from recallscope.measuring.capacity import CapacityQuery
         from recallscope.measuring.training_runs import RECIPE
         from recallscope.theory.problem import probability
 

@@ -29,8 +29,7 @@ from recallscope.train.saved import is_pretrained, is_weights, load_model, task_
 
 if TYPE_CHECKING:
     from recallscope.architectures.model import RecallModel
-    from recallscope.measuring.beside import Neighbour
-    from recallscope.measuring.measurement import Measurement
+    from recallscope.measuring.measurement import Measurement, Neighbour
     from recallscope.specs import TaskSpec
 
 PROGRESS_EVERY = 10.0  # seconds between two lines about a run that is under way

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import ceil, floor, inf, log2, nan
+from math import ceil, floor, log2, nan
 from typing import Any, Literal
 
 import numpy as np
@@ -255,19 +255,9 @@ def ranking(runs: PaperRuns, size: Size, variants: Sequence[Variant] = MINIMAL) 
 
 
 def losses(runs: PaperRuns, variant: Variant) -> dict[float, float]:
-    """The search: loss at the end of a training by learning rate, infinite if it diverged."""
-    found = {}
-    for record in runs.records(label_of("rates", variant)):
-        if record.history:
-            loss = record.history[-1].loss
-            found[record.spec.train.learning_rate] = inf if loss is None else loss
-    return found
-
-
-def best_rate(runs: PaperRuns, variant: Variant) -> float | None:
-    """The rate of least loss; None until all have been tried."""
-    found = losses(runs, variant)
-    return min(found, key=lambda rate: found[rate]) if len(found) == len(RATES) else None
+    """The search: loss at the end of a training run by learning rate."""
+    found = runs.losses(label_of("rates", variant))
+    return {record.spec.train.learning_rate: loss for record, loss in found}
 
 
 def flagged(runs: PaperRuns, variants: Sequence[Variant] = VARIANTS) -> dict[str, str]:

@@ -78,6 +78,11 @@ class PaperRuns:
             self._tables[labels] = as_table(record for label in labels for record in self.records(label))
         return self._tables[labels]
 
+    def losses(self, label: str) -> list[tuple[RunRecord, float]]:
+        """The runs of a part with the loss at the end of each, infinite if it diverged."""
+        last = [(record, record.history[-1].loss) for record in self.records(label) if record.history]
+        return [(record, np.inf if loss is None else loss) for record, loss in last]
+
     def missing(self, *labels: str) -> int:
         """Runs that these parts ask for and the store lacks."""
         return sum(len(self.parts[label].cells) - len(self.rows(label)) for label in labels if label in self.parts)

@@ -7,7 +7,9 @@ same recipe, and the same search of the learning rate on a seed of its own.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,12 +30,14 @@ from recallscope.studies.architecture_variants import (
     VARIANTS,
     WANTED,
     Cell,
+    Measured,
     Size,
+    Variant,
     age_gap,
     ages,
-    best_rate,
     compared_parts,
     flagged,
+    gains,
     label_of,
     law_errors,
     linear_at,
@@ -42,10 +46,11 @@ from recallscope.studies.architecture_variants import (
     named,
     ranking,
 )
-from recallscope.studies.claims import Finding, Ruling, by_conditions, by_distance, own_check
+from recallscope.studies.claims import Finding, Ruling, best_rates, by_conditions, by_distance, own_check
 from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.law_table import entry_of
-from recallscope.studies.paper_runs import Caption, PaperRuns, no_runs, sheet, source_line
+from recallscope.studies.markdown import number, sizes_of, table
+from recallscope.studies.paper_runs import Caption, PaperRuns, no_runs, sheet, source_line, span
 from recallscope.studies.stored_runs import facts_per_entry
 from recallscope.theory.law import DIMENSIONS
 
@@ -107,25 +112,13 @@ FLAT = 0.05  # newest quarter less oldest, at which recall no longer counts as t
 @architectures.findings
 def rates(runs: PaperRuns) -> Iterator[Finding]:
     """Whether every variant is trained with the best rate of its search."""
-    check = own_check("Is every variant trained at the best learning rate of its search?")
-    best = {variant.label: found for variant in VARIANTS if (found := best_rate(runs, variant)) is not None}
-    missing = runs.missing(*(label_of("rates", variant) for variant in VARIANTS))
-    if not best:
-        yield check.untested("no search is complete yet", missing)
-        return
-    wrong = [variant for variant in VARIANTS if best.get(variant.label, variant.rate) != variant.rate]
-    text = "; ".join(
-        f"{variant.label} is trained at {variant.rate:g}, and the search prefers {best[variant.label]:g} (losses "
-        + ", ".join(f"{loss:.3f} at {rate:g}" for rate, loss in losses(runs, variant).items())
-        + ")"
-        for variant in wrong
-    )
-    yield check.answer(
-        text or f"yes, all {len(best)}",
-        by_conditions(not wrong, False, "holds: every rate is the one of least loss in its search"),
-        f"{len(best)} of {len(VARIANTS)} searches complete, each of {len(RATES)} rates on a seed of its own: 500 "
-        "steps, for published layers the whole training",
-        missing,
+    yield best_rates(
+        own_check("Is every variant trained at the best learning rate of its search?"),
+        {variant.label: losses(runs, variant) for variant in VARIANTS},
+        {variant.label: variant.rate for variant in VARIANTS},
+        len(RATES),
+        f"each of {len(RATES)} rates with a separate seed: 500 steps, for layers as published all steps",
+        runs.missing(*(label_of("rates", variant) for variant in VARIANTS)),
     )
 
 
@@ -436,3 +429,102 @@ def repeated_figure(runs: PaperRuns) -> Figure:
 
 
 architectures.figure("facts-per-entry", "ours: facts per state entry, by the laws and as trained")(facts_per_entry)
+
+
+# Tables
+
+OVERWRITES, GUESSES = 0.9, 0.6  # accuracy with keys written twice from which a variant can, or cannot
+
+
+def architectures_findings(runs: PaperRuns, page: str = "") -> Iterator[str]:
+    """What follows, as a list."""
+    if by_state := dict(ranking(runs, "state_entries")):
+        first = next(iter(by_state))
+        rules = {rule: [by_state[f.label] for f in MINIMAL if f.rule == rule and f.label in by_state] for rule in RULES}
+        ranges = "; ".join(f"{rule}, {span(seen, '+.3f')}" for rule, seen in rules.items() if seen)
+        yield (
+            f"- **{first} recalls the most per state entry.** Its accuracy is {by_state[first]:.3f} above that of the "
+            f"best linear Mamba of equal effective state size. By update rule, the same difference is: {ranges}."
+        )
+    if again := {f.label: one.mean for f in MINIMAL for one in measured(runs, "repeated", f).values()}:
+        can = {label: p for label, p in again.items() if p >= OVERWRITES}
+        cannot = {label: p for label, p in again.items() if p <= GUESSES}
+        between = {label: p for label, p in again.items() if GUESSES < p < OVERWRITES}
+        yield (
+            "- **Decay or the delta rule lets a memory overwrite.** If every key is written twice and the last value "
+            f"counts, these variants return it (accuracy at least {OVERWRITES}): {named(can)}. These return either "
+            f"value with probability 1/2: {named(cannot)}."
+            + (f" In between: {named(between)}." if between else "")
+            + f" {NO_ORDER}."
+        )
+    if gaps := {label: age_gap(places) for label, places in ages(runs).items()}:
+        bent = {label: gap for label, gap in gaps.items() if abs(gap) > FLAT}
+        yield (
+            "- **The delta rule and a fixed decay favour recent facts.** At D = N = 16 the accuracy for the newest "
+            f"quarter of the facts minus that for the oldest is {named(bent, sign='+')}. For the other variants it is "
+            f"within {FLAT} of zero."
+        )
+    if failed := Counter(text.partition(" at ")[0] for text in flagged(runs).values()):
+        yield (
+            "- **Runs with warnings**, which reflect the training more than the memory: "
+            f"{', '.join(f'{label} {count}' for label, count in failed.items())}."
+        )
+
+
+def summary_table(runs: PaperRuns, page: str = "") -> list[str]:
+    """A row per minimal variant with runs: how much it recalls by size, whether it overwrites, whether it forgets."""
+    by_label = {f.label: f for f in MINIMAL if measured(runs, "recall", f)}
+    order = dict.fromkeys([*(label for label, _ in ranking(runs, "state_entries")), *by_label])
+    places, rows = ages(runs), []
+    for label in order:
+        variant = by_label[label]
+        bits = float(np.mean([one.bits_per_entry for one in measured(runs, "recall", variant).values()]))
+        again = next(iter(measured(runs, "repeated", variant).values()), None)
+        row = [label, variant.rule, _gain(runs, variant, "state_entries"), _gain(runs, variant, "parameters")]
+        row += ["-" if isnan(bits) else f"{bits:.3f}", f"{again.mean:.3f}" if again else "-"]
+        rows.append([*row, f"{age_gap(places[label]):+.3f}" if label in places else "-"])
+    columns = "variant", "update rule", "per state entry", "per parameter", "bits per entry", "keys written twice"
+    return table([*columns, "newest minus oldest quarter"], rows) if rows else []
+
+
+def _gain(runs: PaperRuns, variant: Variant, size: Size) -> str:
+    """Mean gain over the best linear Mamba of that size, and half of its 95% interval from the noise of seeds."""
+    known = [one for one in measured(runs, "recall", variant).values() if getattr(one, size)]
+    if not known:
+        return "-"
+    half = float(np.sqrt(sum(((one.interval[1] - one.interval[0]) / 2) ** 2 for one in known)) / len(known))
+    return f"{np.mean(gains(known, size)):+.3f} ±{half:.3f}"
+
+
+def recall_table(runs: PaperRuns, page: str = "") -> list[str]:
+    """Every minimal variant in every cell."""
+    found = {variant: measured(runs, "recall", variant) for variant in MINIMAL}
+    rows = ([variant.label, *(_number(cells.get(cell)) for cell in CELLS)] for variant, cells in found.items())
+    return table(["variant", *map(sizes_of, CELLS)], rows) if any(found.values()) else []
+
+
+def _number(one: Measured | None) -> str:
+    return number(one.seeds, one.interval, 4) if one else "-"
+
+
+def variants_table(runs: PaperRuns, page: str = "") -> list[str]:
+    """What every minimal variant is, and what it takes in one setting."""
+    found = {variant: measured(runs, "recall", variant).get(CELLS[0]) for variant in MINIMAL}
+    rows = ([f.label, f.update, *_size(one), f"{f.rate:g}", _seconds(one)] for f, one in found.items())
+    columns = "variant", "update of the state", "effective state", "parameters", "learning rate", "seconds"
+    return table(columns, rows)
+
+
+def published_table(runs: PaperRuns, page: str = "") -> list[str]:
+    """Two published layers, in the first cell."""
+    found = {variant: measured(runs, "recall", variant).get(CELLS[0]) for variant in PUBLISHED}
+    rows = ([f.label, _number(one), *_size(one), f"{f.rate:g}", _seconds(one)] for f, one in found.items())
+    return table(["variant", "accuracy", "effective state", "parameters", "learning rate", "seconds"], rows)
+
+
+def _size(one: Measured | None) -> tuple[str, str]:
+    return tuple("-" if n is None else f"{n:,}" for n in (one and one.state_entries, one and one.parameters))  # type: ignore[return-value]
+
+
+def _seconds(one: Measured | None) -> str:
+    return "-" if one is None else f"{one.seconds:.0f}"

@@ -32,9 +32,9 @@ from recallscope.measuring.training_runs import RECIPE
 from recallscope.presets import Preset
 from recallscope.specs import flat_fields
 from recallscope.studies.architecture_variants import COMPARISON, MINIMAL, QUARTER, Variant
-from recallscope.studies.chapters.page import table
-from recallscope.studies.claims import Finding, Ruling, Verdict, by_conditions, by_distance, own_check
+from recallscope.studies.claims import Finding, Ruling, Verdict, best_rates, by_distance, own_check
 from recallscope.studies.experiment import Part, Scale, experiment, part
+from recallscope.studies.markdown import table
 from recallscope.studies.paper_runs import Caption, PaperRuns, sheet, source_line
 from recallscope.theory.extremes import NOISE_GRID, NOISE_WEIGHT
 from recallscope.theory.law import law_of
@@ -215,30 +215,22 @@ def order(runs: PaperRuns) -> Iterator[Finding]:
 @correlated_keys.findings
 def rates(runs: PaperRuns) -> Iterator[Finding]:
     """Whether every variant is trained with the better rate of its search."""
-    check = own_check("Correlated keys: is every variant trained at the better learning rate of its search?")
+    labels = {variant.label: label_of("rates", variant) for variant in (*VARIANTS, SEARCHED)}
     losses = {
-        variant.label: {record.spec.train.learning_rate: record.history[-1].loss or inf for record in records}
-        for variant in (*VARIANTS, SEARCHED)
-        if len(records := runs.records(label_of("rates", variant))) == len(RATES)
+        name: {record.spec.train.learning_rate: loss for record, loss in runs.losses(label)}
+        for name, label in labels.items()
     }
-    missing = runs.missing(*(label_of("rates", variant) for variant in VARIANTS))
-    if not losses:
-        yield check.untested("no search is complete yet", missing)
-        return
-    wrong = [
-        variant.label
-        for variant in VARIANTS
-        if variant.label in losses and min(losses[variant.label], key=losses[variant.label].__getitem__) != variant.rate
-    ]
-    yield check.answer(
-        f"not {', '.join(wrong)}" if wrong else f"yes, all {len(losses)}",
-        by_conditions(not wrong, False, "holds: at every variant's rate the search had the smaller loss"),
-        "; ".join(
-            f"{label} " + ", ".join(f"{loss:.3f} at {rate:g}" for rate, loss in tried.items())
-            for label, tried in losses.items()
-        )
-        + "; loss after 1000 steps on a seed of its own, template keys",
-        missing,
+    yield best_rates(
+        own_check("Correlated keys: is every variant trained at the better learning rate of its search?"),
+        {variant.label: losses[variant.label] for variant in VARIANTS},
+        {variant.label: variant.rate for variant in VARIANTS},
+        len(RATES),
+        "loss after 1000 steps with a separate seed, template keys: "
+        + "; ".join(
+            f"{name} " + ", ".join(f"{loss:.3f} at {rate:g}" for rate, loss in found.items())
+            for name, found in losses.items()
+        ),
+        runs.missing(*labels.values()),
     )
 
 
@@ -371,4 +363,4 @@ def correlated_table(runs: PaperRuns, page: str = "") -> Iterator[str]:
                 "-" if predicted is None else words[outcome(one, predicted, degrees).verdict],
             ]
             rows.append(cells)
-    yield table(head, rows)
+    yield from table(head, rows)

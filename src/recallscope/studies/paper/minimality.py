@@ -18,6 +18,7 @@ from recallscope.analysis.table import rows_of
 from recallscope.presets import Fields, Preset
 from recallscope.studies.claims import Check, Finding, by_distance
 from recallscope.studies.experiment import Part, Scale, experiment, part
+from recallscope.studies.markdown import table
 from recallscope.studies.paper_runs import Caption, PaperRuns, sheet, source_line
 
 if TYPE_CHECKING:
@@ -180,3 +181,15 @@ def _draw_ablations(results: Sequence[AblationResult], num_facts: int, ax: Axes)
     ax.set_yticks(range(len(results)), [f"{result.ablation.name}: {result.ablation.title}" for result in results])
     ax.invert_yaxis()
     ax.set(xlabel="error (1 - accuracy)", xscale="log")
+
+
+def ablations_table(runs: PaperRuns, page: str = "") -> list[str]:
+    """Tab. 8, seed by seed."""
+    rows, records = [], runs.records(ABLATION_LABEL)
+    for result in ablation_results(runs.rows(ABLATION_LABEL)):
+        members = [record for record in records if ablation_of(record.fields) == result.ablation]
+        steps, seconds = (np.mean([getattr(record, name) for record in members]) for name in ("steps", "seconds"))
+        seeds = ", ".join(f"{p:.4f}" for p in result.accuracies)
+        one, numbers = result.ablation, (f"{result.mean:.4f}", f"{result.spread:.4f}", seeds)
+        rows.append([one.name, one.title, f"{one.published:.2f}", *numbers, f"{steps:.0f}", f"{seconds:.0f}"])
+    return table(["ablation", "", "published", "mean", "sd", "seeds", "steps", "seconds a run"], rows) if rows else []
