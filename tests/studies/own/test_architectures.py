@@ -137,7 +137,7 @@ def test_figures_are_drawn_from_a_few_runs_and_refused_without_any(some: PaperRu
         for name in ("architectures", "architectures-parameters", "architectures-repeated")
     }
     panels = [ax for ax in drawn["architectures"].axes if ax.get_title()]
-    assert panels[0].get_title() == "$V=512$, $N_f=16$, $D=32$, $N=8$"
+    assert panels[0].get_title() == "$V=512$, $N_f=16$\n$D=32$, $N=8$"
     assert len(panels) == len(CELLS)
     assert panels[0].get_yticklabels()[0].get_text() == "MesaNet", "the best gain is on top"
     assert [label.get_text() for label in drawn["architectures-repeated"].axes[0].get_yticklabels()] == [
