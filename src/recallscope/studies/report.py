@@ -46,6 +46,7 @@ from recallscope.studies.own.architectures import (
 from recallscope.studies.own.components import components_table
 from recallscope.studies.own.correlated_keys import correlated_table
 from recallscope.studies.own.longer import recipe_effect
+from recallscope.studies.own.tradeoff import results_table, zoology_table
 from recallscope.studies.paper.dn_grid import full_table, linear_table
 from recallscope.studies.paper.minimality import ablations_table
 from recallscope.studies.paper_runs import PaperRuns
@@ -85,6 +86,9 @@ TABLES: Mapping[str, Table] = {
     "grid-linear": linear_table,
     "grid-full": full_table,
     "ablations": ablations_table,
+    "findings-tradeoff": findings_of("tradeoff"),
+    "tradeoff": results_table,
+    "zoology-gpu": zoology_table,
 }
 FURTHER = "further"
 OWN_QUESTIONS = "own-questions"
