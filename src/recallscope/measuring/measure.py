@@ -29,7 +29,7 @@ from recallscope.measuring.measurement import (
     sizes_of,
 )
 from recallscope.measuring.state import StateSize, state_size
-from recallscope.measuring.training_runs import RATES, RECIPE, Trainer, direct_trainer, store_trainer
+from recallscope.measuring.training_runs import EASIER, RATES, RECIPE, Trainer, direct_trainer, store_trainer
 from recallscope.records import RunRecord, binding
 from recallscope.runs.store import RunStore
 from recallscope.runs.views import clock
@@ -50,6 +50,7 @@ def measure(
     *,
     train: TrainSpec | None = None,
     search_rates: bool | None = None,
+    easier: bool | None = None,
     extend: bool | None = None,
     as_it_is: bool | None = None,
     seeds: int = 1,
@@ -68,11 +69,11 @@ def measure(
     default for models of ours, it is evaluated as it is, on `device`, over `num_sequences` test sequences.
 
     Without `train` the recipe is `RECIPE`. Its learning rate is searched first, by short runs on a separate seed, and
-    runs that have not left chance, or gain from more steps, are extended (`learning`); `search_rates` and `extend`
-    override that. Runs of a spec are kept in `store` and used again; a module in memory is trained in this process, and
-    its runs are not kept. `compare_with` names stores with runs to compare with (default: the records of this
-    repository), and architectures that are trained by the same recipe, of the same width and about the same state
-    (`rival`). `tell` is called with a line now and then.
+    a model that has not left chance begins with fewer facts, and runs that have not, or gain from more steps, are
+    extended (`learning`); `search_rates`, `easier` and `extend` override that. Runs of a spec are kept in `store`
+    and used again; a module in memory is trained in this process, and its runs are not kept. `compare_with` names
+    stores with runs to compare with (default: the records of this repository), and architectures that are trained by
+    the same recipe, of the same width and about the same state (`rival`). `tell` is called with a line now and then.
     """
     if not 1 <= seeds <= 1000:
         raise ValueError(f"seeds={seeds}: between 1 and 1000 training runs are averaged.")
@@ -89,24 +90,26 @@ def measure(
     subject = build_model(spec, task.vocab_size, torch.Generator().manual_seed(STATE_SEED))  # or say why not
     run = RunSpec(task=task, model=spec, train=train or TrainSpec.model_validate(RECIPE), seed=seed)
     _rehearse(subject, run)
-    search = search_rates if search_rates is not None else train is None
-    longer = extend if extend is not None else train is None
+    how: dict[str, bool] = {
+        "search": search_rates if search_rates is not None else train is None,
+        "easier": easier if easier is not None else train is None,
+        "extend": extend if extend is not None else train is None,
+    }
     do = trainer or (direct_trainer(tell) if in_memory else store_trainer(store, weights=True))
     if tell:
-        tell(estimate(subject, run, seeds=seeds, search=search, extend=longer))
-    learning = learn(run, do, seeds=seeds, search=search, extend=longer)
+        tell(estimate(subject, run, seeds=seeds, **how))
+    learning = learn(run, do, seeds=seeds, **how)
     state = state_size(subject, torch.Generator().manual_seed(STATE_SEED))
     for name in rivals:
         against = run.model_copy(update={"model": rival(name, _width(subject), state.entries)})
         other = build_model(against.model, task.vocab_size, torch.Generator().manual_seed(STATE_SEED))
         if tell:
-            time_needed = estimate(other, against, seeds=seeds, search=search, extend=longer)
-            tell(f"rival {name} {sizes_of(against.model)}: {time_needed}")
-        others.append(_rival(other, learn(against, do, seeds=seeds, search=search, extend=longer), longer))
+            tell(f"rival {name} {sizes_of(against.model)}: {estimate(other, against, seeds=seeds, **how)}")
+        others.append(_rival(other, learn(against, do, seeds=seeds, **how), how["extend"]))
     if state.entries is not None:
         for training in (one for stage in learning.stages for one in stage.trainings):
             training.add_state(state.entries)
-    verdict = learning.verdict(extended=longer)
+    verdict = learning.verdict(extended=how["extend"])
     if verdict.word == "did not learn":
         again = "rs.measure(module, task, train=rs.TrainSpec(...)) with more steps" if in_memory else None
         verdict = replace(
@@ -252,7 +255,7 @@ def _warnings(subject: RecallModel, records: Sequence[RunRecord]) -> tuple[str, 
 def _recipe(learning: Learning) -> str:
     """How it was trained, in one line."""
     train = learning.best.run.train
-    facts = {"curriculum": ", 1, 2, 4, ... facts first", "mixture": ", mixed numbers of facts"}
+    facts = {"curriculum": ", with 1, 2, 4, ... facts first", "mixture": ", with mixed numbers of facts"}
     rate = learning.searches[-1].sentence() if learning.searches else f"learning rate {train.learning_rate:g}"
     how = f"at most {train.total_steps:,} steps of AdamW, {train.batch_size * train.accumulate} sequences each"
     return f"{how}{facts.get(train.training_facts, '')}; {rate}"
@@ -275,12 +278,13 @@ def _rival(subject: RecallModel, learning: Learning, extend: bool) -> Neighbour:
     return Neighbour(spec.kind, sizes_of(spec), found.mean, len(records), entries, TRAINED_NOW, found.interval, learned)
 
 
-def estimate(subject: RecallModel, run: RunSpec, *, seeds: int, search: bool, extend: bool) -> str:
+def estimate(subject: RecallModel, run: RunSpec, *, seeds: int, search: bool, easier: bool, extend: bool) -> str:
     """How long the training takes on one core, by a few steps of the model: the usual case, and the longest."""
     step, train = _step_seconds(subject, run), run.train
     trials = len(RATES) * search / 2
     usual = step * train.total_steps * (trials + seeds)
-    longest = step * train.total_steps * (sum(trials * f for f in SEARCHED) + seeds * sum(FACTORS)) if extend else usual
+    searched = 1 + sum(SEARCHED) * len(EASIER) if easier else sum(SEARCHED)
+    longest = step * train.total_steps * (trials * searched + seeds * sum(FACTORS)) if extend else usual
     more = f", {clock(longest)} if it has to be extended" if extend else ""
     return f"estimated time: {clock(usual)} of one core ({1000 * step:.1f} ms a step){more}"
 
@@ -334,7 +338,7 @@ def _rates(learning: Learning) -> str:
     if not learning.searches:
         return f"learning rate: only {learning.last.run.train.learning_rate:g} was tried, as it was given"
     rates = ", ".join(f"{rate:g}" for rate in learning.searches[-1].trials)
-    steps = " and ".join(f"{search.steps:,}" for search in learning.searches)
+    steps = " and ".join(dict.fromkeys(f"{search.steps:,}" for search in learning.searches))
     left = [rate for rate, trial in learning.searches[-1].trials.items() if trial.begun]
     what = f"only {', '.join(map('{:g}'.format, left))} left chance" if left else "all stayed at chance"
     return f"learning rates: {rates} for {steps} steps; {what}"

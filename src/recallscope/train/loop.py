@@ -100,7 +100,7 @@ def _train(
         started -= progress.seconds
 
     levels = Levels(run, progress.levels)
-    loss_sum, losses, last_tick = torch.zeros((), device=device), 0, started
+    loss_sum, losses, last_tick = torch.zeros((), device=device), 0, started - PROGRESS_EVERY  # the first step tells
     finished = progress.step >= train.total_steps or progress.best_accuracy >= train.stop_accuracy
     while not finished:
         seed = noise_seed(progress.run, progress.step)
