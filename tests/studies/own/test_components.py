@@ -142,10 +142,7 @@ def test_runs_that_do_as_expected_are_found_to(tmp_path: Path) -> None:
         ("Does the gate help beside SiLU and Delta?", lambda w: as_expected({**w, "gate": False})),
         ("Does expand 4 help without the gate?", lambda w: as_expected(w) + 0.05 * (w["expand"] == 4)),
         ("Does expand 4 help with the gate?", lambda w: as_expected({**w, "expand": 2})),
-        (
-            "Does decay help the full model?",
-            lambda w: as_expected(w) - 0.05 * (w["transition"] == "write"),
-        ),
+        ("Does decay help the full model?", lambda w: as_expected(w) - 0.05 * (w["transition"] == "write")),
     ],
 )
 def test_every_finding_can_fail(tmp_path: Path, question: str, broken: Rule) -> None:

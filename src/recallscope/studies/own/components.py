@@ -78,11 +78,7 @@ def label_of(what: str, cell: Cell) -> str:
     return f"{LABELS}{what} at V {V}, N_f {N_f}, D {D}, N {N}"
 
 
-@experiment(
-    "components",
-    "our own: full Mamba, component by component",
-    presets={"components": COMPONENTS},
-)
+@experiment("components", "our own: full Mamba, component by component", presets={"components": COMPONENTS})
 def components(scale: Scale) -> Iterator[Part]:
     """Cell by cell, the most telling variants first; then the search of the learning rates."""
     if scale == "quick":
