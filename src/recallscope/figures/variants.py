@@ -35,7 +35,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Dot:
-    """A model: its size (None if it grows), the accuracies of its seeds, the 95 % interval of their mean (nan if
+    """A model: its size (None if it grows), the accuracies of its seeds, the 95% interval of their mean (nan if
     unknown), and what it is compared with (nan if nothing)."""
 
     label: str
