@@ -33,6 +33,13 @@ def draw(generator: torch.Generator, *shape: int, dtype: torch.dtype = torch.flo
     return torch.randn(shape, generator=generator, dtype=dtype)
 
 
+@torch.no_grad()
+def moved_off(module: torch.nn.Module, generator: torch.Generator, spread: float = 0.3) -> None:
+    """Every weight is moved by normal noise: those that start at constants would hide mistakes."""
+    for weight in module.parameters():
+        weight += spread * torch.randn(weight.shape, generator=generator, dtype=weight.dtype)
+
+
 def epsilon(*tensors: Tensor) -> float:
     """Of the coarsest precision among them."""
     return max(torch.finfo(x.dtype).eps for x in tensors)

@@ -112,23 +112,15 @@ def test_code_that_the_user_names_is_imported(folder, run):
     assert ran(folder)
 
 
-@pytest.mark.parametrize("trusted", [False, True])
-def test_the_explorer_imports_code_only_if_it_was_started_so(folder, trusted):
-    store_set = StoreSet([], [folder / "weights.safetensors"], trust_code=trusted)
-    with TestClient(make_app(store_set, frozenset(["here"])), base_url="http://here") as client:
-        answer = client.get("/api/pictures", params={"model": "weights:0"})
-    assert answer.status_code == (200 if trusted else 400)
-    assert ran(folder) is trusted
-    if not trusted:
-        assert "--trust-code" in answer.json()["error"]
-
-
-def test_an_explorer_trusts_nothing_that_another_of_the_process_trusts(folder):
-    for trusted in (True, False):
+def test_the_explorer_imports_code_only_if_it_was_started_so(folder):
+    """Nor does it trust what another of the same process trusts."""
+    for trusted, has_run in ((False, False), (True, True), (False, True)):
         store_set = StoreSet([], [folder / "weights.safetensors"], trust_code=trusted)
         with TestClient(make_app(store_set, frozenset(["here"])), base_url="http://here") as client:
             answer = client.get("/api/pictures", params={"model": "weights:0"})
         assert answer.status_code == (200 if trusted else 400)
+        assert ran(folder) is has_run
+        assert trusted or "--trust-code" in answer.json()["error"]
 
 
 def test_a_record_that_names_code_is_read_without_it(folder, run):

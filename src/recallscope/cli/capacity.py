@@ -60,8 +60,8 @@ class FindCapacity(StateFlags, RunFlags):
             from recallscope.measuring.stored_states import stored_trainer
 
             trainer = stored_trainer(trainer, store, precision)
-        curriculum = not self.starts and "training_facts" not in self.given("train")
-        found = find_capacity(question, trainer, max_runs=self.max_runs, search_rates=search, curriculum=curriculum)
+        easier = not self.starts and "training_facts" not in self.given("train")
+        found = find_capacity(question, trainer, max_runs=self.max_runs, search_rates=search, easier=easier)
         if self.json:
             stored = {} if precision is None else {"precision": precision.model_dump(mode="json")}
             print_json(asdict(found) | {"seconds": found.seconds, "store": str(self.store)} | stored)

@@ -234,15 +234,15 @@ def find_capacity(
     *,
     max_runs: int = MAX_RUNS,
     search_rates: bool = False,
-    curriculum: bool = True,
+    easier: bool = True,
     extend: bool = True,
 ) -> Capacity:
     """Propose, train, correct. `search_rates` first chooses a learning rate, by short runs at the first proposal.
 
     Every accuracy is of one training run; the interval counts the test queries and the scatter between seeds. A value
     that misses the target is trained for twice and four times the steps while it gains from it (`learning`), unless
-    `extend` is false; what stays at chance is trained by a curriculum over the number of facts, unless `curriculum` is
-    false. A value that stays there all the same is no capacity, and the answer says so.
+    `extend` is false; what stays at chance is trained with fewer facts first, unless `easier` is false. A value that
+    stays there all the same is no capacity, and the answer says so.
     """
     if not 1 <= max_runs <= 1000:
         raise ValueError(f"max_runs={max_runs}: between 1 and 1000 are allowed.")
@@ -251,7 +251,7 @@ def find_capacity(
             f"guessing among the values gives {question.guess_rate():.4f}, which reaches {question.target:g} already"
         )
         return Capacity(question.unknown, question.target, None, f"{reason}. Use a larger target.")
-    search = _Search(question, train, max_runs, curriculum, extend)
+    search = _Search(question, train, max_runs, easier, extend)
     if search_rates:
         search.choose_rate()
     return search.run()
@@ -264,7 +264,7 @@ class _Search:
     question: CapacityQuery
     train: Trainer
     max_runs: int
-    curriculum: bool
+    easier: bool
     extend: bool
     tried: dict[int, Tried] = field(default_factory=dict)
     specs: dict[int, RunSpec] = field(default_factory=dict)
@@ -286,7 +286,7 @@ class _Search:
 
     def choose_rate(self) -> None:
         """Short training runs at the first proposal; their rate is used from here on."""
-        self.rate = search_rate(self.question.run_at(abs(self.first())), self.train, curriculum=self.curriculum)
+        self.rate = search_rate(self.question.run_at(abs(self.first())), self.train, easier=self.easier)
 
     def run(self) -> Capacity:
         """Train proposals until the answer is bracketed, or there is none, or the training runs are used up."""
@@ -319,7 +319,7 @@ class _Search:
         if self.rate is not None:
             run = with_train(run, learning_rate=self.rate.chosen, training_facts=self.rate.training_facts)
         learning = learn(
-            run, self.train, search=False, curriculum=self.curriculum, extend=self.extend, enough=self.question.target
+            run, self.train, search=False, easier=self.easier, extend=self.extend, enough=self.question.target
         )
         done, records = learning.best.trainings[0], [stage.records[0] for stage in learning.stages]
         record = done.record

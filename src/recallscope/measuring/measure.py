@@ -29,7 +29,7 @@ from recallscope.measuring.measurement import (
     sizes_of,
 )
 from recallscope.measuring.state import StateSize, state_size
-from recallscope.measuring.training_runs import RATES, RECIPE, Trainer, direct_trainer, store_trainer
+from recallscope.measuring.training_runs import EASIER, RATES, RECIPE, Trainer, direct_trainer, store_trainer
 from recallscope.records import RunRecord, binding
 from recallscope.runs.store import RunStore
 from recallscope.runs.views import clock
@@ -50,7 +50,7 @@ def measure(
     *,
     train: TrainSpec | None = None,
     search_rates: bool | None = None,
-    curriculum: bool | None = None,
+    easier: bool | None = None,
     extend: bool | None = None,
     as_it_is: bool | None = None,
     seeds: int = 1,
@@ -69,8 +69,8 @@ def measure(
     default for models of ours, it is evaluated as it is, on `device`, over `num_sequences` test sequences.
 
     Without `train` the recipe is `RECIPE`. Its learning rate is searched first, by short runs on a separate seed, and
-    runs that have not left chance continue by a curriculum, and those that have not, or gain from more steps, are
-    extended (`learning`); `search_rates`, `curriculum` and `extend` override that. Runs of a spec are kept in `store`
+    a model that has not left chance begins with fewer facts, and runs that have not, or gain from more steps, are
+    extended (`learning`); `search_rates`, `easier` and `extend` override that. Runs of a spec are kept in `store`
     and used again; a module in memory is trained in this process, and its runs are not kept. `compare_with` names
     stores with runs to compare with (default: the records of this repository), and architectures that are trained by
     the same recipe, of the same width and about the same state (`rival`). `tell` is called with a line now and then.
@@ -92,7 +92,7 @@ def measure(
     _rehearse(subject, run)
     how: dict[str, bool] = {
         "search": search_rates if search_rates is not None else train is None,
-        "curriculum": curriculum if curriculum is not None else train is None,
+        "easier": easier if easier is not None else train is None,
         "extend": extend if extend is not None else train is None,
     }
     do = trainer or (direct_trainer(tell) if in_memory else store_trainer(store, weights=True))
@@ -233,7 +233,7 @@ def _measurement(
         recipe=recipe,
         information=Information.of(accuracy.mean, task, state.entries) if verdict.learned else None,
         linear=LinearEqual.of(accuracy, task, spec) if verdict.learned else None,
-        beside=others,
+        neighbours=others,
         runs=tuple(record.run for record in records),
         seconds=sum(record.seconds for record in everything),
         warnings=_warnings(subject, records if verdict.word != "did not learn" else ()),
@@ -278,12 +278,12 @@ def _rival(subject: RecallModel, learning: Learning, extend: bool) -> Neighbour:
     return Neighbour(spec.kind, sizes_of(spec), found.mean, len(records), entries, TRAINED_NOW, found.interval, learned)
 
 
-def estimate(subject: RecallModel, run: RunSpec, *, seeds: int, search: bool, curriculum: bool, extend: bool) -> str:
+def estimate(subject: RecallModel, run: RunSpec, *, seeds: int, search: bool, easier: bool, extend: bool) -> str:
     """How long the training takes on one core, by a few steps of the model: the usual case, and the longest."""
     step, train = _step_seconds(subject, run), run.train
     trials = len(RATES) * search / 2
     usual = step * train.total_steps * (trials + seeds)
-    searched = sum(SEARCHED) + (curriculum and train.training_facts != "curriculum")  # the first by both
+    searched = 1 + sum(SEARCHED) * len(EASIER) if easier else sum(SEARCHED)
     longest = step * train.total_steps * (trials * searched + seeds * sum(FACTORS)) if extend else usual
     more = f", {clock(longest)} if it has to be extended" if extend else ""
     return f"estimated time: {clock(usual)} of one core ({1000 * step:.1f} ms a step){more}"

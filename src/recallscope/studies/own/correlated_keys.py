@@ -6,7 +6,7 @@ asked many times learns to erase the shared tokens while it is asked.
 
 The predictions and the rule of the verdicts below were committed before the runs of seeds 0, 1 and 2:
 
-- a mean over the seeds has a 95 % interval, from the seed variance c p (1 - p) pooled over all settings of the study;
+- a mean over the seeds has a 95% interval, from the seed variance c p (1 - p) pooled over all settings of the study;
 - a prediction is confirmed if all of the interval is within 0.05 of it, refuted if none of it is, else undecided. It is
   also undecided if recall is lower than predicted and a run is flagged: at chance, or still improving.
 
@@ -35,7 +35,7 @@ from recallscope.studies.architecture_variants import COMPARISON, MINIMAL, QUART
 from recallscope.studies.claims import Finding, Ruling, Verdict, best_rates, by_distance, own_check
 from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.markdown import table
-from recallscope.studies.paper_runs import PaperRuns, sheet, source_line
+from recallscope.studies.paper_runs import Caption, PaperRuns, sheet, source_line
 from recallscope.theory.extremes import NOISE_GRID, NOISE_WEIGHT
 from recallscope.theory.law import law_of
 from recallscope.theory.problem import Problem
@@ -159,7 +159,7 @@ def study_noise(runs: PaperRuns, pooled: Sequence[Variant]) -> SeedNoise:
 def outcome(one: Measured, predicted: float) -> Ruling:
     """Confirmed (holds), refuted (does not hold) or undecided (not tested), by the rule above."""
     rule = (
-        f"confirmed (holds): the whole 95 % interval is within {NEAR} of the prediction; refuted (does not hold): none "
+        f"confirmed (holds): the whole 95% interval is within {NEAR} of the prediction; refuted (does not hold): none "
         f"of it is; undecided (not tested): else, and if recall is lower than predicted and a run is flagged"
     )
     if abs(one.mean - predicted) + one.half <= NEAR:
@@ -203,7 +203,7 @@ def order(runs: PaperRuns) -> Iterator[Finding]:
         verdict: Verdict = "holds" if low > margin else "does not hold" if high < margin else "not tested"
         yield check.answer(
             OPEN[verdict] + f"{gap:+.3f} ± {reach:.3f}",
-            Ruling(verdict, f"holds: the 95 % interval is above {margin:+.2f}; does not hold: it is below"),
+            Ruling(verdict, f"holds: the 95% interval is above {margin:+.2f}; does not hold: it is below"),
             "; ".join(f"{name} {found[name].each}" for name in (more, less)),
         )
 
@@ -284,7 +284,8 @@ def recall_figure(runs: PaperRuns) -> Figure:
     labels = [label_of(kind, variant) for kind in KEYS for variant in VARIANTS]
     titles = {"template": "a template of two tokens, rho = 1", "table": "cells of a 4 x 4 table"}
     source = source_line(runs, correlated_keys.name, labels)
-    with sheet(PAGE, 2.4, f"{source}; dots are seeds, grey bars the prediction and 0.05 around it") as figure:
+    caption = Caption("", "dots are seeds; grey bars are the prediction and 0.05 around it", "", source)
+    with sheet(PAGE, 2.4, caption) as figure:
         axes = figure.subplots(1, 2, sharey=True)
         for ax, kind in zip(axes, KEYS, strict=True):
             found = measured(runs, kind)
@@ -317,12 +318,15 @@ def top_k_figure(runs: PaperRuns) -> Figure:
     from recallscope.figures.style import PAGE
 
     text = source_line(runs, correlated_keys.name, [label_of("top-k", variant) for variant in RANKED])
-    with sheet(PAGE, 2.8, f"left: laws; right: {text}, MQAR, V = 512, N_f = 16, D = 32, N = 8, one seed") as figure:
+    caption = Caption(
+        "", "left: laws; right: trained models", "MQAR, V = 512, $N_f$ = 16, D = 32, N = 8, one seed", text
+    )
+    with sheet(PAGE, 2.8, caption) as figure:
         left, right = figure.subplots(1, 2)
         values = 2 ** np.arange(6, 17)
         for name, few in {"the best": 1, "5 best": 5, "20 best": 20}.items():
             left.plot(values, [needed(int(V), few) for V in values], label=name)
-        left.plot(values, [needed(int(V), max(1, int(V) // 100)) for V in values], "k--", label="best 1 %")
+        left.plot(values, [needed(int(V), max(1, int(V) // 100)) for V in values], "k--", label="best 1%")
         left.set(xscale="log", xlabel="values to choose from", ylabel="SNR² = N D / n for recall 0.9", ylim=(0, None))
         left.legend()
         for one in top_k(runs):
