@@ -46,10 +46,7 @@ def test_derived_numbers():
         ({"vocab_size": 512, "num_facts": 16, "length": 65}, ["65", "odd"]),
         ({"vocab_size": 512, "num_facts": 16, "kind": "ar", "length": 64}, ["64", "33"]),
         ({"vocab_size": 512, "num_facts": 16, "key_repeats": 2}, ["key_repeats=2", "repeated"]),
-        (
-            {"vocab_size": 512, "num_facts": 10, "kind": "repeated", "key_repeats": 5, "length": 118},
-            ["118", "120"],
-        ),
+        ({"vocab_size": 512, "num_facts": 10, "kind": "repeated", "key_repeats": 5, "length": 118}, ["118", "120"]),
     ],
 )
 def test_a_task_that_cannot_be_drawn_is_refused_with_the_way_out(fields, phrases):

@@ -1,5 +1,6 @@
 """A store of made-up runs: every part of a scale, with accuracies that follow a rule instead of any training."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,9 @@ from recallscope.studies.architecture_variants import AGES, MINIMAL, label_of
 from recallscope.studies.paper.mechanism import MODELS, inspection_paths
 from recallscope.studies.paper_runs import PaperRuns
 from recallscope.theory.law import find_law
+
+_SHARES = {"decoded_hit_rate", "auc", "g_vv_block_mass", "g_kq_block_mass", "overwrite_success"}
+SCORES = dict.fromkeys(_SHARES, 1.0) | {name: {"hit_rate": 1.0} for name in ("attention", "copy", "shift")}
 
 
 def rule(spec):
@@ -50,7 +54,7 @@ def fill(folder: Path, scale, labels=None, *, designed=True, inside=True) -> Pap
         arrays, scores = inspection_paths(store, record.run)
         arrays.parent.mkdir(exist_ok=True)
         np.savez(arrays, **_arrays(record))
-        scores.write_text("{}")
+        scores.write_text(json.dumps(SCORES))
     if inside:
         aged = [record for variant in MINIMAL for record in runs.records(label_of("by age", variant))]
         runs.keep_inside(AGES, {record.run: _by_place(record.spec.task.num_facts) for record in aged})

@@ -45,7 +45,7 @@ def test_predict_json(run):
     assert (headline["law"], headline["extrapolated"]) == ("trained-sharing", "")
     assert headline["probability"] == row["laws"]["trained-sharing"]
     assert "4 D <= V" in headline["compared"]
-    assert "docs/REPRODUCTION.md" in headline["support"]
+    assert "mean absolute error" in headline["support"]
     assert row["laws"]["designed-improved"] == pytest.approx(0.6319, abs=1e-4)
 
 
@@ -74,7 +74,7 @@ def test_laws_of_architectures_speak_about_one_bare_layer(run):
     assert [row["headline"]["probability"] for row in json.loads(out)["rows"]] == [None, 1.0]
     _, out, _ = run("predict", *CELL, *dims[:4], "--model", "mesa_net", "--num-layers", 2)
     assert "p_recall -" in out
-    assert "speaks about one layer only" in " ".join(out.split())
+    assert "applies to one layer only" in " ".join(out.split())
     code, _, err = run("predict", *CELL, *dims, "--model", "rwkv7")
     assert code == 2
     assert "no law of the catalogue predicts the recall of rwkv7" in err

@@ -100,7 +100,7 @@ def test_the_page_on_banks_says_what_the_records_of_its_trainings_say():
     page = (ROOT / "docs/BANKS.md").read_text()
     ends = {start: [run["after"]["recall"] for run in runs if run["start"] == start] for start in ("usual", "bank")}
     assert len(ends["usual"]) == len(ends["bank"]) == 4
-    assert {f"{p:.2f}"[1:] for p in ends["bank"]} == {".87"}
-    assert "ended a little above the law, at .87." in page
-    low, high = (f"{end(ends['usual']):.2f}"[1:] for end in (min, max))
-    assert f"recalled {low} to {high}\n" in page
+    assert {f"{p:.2f}" for p in ends["bank"]} == {"0.87"}
+    assert "ended slightly above the law, at 0.87" in page
+    low, high = (f"{end(ends['usual']):.2f}" for end in (min, max))
+    assert f"accuracies of {low} to {high}." in page

@@ -171,9 +171,9 @@ def test_a_law_says_what_it_needs() -> None:
 
 
 def test_fields_of_a_law_are_checked_and_its_name_is_its_own() -> None:
-    with pytest.raises(ValueError, match="weights='learnt' is none of trained, designed"):
+    with pytest.raises(ValueError, match="weights='learnt' must be one of trained, designed"):
         Law("a law", lambda problem: problem.N, weights="learnt")
-    with pytest.raises(ValueError, match="needs='state' is none of"):
+    with pytest.raises(ValueError, match="needs='state' must be one of"):
         Law("a law", lambda problem: problem.N, needs=("state",))
     with pytest.raises(ValueError, match=r"'unified' is registered twice: by recallscope\.theory\.laws\.paper"):
         register_law(Law("unified", lambda problem: problem.N))

@@ -117,7 +117,7 @@ CELLS: tuple[Cell, ...] = (  # in the transition of the linear law
 QUARTER = {"warmup_steps": 25, "flat_steps": 100, "decay_steps": 375, "eval_every": 500}
 LONGER = {"warmup_steps": 100, "flat_steps": 700, "decay_steps": 2200}  # for deep models
 REPEATED = {"kind": "repeated", "vocab_size": 512, "num_facts": 8, "key_repeats": 2}
-WANTED = {"delta": 0.012}  # mean error of a law that holds; of others .01
+WANTED = {"delta": 0.012}  # mean error of a law that holds; of others 0.01
 WITH_LAWS = tuple(variant for variant in MINIMAL if variant.label in ("mLSTM", "DeltaNet", "Gated DeltaNet", "MesaNet"))
 TINY: tuple[Cell, ...] = ((64, 4, 16, 4),)  # for a demonstration
 
@@ -158,7 +158,7 @@ class Measured:
     variant: Variant
     task: TaskSpec
     seeds: tuple[float, ...]
-    interval: Ends  # 95 %, of the mean; nan if nothing tells the noise of seeds
+    interval: Ends  # 95%, of the mean; nan if nothing tells the noise of seeds
     state_entries: int | None  # effective
     parameters: int | None
     seconds: float  # of one training

@@ -167,9 +167,9 @@ def best_rates(
     basis: str,
     missing: int,
 ) -> Finding:
-    """Whether every variant is trained at the learning rate of least loss in its search.
+    """Whether every variant is trained at the learning rate with the smallest loss in its search.
 
-    `losses` by variant and rate; a search is complete with so many rates `tried`.
+    `losses` by variant and rate; a search is complete with `tried` rates.
     """
     done = {label: found for label, found in losses.items() if len(found) == tried}
     if not done:
@@ -177,11 +177,11 @@ def best_rates(
     best = {label: min(found, key=found.__getitem__) for label, found in done.items()}
     wrong = [label for label, rate in best.items() if rate != trained_at[label]]
     text = "; ".join(
-        f"{label} is trained at {trained_at[label]:g}, and the search says {best[label]:g} (losses "
+        f"{label} is trained at {trained_at[label]:g}, and the search prefers {best[label]:g} (losses "
         + ", ".join(f"{loss:.3f} at {rate:g}" for rate, loss in done[label].items())
         + ")"
         for label in wrong
     )
-    rule = "holds: every rate is the one of least loss in its search"
+    rule = "holds: every rate has the smallest loss in its search"
     evidence = f"{len(done)} of {len(trained_at)} searches complete, {basis}"
     return check.answer(text or f"yes, all {len(done)}", by_conditions(not wrong, False, rule), evidence, missing)

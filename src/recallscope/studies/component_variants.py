@@ -139,7 +139,7 @@ class Measured:
 
     @property
     def interval(self) -> Ends:
-        """95 % interval of the mean by these seeds alone; nan if there is one."""
+        """95% interval of the mean by these seeds alone; nan if there is one."""
         count = len(self.seeds)
         half = float(stdtrit(count - 1, 0.975) * np.std(self.seeds, ddof=1) / count**0.5) if count > 1 else nan
         return max(self.mean - half, 0.0), min(self.mean + half, 1.0)

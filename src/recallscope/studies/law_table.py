@@ -46,7 +46,7 @@ def entry_of(errors: Array) -> LawEntry:
 
 
 def mae(errors: Array) -> str:
-    """Mean absolute error with its 95 % interval over cells, and the largest, as text."""
+    """Mean absolute error with its 95% interval over cells, and the largest, as text."""
     size = np.abs(errors[~np.isnan(errors)])
     half = stdtrit(len(size) - 1, 0.975) * size.std(ddof=1) / len(size) ** 0.5 if len(size) > 1 else np.nan
     return f"{size.mean():.3f} {interval(max(size.mean() - half, 0), size.mean() + half, 3)}, at most {size.max():.3f}"

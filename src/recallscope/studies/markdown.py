@@ -63,11 +63,13 @@ def findings_of(*names: str) -> Table:
         done = {record.run for part in parts for record in runs.records(part.label)}
         if not done:
             return
-        yield f"{len(done)} of {len(asked)} runs are there."
+        yield f"From {len(done)} of {len(asked)} runs. A rule applies until the next one."
         yield ""
+        rule = ""
         for one in (finding for name in names for finding in find_experiment(name).find(runs)):
-            text = one.ours if one.ours.startswith(("yes", "no", "open")) else f"{one.verdict}: {one.ours}"
-            text = f"{text[:1].upper()}{text[1:]}. *{one.rule}.*" if one.tested else f"Not measured: {one.evidence}."
-            yield f"- **{one.question}** {text}"
+            text = one.ours if one.ours.startswith(("yes", "no", "open")) else f"{one.verdict}; {one.ours}"
+            text = f"{text[:1].upper()}{text[1:]}." if one.tested else f"Not measured: {one.evidence}."
+            yield f"- **{one.question}** {text}" + (f" *Rule: {one.rule}.*" if one.rule not in ("", rule) else "")
+            rule = one.rule or rule
 
     return lines

@@ -36,10 +36,18 @@ from recallscope.studies.experiment import (
 from recallscope.studies.law_table import LawTable, law_table
 from recallscope.studies.markdown import MEANT_IN_LINK, Table, findings_of, paragraph, plain, table
 from recallscope.studies.other_groups import gla_settings_table, gla_table, routed_table
-from recallscope.studies.own.architectures import published_table, recall_table, variants_table
+from recallscope.studies.own.architectures import (
+    architectures_findings,
+    published_table,
+    recall_table,
+    summary_table,
+    variants_table,
+)
 from recallscope.studies.own.components import components_table
 from recallscope.studies.own.correlated_keys import correlated_table
-from recallscope.studies.own.large_sizes import large_table
+from recallscope.studies.own.longer import recipe_effect
+from recallscope.studies.own.new_architectures import predictions_table
+from recallscope.studies.own.tradeoff import results_table, zoology_table
 from recallscope.studies.paper.dn_grid import full_table, linear_table
 from recallscope.studies.paper.minimality import ablations_table
 from recallscope.studies.paper_runs import PaperRuns
@@ -65,20 +73,24 @@ TABLES: Mapping[str, Table] = {
     "blind": _blind_table,
     "costs": costs_table,
     "correlated-keys": correlated_table,
+    "new-architectures": predictions_table,
     "routed-memories": routed_table,
     "gla": gla_table,
     "gla-settings": gla_settings_table,
-    "findings-architectures": findings_of("architectures"),
+    "architectures-findings": architectures_findings,
+    "architectures-summary": summary_table,
+    "recipe-effect": recipe_effect,
     "architectures-recall": recall_table,
     "architectures-variants": variants_table,
     "architectures-published": published_table,
     "findings-components": findings_of("components"),
     "components": components_table,
-    "findings-large-sizes": findings_of("large-sizes"),
-    "large-sizes": large_table,
     "grid-linear": linear_table,
     "grid-full": full_table,
     "ablations": ablations_table,
+    "findings-tradeoff": findings_of("tradeoff"),
+    "tradeoff": results_table,
+    "zoology-gpu": zoology_table,
 }
 FURTHER = "further"
 OWN_QUESTIONS = "own-questions"

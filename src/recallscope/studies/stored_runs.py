@@ -19,7 +19,7 @@ from recallscope.analysis.table import as_table
 from recallscope.runs.store import RunStore
 from recallscope.runs.table import find_runs
 from recallscope.specs import ModelSpec, find_architecture
-from recallscope.studies.paper_runs import PaperRuns, no_runs, sheet
+from recallscope.studies.paper_runs import Caption, PaperRuns, no_runs, sheet
 from recallscope.theory.law import LAWS, Law, find_law, law_of, recommended
 from recallscope.theory.problem import FIELDS, PLAIN, LawTask, Problem
 
@@ -113,7 +113,7 @@ def _problem(row: Row) -> Problem:
 
 # The table of docs/LAWS.md. Its second column is written by hand, in the page.
 
-COLUMNS = "law", "predicts recall of", "in words", "formula, or what is computed", "where it makes sense", "off by"
+COLUMNS = "law", "predicts recall of", "idea", "formula, or what is computed", "domain", "mean absolute error"
 WRITTEN = re.compile(r"^\| `([^`]+)`[^|]*\|[^|]*\|([^|]*)\|", re.MULTILINE)  # a law and what the page says of it
 
 
@@ -134,7 +134,7 @@ def off_by(law: Law, store: RunStore) -> str:
     """Over all stored measurements of sizes that the law was compared with."""
     found = against_measurements(law, store)
     size = np.abs(found.errors[found.compared])
-    return f"{size.mean():.3f} (at most {size.max():.3f}, {len(size)} measured)" if len(size) else "not measured"
+    return f"{size.mean():.3f} (max {size.max():.3f}, n = {len(size)})" if len(size) else "not measured"
 
 
 def in_cell(text: str) -> str:
@@ -182,8 +182,18 @@ def facts_per_entry(runs: PaperRuns) -> Figure:
     if not rows:
         raise no_runs(runs, "architectures")
     lines = {(kind, law): _per_entry(kind, law) for kind, (_, laws) in PANELS.items() for law in laws}
-    source = f"{len(rows)} runs, scale {runs.scale}, from {'/'.join(runs.store.root.parts[-2:])}; lines: D = 4 N"
-    with sheet(PAGE, 4.8, source) as figure:
+    held = {kind: line[1][len(SHAPES) // 2] for (kind, _), line in lines.items()}
+    most = max(held, key=lambda kind: held[kind])
+    caption = Caption(
+        f"By its law {PANELS[most][0].partition(':')[0]} holds {held[most] / held['linear_mamba']:.1f} times as many "
+        f"facts per stored entry as linear Mamba, at N = {SHAPES[len(SHAPES) // 2][1]}",
+        f"lines: facts that are recalled with accuracy {TARGET} per entry of the state, by the laws, for D = 4 N and "
+        f"V = {V}; grey: the laws of the other panels; dots: trained models of any D and N, filled if their accuracy "
+        f"is at least {TARGET}. Linear and full Mamba store 2 D N entries, of which linear Mamba reads half",
+        "one dot per run",
+        f"{len(rows)} runs, scale {runs.scale}, from {'/'.join(runs.store.root.parts[-2:])}",
+    )
+    with sheet(PAGE, 4.8, caption) as figure:
         axes = figure.subplots(2, 3, sharex=True, sharey=True)
         for ax, (kind, (title, laws)) in zip(axes.flat, PANELS.items(), strict=True):
             for (other, _), line in lines.items():

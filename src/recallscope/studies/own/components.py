@@ -78,11 +78,7 @@ def label_of(what: str, cell: Cell) -> str:
     return f"{LABELS}{what} at V {V}, N_f {N_f}, D {D}, N {N}"
 
 
-@experiment(
-    "components",
-    "our own: what each part of full Mamba brings",
-    presets={"components": COMPONENTS},
-)
+@experiment("components", "our own: full Mamba, component by component", presets={"components": COMPONENTS})
 def components(scale: Scale) -> Iterator[Part]:
     """Cell by cell, the most telling variants first; then the search of the learning rates."""
     if scale == "quick":
@@ -134,7 +130,7 @@ MARGIN = 0.02  # by which laws are off, and up to which a difference counts as n
 @components.findings
 def bound(runs: PaperRuns) -> Iterator[Finding]:
     """Ungated models against the N D law."""
-    check = own_check("Does no ungated model pass the N D law?", "components")
+    check = own_check("Do models without a gate stay below the N D law?", "components")
     missing = runs.missing(*measuring(runs))
     found = {key: one for key, one in found_in(runs).items() if ND in references(one.cell)}
     above = {key: max(one.seeds) - references(one.cell)[ND] for key, one in found.items()}  # by the best seed
@@ -147,8 +143,8 @@ def bound(runs: PaperRuns) -> Iterator[Finding]:
     rule = f"{_close(0).rule}; a gated run must be above by more than {MARGIN}, or the question is open"
     verdict = _close(max(above[best], 0.0)).verdict if above[leader] > MARGIN else "not tested"
     yield check.answer(
-        f"best run without a gate {above[best]:+.3f} from the law ({_named(found[best])}), best mean "
-        f"{max(over.values()):+.3f}; best run with a gate {above[leader]:+.3f} ({_named(found[leader])})",
+        f"the best run without a gate is {above[best]:+.3f} from the law ({_named(found[best])}), the best mean "
+        f"{max(over.values()):+.3f}; the best run with a gate {above[leader]:+.3f} ({_named(found[leader])})",
         Ruling(verdict, rule),
         _runs(found),
         missing,
@@ -174,7 +170,7 @@ def partners(runs: PaperRuns) -> Iterator[Finding]:
             yield check.untested("no such run that learned, or no law full-nd", missing)
             continue
         yield check.answer(
-            "measured minus the law: " + ", ".join(f"{value:+.3f} {_at(cell)}" for cell, value in off.items()),
+            "measured minus predicted: " + ", ".join(f"{value:+.3f} {_at(cell)}" for cell, value in off.items()),
             _close(max(map(abs, off.values()))),
             f"mean of the seeds that learned; {_runs(found)}",
             missing,
@@ -184,7 +180,7 @@ def partners(runs: PaperRuns) -> Iterator[Finding]:
 @components.findings
 def luck(runs: PaperRuns) -> Iterator[Finding]:
     """Whether training finds what the gate can do, seed by seed."""
-    check = own_check("Does every seed of the full model pass the N D law?", "components")
+    check = own_check("Does every seed of full Mamba beat the N D law?", "components")
     found = {key: one for key, one in found_in(runs).items() if one.variant is FIRST[0] and ND in references(one.cell)}
     passed = {cell: [p > references(cell)[ND] + MARGIN for p in one.seeds] for (cell, _), one in found.items()}
     if not passed:
@@ -229,8 +225,8 @@ def differences(runs: PaperRuns) -> Iterator[Finding]:
             + (f"; every seed of {more} is above every seed of {less}" if _apart(found, more, less) else "")
             + (f". {_optimisation(*beside)}" if "expand 4 help without" in question else ""),
             ruling,
-            f"setting by setting {by_cell}; {_seeds(found, more, less)}; 95 % interval with the noise of seeds; "
-            "runs that only guess left out",
+            f"setting by setting {by_cell}; {_seeds(found, more, less)}; 95% interval with the noise of seeds; "
+            "without runs that only guess",
             missing,
         )
 
@@ -246,9 +242,9 @@ def _apart(found: Found, more: str, less: str) -> bool:
 def _optimisation(without: list[float], with_more: list[float]) -> str:
     """Where both end, against what no ungated model should pass."""
     return (
-        "It mostly helps optimisation: minus the N D law the runs with expand 2 end at "
-        f"{', '.join(f'{value:+.3f}' for value in without)}, with expand 4 at "
-        f"{', '.join(f'{value:+.3f}' for value in with_more)}"
+        "It mostly helps optimisation: the runs minus the N D law are "
+        f"{', '.join(f'{value:+.3f}' for value in without)} with expand 2, and "
+        f"{', '.join(f'{value:+.3f}' for value in with_more)} with expand 4"
     )
 
 
@@ -256,7 +252,7 @@ def helps(one: MeanGap) -> Ruling:
     """By the interval: the verdict is on "yes, it helps"; not tested if the interval does not tell."""
     low, high = one.interval
     verdict: Verdict = "holds" if low > 0 and one.mean > MARGIN else NOT if high <= MARGIN else "not tested"
-    rule = f"helps: mean above {MARGIN} and 95 % interval above 0; does not: interval up to {MARGIN}; open between"
+    rule = f"helps: mean above {MARGIN} and 95% interval above 0; does not: interval up to {MARGIN}; open between"
     return Ruling(verdict, rule)
 
 
@@ -295,7 +291,8 @@ def _named(one: Measured) -> str:
 def _runs(found: Found) -> str:
     untrained = [one.variant.label for one in found.values() if one.learned.empty]
     runs = sum(len(one.rows) for one in found.values())
-    return f"{runs} runs, {len({cell for cell, _ in found})} cells; no seed learned: {', '.join(untrained) or 'none'}"
+    settings = len({cell for cell, _ in found})
+    return f"{runs} runs, {settings} settings; no seed learned: {', '.join(untrained) or 'none'}"
 
 
 def _seeds(found: Found, *labels: str) -> str:
