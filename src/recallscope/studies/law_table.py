@@ -1,7 +1,7 @@
 """Every law against measured cells: how far each is off, where, and on how many cells.
 
-`law_table` compares some laws with the grids of the paper's experiments. For the table of docs/LAWS.md and the facts per
-state entry every run of a store counts.
+`law_table` compares some laws with the grids of the paper's experiments. For the table of docs/LAWS.md and the facts
+per state entry every run of a store counts.
 """
 
 from __future__ import annotations
