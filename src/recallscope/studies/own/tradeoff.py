@@ -8,7 +8,7 @@ values (`health.BEGUN`). These rules stand since before the first run.
 
 Amended after 137 runs of another small protocol: 1 to 16 facts out of 64 tokens, 2,000 steps. More than half of its
 training sequences had one fact, which needs no binding, and most models stayed at chance. Those runs are kept in
-results/tradeoff and used nowhere.
+results/tradeoff/before_amendment.jsonl and used nowhere.
 
 Departs from zoology: fresh sequences instead of a fixed set, RMSNorm for LayerNorm, our initial weights, no dropout.
 """
