@@ -38,7 +38,7 @@ CELLS: tuple[Cell, ...] = (
 
 @experiment(
     "fresh-cells",
-    "our own: laws on cells trained after they were frozen",
+    "our own: laws on settings trained after they were frozen",
     reads=("architectures", "dn-grid", "large-vocab"),
 )
 def fresh_cells(scale: Scale) -> Iterator[Part]:
@@ -62,7 +62,7 @@ def on_fresh_cells(runs: PaperRuns) -> Iterator[Finding]:
     missing = runs.missing(*(label_of("fresh", variant) for variant in WITH_LAWS))
     found = law_errors(runs, "fresh", WITH_LAWS)
     if not found:
-        yield own_check("Do laws hold on cells trained after them?").untested("no runs yet", missing)
+        yield own_check("Do laws hold on settings trained after them?").untested("no runs yet", missing)
     before = law_errors(runs, "recall", WITH_LAWS)
     for law, variants in found.items():
         every, wanted = entry_of(np.concatenate(list(variants.values()))), WANTED.get(law, 0.01)
@@ -71,11 +71,11 @@ def on_fresh_cells(runs: PaperRuns) -> Iterator[Finding]:
             + (f"{entry_of(before[law][variant]).mean_error:.4f})" if variant in before.get(law, {}) else "not run)")
             for variant, errors in variants.items()
         )
-        yield own_check(f"Does the law {law} hold on cells trained after it?").answer(
-            f"off by {every.mean_error:.4f} on average, {every.max_error:.3f} at most ({every.bias:+.3f}); "
+        yield own_check(f"Does the law {law} hold on settings trained after it?").answer(
+            f"mean absolute error {every.mean_error:.4f}, at most {every.max_error:.3f}, bias {every.bias:+.3f}; "
             + ", ".join(each),
             by_distance("mean absolute error", every.mean_error, wanted, 3 * wanted),
-            f"{every.cells} cells that no law was compared with before, one seed, L = 4 N_f, measured minus predicted",
+            f"{every.cells} settings that no law had been compared with, one seed, L = 4 N_f, measured minus predicted",
             missing,
         )
 
@@ -110,10 +110,10 @@ def before_the_runs(runs: PaperRuns) -> Iterator[Finding]:
         return
     every = np.concatenate(list(found.values()))
     yield check.answer(
-        f"off by {mae(every)}, bias {every.mean():+.3f}; "
+        f"mean absolute error {mae(every)}, bias {every.mean():+.3f}; "
         + "; ".join(f"{name} {mae(off)}" for name, off in found.items()),
         by_distance("mean absolute error", float(np.abs(every).mean()), 0.01, 0.03),
-        f"{len(every)} cells, mean of seeds, predictions of commit e4ef088, which precedes the first training record; "
+        f"{len(every)} settings, mean of seeds, predictions of commit e4ef088, which precedes the first record; "
         f"today's law differs from them by at most {np.abs(moved).max():.4f}. Regime (iii) is left out: the structure "
         "of the law was chosen on earlier runs of MQAR with V = 512 and N_f = 16, which are not in this store",
     )

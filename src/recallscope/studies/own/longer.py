@@ -82,13 +82,13 @@ def after_longer(runs: PaperRuns) -> Iterator[Finding]:
         every = entry_of(np.concatenate([by_rate[rates[variant]][law][variant] for variant in variants]))
         wanted = WANTED.get(law, 0.01)
         yield own_check(f"Does the law {law} hold after four times the steps?").answer(
-            f"off by {every.mean_error:.4f} on average, {every.max_error:.3f} at most ({every.bias:+.3f}); "
+            f"mean absolute error {every.mean_error:.4f}, at most {every.max_error:.3f}, bias {every.bias:+.3f}; "
             + ", ".join(
                 f"{variant.label} {_told(law, variant, rates[variant], by_rate, comparison)}" for variant in variants
             ),
             by_distance("mean absolute error", every.mean_error, wanted, 3 * wanted),
-            f"{every.cells} cells of the architecture comparison, 8000 steps for its 2000, L = 4 N_f, measured minus "
-            "predicted; rate by validation accuracy",
+            f"{every.cells} settings of the architecture comparison, 8000 instead of 2000 steps, L = 4 N_f, measured "
+            "minus predicted; rate by validation accuracy",
             missing,
         )
 
