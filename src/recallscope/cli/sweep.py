@@ -50,7 +50,7 @@ class Sweep:
     """auto: the GPUs if there are any (local)."""
     address: str = "auto"
     """Address of the Ray cluster, such as 127.0.0.1:6379 after ray start --head --node-ip-address=127.0.0.1. Ray asks
-    for no password and listens on all interfaces even then: use a trusted network or a firewall."""
+    for no password and listens on all interfaces even then: use trusted networks only, or a firewall."""
     save_weights: bool = False
     """Keep each run's weights beside its record."""
     retry_failed: bool = False
