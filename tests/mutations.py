@@ -195,11 +195,7 @@ MUTATIONS = [
         ("FOR_EACH_KEY(j) h[j][k] += keys[j] * v;", "FOR_EACH_KEY(j) h[j][k] -= keys[j] * v;"),
         ("const int64_t B_at = (s->B_heads > 1 ? head : 0) * N;", "const int64_t B_at = 0;"),
     ),
-    *in_file(
-        "ops/table_scan.py",
-        "ops/test_table_scan.py",
-        ("B, u, C = hashed.split", "C, u, B = hashed.split"),
-    ),
+    *in_file("ops/table_scan.py", "ops/test_table_scan.py", ("B, u, C = hashed.split", "C, u, B = hashed.split")),
     *in_file(
         "ops/query_loss.py",
         "ops/test_query_loss.py",

@@ -31,19 +31,10 @@ def test_lengths_follow_from_the_facts():
 
 def test_derived_numbers():
     task = RepeatedSpec(vocab_size=512, num_facts=10, key_repeats=3, length=128)
-    assert (task.context_length, task.num_slots, task.num_queries) == (
-        60,
-        34,
-        10,
-    )
+    assert (task.context_length, task.num_slots, task.num_queries) == (60, 34, 10)
     assert ARSpec(vocab_size=64, num_facts=4).num_queries == 1
     deep = LinearMambaSpec(embed_dim=64, state_dim=6, num_layers=2)
-    assert (deep.residual, deep.inner_dim, deep.effective_state, deep.state_entries) == (
-        True,
-        128,
-        12,
-        2 * 128 * 6,
-    )
+    assert (deep.residual, deep.inner_dim, deep.effective_state, deep.state_entries) == (True, 128, 12, 2 * 128 * 6)
     assert not LinearMambaSpec(embed_dim=64, state_dim=6).residual
     assert MultiHeadSpec(embed_dim=60, state_dim=4, num_heads=6, head_pattern="MVA").head_dim == 20
     assert MambaSpec(embed_dim=64, state_dim=16).state_entries == 128 * 16
@@ -59,10 +50,7 @@ def test_derived_numbers():
         ({"vocab_size": 512, "num_facts": 16, "length": 65}, ["65", "odd"]),
         ({"vocab_size": 512, "num_facts": 16, "kind": "ar", "length": 64}, ["64", "33"]),
         ({"vocab_size": 512, "num_facts": 16, "key_repeats": 2}, ["key_repeats=2", "repeated"]),
-        (
-            {"vocab_size": 512, "num_facts": 10, "kind": "repeated", "key_repeats": 5, "length": 118},
-            ["118", "120"],
-        ),
+        ({"vocab_size": 512, "num_facts": 10, "kind": "repeated", "key_repeats": 5, "length": 118}, ["118", "120"]),
     ],
 )
 def test_a_task_that_cannot_be_drawn_is_refused_with_the_way_out(fields, phrases):

@@ -158,7 +158,7 @@ def test_rivals_are_trained_by_the_same_recipe_and_failed_ones_are_marked(tmp_pa
     found = rs.measure(
         mine, TASK, train=short, seeds=2, trainer=trained(accuracies), compare_with=["delta_net", "gla"]
     )  # fmt: skip
-    delta, gla = found.beside
+    delta, gla = found.neighbours
     assert (delta.label, delta.accuracy, delta.state_entries) == ("delta_net D=16 N=3", pytest.approx(0.895), 48)
     assert delta.interval[0] < 0.89 < 0.9 < delta.interval[1]
     assert (delta.learned, gla.learned) == (True, False)

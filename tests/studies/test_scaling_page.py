@@ -43,7 +43,8 @@ def test_longest_first_fills_the_workers():
 
 
 def test_the_measured_tables_are_in_the_pages():
-    page = "".join((ROOT / name).read_text(encoding="utf-8") for name in ("docs/scaling.md", "results/sweeps/README.md"))
+    names = "docs/scaling.md", "results/sweeps/README.md"
+    page = "".join((ROOT / name).read_text(encoding="utf-8") for name in names)
     for table in sweep_scale.tables(MEASURED).split("\n\n"):
         assert table in page, "python benchmarks/sweep_scale.py --tables results/sweeps/scale.json"
 

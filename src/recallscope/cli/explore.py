@@ -54,8 +54,8 @@ class Explore:
         address = f"http://{name}:{listener.getsockname()[1]}/"
         if not is_loopback(self.host):
             print(
-                f"warning: {self.host} may be reached by other machines, and whoever reaches it can read these stores. "
-                f"There is no password. Leave --host out to be safe.",
+                f"warning: {self.host} may be reachable from other machines, and anyone who reaches it can read these "
+                f"stores. There is no password. Leave --host out to be safe.",
                 file=sys.stderr,
             )
         print(address, flush=True)

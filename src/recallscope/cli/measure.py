@@ -202,8 +202,8 @@ class Measure(StateFlags, RunFlags):
         if measured.verdict.next_command:
             show([f"next        {measured.verdict.next_command}"])
         show((f"warning     {sentence}" for sentence in measured.warnings), bold=len(measured.warnings))
-        show([f"beside      {measured.rank}"])
-        if measured.beside and measured.verdict.learned:
+        show([f"neighbours  {measured.rank}"])
+        if measured.neighbours and measured.verdict.learned:
             rows = measured.nearest(SHOWN)
             cells = [
                 (row.label, number(row.accuracy) if row.learned else "did not learn", _ends(row),

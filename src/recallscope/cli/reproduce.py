@@ -109,7 +109,7 @@ class Reproduce:
         outcome = run_sweep(cells, store, workers=self.workers, view=view, weights=keep_weights)
         if outcome.interrupted:
             warn(
-                f"stopped, nothing is lost. Go on with: recallscope reproduce {self.name} --scale {self.scale} "
+                f"stopped; nothing is lost. To resume: recallscope reproduce {self.name} --scale {self.scale} "
                 f"--store {self.store}"
             )
             return 130

@@ -82,12 +82,7 @@ def mark_classes(
 
 
 def draw_table(
-    table: ArrayLike,
-    ax: Axes,
-    *,
-    title: str,
-    facts: Sequence[tuple[int, int]],
-    filled: bool = False,
+    table: ArrayLike, ax: Axes, *, title: str, facts: Sequence[tuple[int, int]], filled: bool = False
 ) -> Axes:
     """A V x V table with every (value, key) that is a fact marked: ringed, or as a dot that can be seen."""
     values = np.asarray(table, float)
@@ -111,13 +106,7 @@ def draw_excerpt(table: ArrayLike, ax: Axes, *, title: str, facts: Sequence[tupl
 
 
 def draw_attention(
-    alpha: ArrayLike,
-    ax: Axes,
-    *,
-    title: str,
-    context_length: int,
-    xlabel: str = "query t",
-    ylabel: str = "source τ",
+    alpha: ArrayLike, ax: Axes, *, title: str, context_length: int, xlabel: str = "query t", ylabel: str = "source τ"
 ) -> Axes:
     """An L x L map over positions; dotted lines divide the facts from the queries."""
     draw_matrix(alpha, ax, title=title, xlabel=xlabel, ylabel=ylabel, limit=1)
@@ -161,12 +150,7 @@ def draw_tables(
 
 
 def draw_attention_pair(
-    figure: FigureBase,
-    ideal: ArrayLike,
-    actual: ArrayLike,
-    *,
-    context_length: int,
-    symbol: str = r"\alpha'_{\tau t}",
+    figure: FigureBase, ideal: ArrayLike, actual: ArrayLike, *, context_length: int, symbol: str = r"\alpha'_{\tau t}"
 ) -> None:
     """α and α' of one sequence; `actual` in units of one match.   Paper: Fig. 14 (`fig:reversing-attn`)."""
     left, right = figure.subplots(1, 2)
@@ -238,17 +222,9 @@ def inside_panels(arrays: Mapping[str, NDArray[Any]], context_length: int) -> di
 # The same as figures: width and height in inches, and what the line under the figure explains
 
 SHEETS = {
-    "hash_table": (
-        1.6 * PAGE,
-        3.1,
-        "one sequence; rings: its facts, the diagonal of the last panel",
-    ),
+    "hash_table": (1.6 * PAGE, 3.1, "one sequence; rings: its facts, the diagonal of the last panel"),
     "attention": (PAGE, 3.5, "one sequence; dotted: first query"),
-    "copy_and_shift": (
-        PAGE,
-        3.5,
-        "one sequence; predicted: the main diagonal, left, and the one beside it, right",
-    ),
+    "copy_and_shift": (PAGE, 3.5, "one sequence; predicted: the main diagonal, left, and the one beside it, right"),
     "operators": (1.25 * PAGE, 4.1, "framed: the block the circuit predicts"),
     "fill": (1.1 * COLUMN, 2.6, "dotted: the task's $N_f$"),
 }

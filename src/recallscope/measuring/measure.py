@@ -233,7 +233,7 @@ def _measurement(
         recipe=recipe,
         information=Information.of(accuracy.mean, task, state.entries) if verdict.learned else None,
         linear=LinearEqual.of(accuracy, task, spec) if verdict.learned else None,
-        beside=others,
+        neighbours=others,
         runs=tuple(record.run for record in records),
         seconds=sum(record.seconds for record in everything),
         warnings=_warnings(subject, records if verdict.word != "did not learn" else ()),

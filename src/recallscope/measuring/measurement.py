@@ -141,7 +141,7 @@ class Measurement:
     recipe: str
     information: Information | None
     linear: LinearEqual | None
-    beside: list[Neighbour]
+    neighbours: list[Neighbour]
     runs: tuple[str, ...] = ()
     seconds: float = 0.0
     warnings: tuple[str, ...] = ()  # about runs that diverged or were still improving, and the module itself
@@ -168,7 +168,7 @@ class Measurement:
         """Its rank by accuracy among the models beside it, from 1; None if it did not learn."""
         if not self.verdict.learned:
             return None
-        return 1 + sum(row.learned and row.accuracy > self.accuracy.mean for row in self.beside)
+        return 1 + sum(row.learned and row.accuracy > self.accuracy.mean for row in self.neighbours)
 
     @property
     def place_per_entry(self) -> int | None:
@@ -176,7 +176,7 @@ class Measurement:
         mine = self.state_entries
         if mine is None or not self.verdict.learned:
             return None
-        fair = [row for row in self.beside if row.learned and row.state_entries and row.state_entries <= mine]
+        fair = [row for row in self.neighbours if row.learned and row.state_entries and row.state_entries <= mine]
         return 1 + sum(row.accuracy > self.accuracy.mean for row in fair)
 
     @property
@@ -224,18 +224,18 @@ class Measurement:
         """Its place among the models beside it, as a sentence."""
         if not self.verdict.learned:
             return "no place: it did not learn" if self.verdict.word == "did not learn" else "no place: seeds differ"
-        if not self.beside:
+        if not self.neighbours:
             return "no stored run on this task; --compare-with linear_mamba delta_net trains some, or reads a store"
-        failed = sum(not row.learned for row in self.beside)
-        place = f"place {self.place} of {len(self.beside) + 1 - failed} by recall"
+        failed = sum(not row.learned for row in self.neighbours)
+        place = f"place {self.place} of {len(self.neighbours) + 1 - failed} by recall"
         place += f", {failed} that did not learn left out" if failed else ""
         per_entry = self.place_per_entry
         return place if per_entry is None else f"{place}, place {per_entry} among those with no more effective state"
 
     def nearest(self, count: int) -> list[Neighbour]:
         """Rivals, the stored models nearest in state size, and itself (store "this"), best accuracy first."""
-        rivals = [row for row in self.beside if row.store == TRAINED_NOW]
-        near = sorted((row for row in self.beside if row.state_entries and row not in rivals), key=self._distance)
+        rivals = [row for row in self.neighbours if row.store == TRAINED_NOW]
+        near = sorted((row for row in self.neighbours if row.state_entries and row not in rivals), key=self._distance)
         seeds, mean = len(self.accuracy.seeds), self.accuracy.mean
         itself = Neighbour(self.name, "", mean, seeds, self.state_entries, "this", self.accuracy.interval)
         return sorted([*rivals, *near[:count], itself], key=lambda row: -row.accuracy)
@@ -248,7 +248,7 @@ class Measurement:
     @property
     def drawn(self) -> list[Neighbour]:
         """One of each architecture beside it: the one nearest in state, of those that learned if any did."""
-        rows = sorted(self.beside, key=lambda row: (not row.learned, self._distance(row), -row.accuracy))
+        rows = sorted(self.neighbours, key=lambda row: (not row.learned, self._distance(row), -row.accuracy))
         return sorted({row.model: row for row in reversed(rows)}.values(), key=lambda row: -row.accuracy)
 
 

@@ -69,10 +69,7 @@ def train_run(
 
 
 def _train(
-    run: RunSpec,
-    device: torch.device | str,
-    checkpoint: Path | None,
-    on_progress: Callable[[Tick], None] | None,
+    run: RunSpec, device: torch.device | str, checkpoint: Path | None, on_progress: Callable[[Tick], None] | None
 ) -> Trained:
     """The run itself."""
     train, task = run.train, run.task

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from recallscope.architectures.matrix_memory import MatrixMemory
 from recallscope.health import BEGUN
 from recallscope.presets import Fields, Preset
 from recallscope.records import RunRecord
@@ -49,7 +50,9 @@ TWO_BLOCKS: Fields = {"num_layers": 2, "conv_width": 4}  # Mamba has its own con
 
 def published(kind: str, **fields: Any) -> Fields:
     """A layer as its authors have it, in zoology's model: a gated convolution before it, two heads."""
-    return {"kind": kind} | find_architecture(kind).PUBLISHED | {"num_heads": HEADS, "stem_width": WIDTH} | fields
+    spec = find_architecture(kind)
+    assert issubclass(spec, MatrixMemory)
+    return {"kind": kind} | spec.PUBLISHED | {"num_heads": HEADS, "stem_width": WIDTH} | fields
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,8 +314,8 @@ def tradeoff_figure(runs: PaperRuns) -> Figure:
             for (label, members), (colour, marker) in zip(grouped.items(), looks(), strict=False):
                 x, y = [one.entries for one in members], np.array([one.accuracy_on(facts) for one in members])
                 ends = np.array([[min(one.seeds_on(facts)), max(one.seeds_on(facts))] for one in members]).T
-                style = {"color": colour, "marker": marker, "ms": 4, "lw": 1, "elinewidth": 0.7}
-                ax.errorbar(x, y, np.abs(ends - y), label=label, zorder=2, **style)
+                look: dict[str, Any] = {"color": colour, "marker": marker, "ms": 4, "lw": 1, "elinewidth": 0.7}
+                ax.errorbar(x, y, np.abs(ends - y), label=label, zorder=2, **look)
                 failed = [(one.entries, one.accuracy_on(facts)) for one in members if not one.works]
                 ax.plot([S for S, _ in failed], [p for _, p in failed], marker, color=colour, mfc="white", ms=4)
             ax.set(xscale="log", ylim=(0, 1.02), xlabel="effective state entries", title=f"{facts} facts")

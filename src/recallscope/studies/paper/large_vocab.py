@@ -45,10 +45,7 @@ PUBLISHED = 1.18, 1.56  # slopes in the caption of Fig. 12
 
 
 @experiment(
-    "large-vocab",
-    "V-L grid, and slopes against m_V",
-    claims=("fig-11", "fig-12"),
-    presets={"large-vocab": LARGE_VOCAB},
+    "large-vocab", "V-L grid, and slopes against m_V", claims=("fig-11", "fig-12"), presets={"large-vocab": LARGE_VOCAB}
 )
 def large_vocab(scale: Scale) -> Iterator[Part]:
     """One grid over V and N_f; L follows from N_f."""

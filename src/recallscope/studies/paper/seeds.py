@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 
 
 @experiment(
-    "seeds",
-    "one grid of the full model seed by seed, and how many seeds converge",
-    claims=("fig-19", "fig-20"),
+    "seeds", "one grid of the full model seed by seed, and how many seeds converge", claims=("fig-19", "fig-20")
 )
 def seeds(scale: Scale) -> Iterator[Part]:
     """Regime (iii) of the full model's D-N grids; at the quick scale a tiny task under the same label."""

@@ -30,13 +30,7 @@ import numpy as np
 from recallscope.theory.domain import FULL, Domain
 from recallscope.theory.law import Law
 from recallscope.theory.laws.matrix_memory import gated_law, tight_codes
-from recallscope.theory.laws.sharing import (
-    num_keys,
-    pair_counts,
-    recall_given_variances,
-    sharing_codes,
-    tight_variance,
-)
+from recallscope.theory.laws.sharing import num_keys, pair_counts, recall_given_variances, sharing_codes, tight_variance
 from recallscope.theory.problem import Array, Problem, takes_fields
 
 BANKS = 0.5  # chance that a fact is in the bank of the query
