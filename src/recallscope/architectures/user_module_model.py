@@ -310,7 +310,7 @@ class Block(nn.Module):
         if not isinstance(mixed, Tensor) or mixed.shape != x.shape:
             got = tuple(mixed.shape) if isinstance(mixed, Tensor) else type(mixed).__name__
             raise ValueError(
-                f"the mixer was given {tuple(x.shape)} and returned {got}, which should have the shape (batch, length, width)"
+                f"the mixer was given shape {tuple(x.shape)} and returned {got}; it must keep (batch, length, width)"
             )
         return x + mixed
 
