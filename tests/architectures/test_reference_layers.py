@@ -185,7 +185,7 @@ def softmax(layer, q, k, v, gates):
 def mamba3(layer, q, k, v, gates):
     """The plain recurrence of arXiv 2603.15569 on a complex state, written here: pairs of rows are complex numbers.
 
-    The state turns back by every angle, where keys and queries turn on. No independent code runs without a GPU.
+    The state turns back by every angle, where keys and queries turn on.
     """
     if layer.spec.qk_norm == "rms":
         N = q.shape[-1]
@@ -236,7 +236,7 @@ class Case(NamedTuple):
 
 FLA, HF = "fla-core `fla/ops/{}/naive.py`", "transformers `models/{}`"
 fla_ops = FLA.format
-OWN = "a plain complex recurrence of ours, from the paper's equations (no other code runs without a GPU)"
+OWN = "state-spaces/mamba's plain reference, by numbers recorded from it, and a plain complex recurrence of ours"
 CASES = [
     Case("linear_attention", fla_ops("linear_attn"), linear_attention),
     Case("linear_attention", fla_ops("linear_attn"), linear_attention, {"feature_map": "relu"}),
@@ -314,6 +314,44 @@ def test_the_memory_is_theirs_in_values_and_every_gradient(case: Case, seed: int
         return output_and_gradients(case.reference(layer, q, k, v, gates), leaves, may_be_unused=True)
 
     assert_agree(output_and_gradients(ours, leaves, may_be_unused=True), theirs, leaves.values())
+
+
+RECORDED = {  # by `mamba3_siso_step_ref` of state-spaces/mamba at commit e9594ce, tests/ops/triton/test_mamba3_siso.py
+    "output": (-1.0373693283605396, -0.1568522768683871, -0.031748667024039834,
+               1.2785553122815367, -0.7848291951725326, 0.23785462031559476),
+    "q": (0.016589389080298833, 3.292228332789696), "k": (-1.3666300493817043, 2.84200132793216),
+    "v": (-1.2723687809954363, 5.791627356885881), "step": (-0.1566134855316489, 1.4964339507794502),
+    "rate": (0.18251767062493282, 0.4534902730213234), "mix": (0.14946926034957808, 1.3382029166293161),
+    "turn": (1.442179719450146, 2.6421951670241457), "skip": (-2.6972237308584726, 2.840011438272002),
+}  # fmt: skip
+
+
+def test_mamba_3_is_what_was_recorded_from_its_authors_reference() -> None:
+    """The last output, and of every gradient a product with cosines and the length; the loss weighs outputs by sines.
+
+    Their rows 2n and 2n + 1 turn together, ours n and n + A.
+    """
+    L, M, N, P = 6, 2, 6, 3
+    sizes = {"q": N, "k": N, "v": P, "step": 1, "rate": 1, "mix": 1, "turn": 2}
+
+    def wave(count: int) -> Tensor:
+        return torch.arange(count, dtype=torch.float64)
+
+    given = {name: torch.cos(wave(L * M * n) ** 1.5 + i).view(1, L, M, n) for i, (name, n) in enumerate(sizes.items())}
+    leaves = {name: x.requires_grad_() for name, x in given.items()}
+    spec = ARCHITECTURES.find("mamba3")(embed_dim=M * P, state_dim=N, num_heads=M, turning=0.7, skip=True)
+    layer = spec.blank_model(4).layers[0].double()
+    layer.skip.data.copy_(torch.tensor([[0.5], [-1.5]]))
+    q, k = (leaves[name][..., [0, 2, 1, 3, 4, 5]] for name in "qk")
+    drive = Drive(q, k, leaves["v"], {name: leaves[name] for name in ("step", "rate", "mix", "turn")})
+    output = layer.recall(layer.prepared(drive, None), None)
+    (output.flatten() * torch.sin(wave(output.numel()))).sum().backward()
+    found = {"output": output[0, -1].flatten()}
+    for name, x in (leaves | {"skip": layer.skip}).items():
+        gradient = x.grad.flatten()
+        found[name] = torch.stack((gradient @ torch.cos(wave(len(gradient))), gradient.norm()))
+    for name, numbers in RECORDED.items():
+        torch.testing.assert_close(found[name], torch.tensor(numbers, dtype=torch.float64), rtol=0, atol=1e-12)
 
 
 def qwen3_next_layer(layer: MemoryLayer) -> Qwen3NextGatedDeltaNet:

@@ -96,9 +96,11 @@ for name, module in list(sys.modules.items()):
 from closeness import assert_twins
 from recallscope.ops.delta_scan import delta_scan_loop
 from recallscope.ops.delta_scan_fla import delta_scan_fla
+import test_delta_scan_fla
 from test_delta_scan_fla import draw_inputs
 for case in ((5, 7, "channel", True), (16, 16, "head", False), (4, 3, "none", True)):
     assert_twins(delta_scan_fla, delta_scan_loop, draw_inputs(*case), dtype=torch.float32)
+test_delta_scan_fla.test_a_decay_of_zero_forgets_everything()
 """
 
 

@@ -46,6 +46,7 @@ from recallscope.studies.own.architectures import (
 from recallscope.studies.own.components import components_table
 from recallscope.studies.own.correlated_keys import correlated_table
 from recallscope.studies.own.longer import recipe_effect
+from recallscope.studies.own.new_architectures import predictions_table
 from recallscope.studies.own.tradeoff import results_table, zoology_table
 from recallscope.studies.paper.dn_grid import full_table, linear_table
 from recallscope.studies.paper.minimality import ablations_table
@@ -72,6 +73,7 @@ TABLES: Mapping[str, Table] = {
     "blind": _blind_table,
     "costs": costs_table,
     "correlated-keys": correlated_table,
+    "new-architectures": predictions_table,
     "routed-memories": routed_table,
     "gla": gla_table,
     "gla-settings": gla_settings_table,
