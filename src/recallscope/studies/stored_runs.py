@@ -188,8 +188,8 @@ def facts_per_entry(runs: PaperRuns) -> Figure:
         f"By its law {PANELS[most][0].partition(':')[0]} holds {held[most] / held['linear_mamba']:.1f} times as many "
         f"facts per effective entry as linear Mamba, at N = {SHAPES[len(SHAPES) // 2][1]}",
         f"lines: facts that are recalled with accuracy {TARGET} per effective entry of the state, by the laws, for "
-        f"D = 4 N and V = {V}; grey: the laws of the other panels; dots: trained models of any D and N, filled if their accuracy "
-        f"is at least {TARGET}. Of the 2 D N entries that a linear Mamba stores it reads D N",
+        f"D = 4 N and V = {V}; grey: the laws of the other panels; dots: trained models of any D and N, filled if "
+        f"their accuracy is at least {TARGET}. Of the 2 D N entries that a linear Mamba stores it reads D N",
         "one dot per run",
         f"{len(rows)} runs, scale {runs.scale}, from {'/'.join(runs.store.root.parts[-2:])}",
     )
