@@ -20,7 +20,9 @@ from recallscope.measuring.measurement import Information, linear_by_state, line
 from recallscope.presets import Fields, Preset
 from recallscope.records import RunRecord
 from recallscope.specs import TaskSpec, find_architecture
+from recallscope.studies.claims import Check, Finding, by_distance
 from recallscope.studies.experiment import Part, part
+from recallscope.studies.law_table import entry_of
 from recallscope.studies.paper_runs import PaperRuns
 from recallscope.theory.bounds import most_recall
 from recallscope.theory.law import DIMENSIONS, find_law
@@ -326,3 +328,28 @@ def law_errors(
             seen = np.array([one.mean for one in cells.values()])
             found.setdefault(own, {})[variant] = seen - law_on_cells(find_law(own), flat)
     return found
+
+
+def law_finding(
+    check: Check,
+    law: str,
+    errors: Mapping[Variant, NDArray[np.float64]],
+    told: Callable[[str, Variant], str],
+    basis: str,
+    missing: int,
+) -> Finding:
+    """How far a law is off over the cells of some variants, and what is told of each."""
+    every, wanted = entry_of(np.concatenate(list(errors.values()))), WANTED.get(law, 0.01)
+    return check.answer(
+        f"off by {every.mean_error:.4f} on average, {every.max_error:.3f} at most ({every.bias:+.3f}); "
+        + ", ".join(f"{variant.label} {told(law, variant)}" for variant in errors),
+        by_distance("mean absolute error", every.mean_error, wanted, 3 * wanted),
+        f"{every.cells} cells {basis}",
+        missing,
+    )
+
+
+def mean_error(errors: Mapping[str, Mapping[Variant, NDArray[np.float64]]], law: str, variant: Variant) -> str:
+    """Of one variant by one law, as text; nothing where it has no cells."""
+    found = errors.get(law, {}).get(variant)
+    return "" if found is None else f"{entry_of(found).mean_error:.4f}"

@@ -33,7 +33,7 @@ from recallscope.studies.experiment import (
     find_experiment,
     paper_figures,
 )
-from recallscope.studies.law_table import LawTable, law_table
+from recallscope.studies.law_table import LawTable, law_table, laws_table
 from recallscope.studies.markdown import MEANT_IN_LINK, Table, findings_of, paragraph, plain, table
 from recallscope.studies.other_groups import gla_settings_table, gla_table, routed_table
 from recallscope.studies.own.architectures import (
@@ -51,7 +51,6 @@ from recallscope.studies.own.tradeoff import results_table, zoology_table
 from recallscope.studies.paper.dn_grid import full_table, linear_table
 from recallscope.studies.paper.minimality import ablations_table
 from recallscope.studies.paper_runs import PaperRuns
-from recallscope.studies.stored_runs import laws_table
 
 if TYPE_CHECKING:
     from jinja2 import Environment

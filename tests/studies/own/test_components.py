@@ -11,27 +11,29 @@ import pytest
 from pandas import DataFrame
 from rich.console import Console
 
+import recallscope.studies.own.components as component_variants
 from closeness import assert_same_text
 from recallscope.health import examine
 from recallscope.records import Evaluation, RunRecord
 from recallscope.runs.store import RunStore
 from recallscope.specs import RunSpec, flat_fields
-from recallscope.studies import component_variants
-from recallscope.studies.component_variants import (
+from recallscope.studies.experiment import paper_figures
+from recallscope.studies.own import large_sizes as large
+from recallscope.studies.own.components import (
+    CELLS,
     FIRST,
     FULL,
     LINEAR,
+    MARGIN,
     SEARCH,
     VARIANTS,
+    components,
     found_in,
     measured,
     measuring,
     references,
     variant_of,
 )
-from recallscope.studies.experiment import paper_figures
-from recallscope.studies.own import large_sizes as large
-from recallscope.studies.own.components import CELLS, MARGIN, components
 from recallscope.studies.own.large_sizes import large_sizes
 from recallscope.studies.paper_runs import NoRunsError, PaperRuns
 from recallscope.studies.report import chapter
@@ -83,8 +85,7 @@ def made(folder: Path, rule: Rule, best: float | None = None) -> PaperRuns:
 def known_laws(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers that do not depend on any law."""
     says = {"linear law": 0.64, component_variants.ND: ND, "bank law": BANK}
-    for module in ("component_variants", "own.components"):
-        monkeypatch.setattr(f"recallscope.studies.{module}.references", lambda cell: says)
+    monkeypatch.setattr(component_variants, "references", lambda cell: says)
 
 
 def verdicts(runs: PaperRuns) -> dict[str, str]:

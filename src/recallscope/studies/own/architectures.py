@@ -28,7 +28,6 @@ from recallscope.studies.architecture_variants import (
     REPEATED,
     RULES,
     VARIANTS,
-    WANTED,
     Cell,
     Measured,
     Size,
@@ -40,18 +39,19 @@ from recallscope.studies.architecture_variants import (
     gains,
     label_of,
     law_errors,
+    law_finding,
     linear_at,
     losses,
+    mean_error,
     measured,
     named,
     ranking,
 )
 from recallscope.studies.claims import Finding, Ruling, best_rates, by_conditions, by_distance, own_check
 from recallscope.studies.experiment import Part, Scale, experiment, part
-from recallscope.studies.law_table import entry_of
+from recallscope.studies.law_table import facts_per_entry
 from recallscope.studies.markdown import number, sizes_of, table
 from recallscope.studies.paper_runs import Caption, PaperRuns, no_runs, sheet, source_line, span
-from recallscope.studies.stored_runs import facts_per_entry
 from recallscope.theory.law import DIMENSIONS
 
 if TYPE_CHECKING:
@@ -154,14 +154,12 @@ def own_laws(runs: PaperRuns) -> Iterator[Finding]:
         why = "no cell of a variant that has a law yet"
         yield own_check("Do minimal variants recall as their laws say?").untested(why, runs.missing(*labels))
     for law, variants in found.items():
-        by_variant = {variant.label: entry_of(errors) for variant, errors in variants.items()}
-        together = entry_of(np.concatenate(list(variants.values())))
-        wanted = WANTED.get(law, 0.01)
-        yield own_check(f"Do minimal variants recall as the law {law} says?").answer(
-            f"off by {together.mean_error:.4f} on average, {together.max_error:.3f} at most ({together.bias:+.3f}); "
-            + ", ".join(f"{label} {one.mean_error:.4f} ({one.max_error:.3f})" for label, one in by_variant.items()),
-            by_distance("mean absolute error", together.mean_error, wanted, 3 * wanted),
-            f"{together.cells} cells, L = 4 N_f and V >= 256, mean of seeds, measured minus predicted",
+        yield law_finding(
+            own_check(f"Do minimal variants recall as the law {law} says?"),
+            law,
+            variants,
+            lambda law, one: f"{mean_error(found, law, one)} ({np.abs(found[law][one]).max():.3f})",
+            "with L = 4 N_f and V >= 256, mean of seeds, measured minus predicted",
             runs.missing(*labels),
         )
 

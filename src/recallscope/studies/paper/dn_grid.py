@@ -15,10 +15,9 @@ from pandas import DataFrame, concat
 from recallscope.analysis.accuracy_grid import AccuracyGrid, law_grid, planned_cells
 from recallscope.analysis.compare import compare_law, law_on_cells, law_points
 from recallscope.analysis.seed_noise import interval, mean_gap
-from recallscope.analysis.table import COMPARED, Reduce, accuracies, cells_of, seeds_by
+from recallscope.analysis.table import COMPARED, Reduce, accuracies, as_table, cells_of, seeds_by
 from recallscope.records import RunRecord
 from recallscope.studies.claims import Check, Finding, by_conditions, by_distance, own_check
-from recallscope.studies.component_variants import found_in
 from recallscope.studies.dn_parts import (
     ALL_LINEAR,
     AXES,
@@ -46,7 +45,7 @@ from recallscope.studies.law_table import SHOWN_LAWS, mae, where_it_fails
 from recallscope.studies.markdown import table
 from recallscope.studies.paper_runs import Caption, PaperRuns, draw_part, sheet, source_line, span
 from recallscope.tasks.associative_recall import MQARSpec
-from recallscope.theory.law import find_law, laws_for, recommended
+from recallscope.theory.law import DIMENSIONS, find_law, laws_for, recommended
 from recallscope.theory.laws.paper import large_context_law
 
 if TYPE_CHECKING:
@@ -323,8 +322,9 @@ def law_of_the_full_model(runs: PaperRuns) -> Iterator[Finding]:
 
 def other_full_rows(runs: PaperRuns) -> DataFrame:
     """Full models of the experiment `components`, in cells of which there are two seeds at least."""
-    full = [one.rows for (_, form), one in found_in(runs).items() if form == "full" and len(one.rows) > 1]
-    return concat(full) if full else DataFrame()
+    labels = [label for label in runs.parts if label.startswith("components, ") and not label.endswith("rates")]
+    full = as_table(r for label in labels for r in runs.records(label) if not r.spec.model.changed)
+    return full[full.groupby([*DIMENSIONS])["seed"].transform("size") > 1] if len(full) else full
 
 
 # The law table
