@@ -29,6 +29,10 @@ ROUNDINGS = 200
 SUSPECT = 8  # beyond this the second kind of rounding is looked at
 
 
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
 def draw(generator: torch.Generator, *shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
     return torch.randn(shape, generator=generator, dtype=dtype)
 

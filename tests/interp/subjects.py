@@ -1,7 +1,5 @@
 """Models to look into, trained for a second or two."""
 
-import torch
-
 from recallscope.specs import RunSpec, parse_task
 from recallscope.train.loop import train_run
 
@@ -17,10 +15,6 @@ TRAINED = {
     "trained_deep": (SMALL, {"state_dim": 8, "num_layers": 2}, STEPS),
     "trained_full": (FULL_TASK, {"kind": "mamba", "embed_dim": 24, "state_dim": 12}, FULL_STEPS | {"clip_norm": 0.75}),
 }
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def quickly_trained(name: str):

@@ -4,8 +4,9 @@ import math
 
 import pytest
 import torch
-from subjects import FULL_TASK, SMALL, seeded
+from subjects import FULL_TASK, SMALL
 
+from closeness import seeded
 from recallscope.architectures.model import RecallModel
 from recallscope.circuits.linear import ideal_circuit
 from recallscope.interp.decoders import measure_behaviour, probe_facts, shift_test

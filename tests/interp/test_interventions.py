@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from subjects import FULL_TASK, SMALL, seeded
+from subjects import FULL_TASK, SMALL
 
-from closeness import assert_near
+from closeness import assert_near, seeded
 from recallscope.architectures.mamba import LinearMambaSpec, Mamba2Spec, MambaSpec, MultiHeadSpec
 from recallscope.architectures.model import MissingCapabilityError, build_model
 from recallscope.circuits.linear import designed_circuit, designed_depth, ideal_circuit

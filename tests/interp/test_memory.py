@@ -2,8 +2,9 @@
 
 import pytest
 import torch
-from subjects import FULL_TASK, SMALL, seeded
+from subjects import FULL_TASK, SMALL
 
+from closeness import seeded
 from recallscope.architectures.mamba import LinearMambaSpec, MambaSpec
 from recallscope.architectures.model import build_model
 from recallscope.circuits.linear import designed_circuit, ideal_circuit

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from recallscope.records import RunRecord
+from made_records import made
 from recallscope.runs.plan import Plan
 from recallscope.runs.store import RunStore
 from recallscope.runs.views import PlainView, varying_columns
@@ -92,12 +92,7 @@ def test_what_is_done_is_counted_at_every_scale_and_damaged_records_are_not(run,
     store = RunStore(tmp_path / "store", create=True)
     cells = list(find_experiment("layers").cells("quick").values())
     for cell in cells:
-        store.put(
-            RunRecord(
-                run=cell.run, spec=cell.spec, test_accuracy=0.5, val_accuracy=0.5, test_queries=100, best_step=1,
-                steps=1, seconds=1.0,
-            )
-        )  # fmt: skip
+        store.put(made(cell.spec))
     (store.folder(cells[0].run) / "record.json").write_text("{")
     _, out, _ = run("reproduce", "--list", "--json", "--store", tmp_path / "store")
     rows = {row["name"]: row["scales"] for row in json.loads(out)["experiments"]}

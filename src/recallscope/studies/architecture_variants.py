@@ -15,6 +15,7 @@ from scipy.special import stdtrit
 
 from recallscope.analysis.compare import law_on_cells
 from recallscope.analysis.seed_noise import Ends, seed_noise
+from recallscope.health import left_chance
 from recallscope.measuring.measurement import Information, linear_by_state, linear_curve
 from recallscope.presets import Fields, Preset
 from recallscope.records import RunRecord
@@ -164,6 +165,7 @@ class Measured:
     state_entries: int | None  # effective
     parameters: int | None
     seconds: float  # of one training
+    learned: int  # how many of the seeds left chance
 
     @property
     def mean(self) -> float:
@@ -194,8 +196,9 @@ def measured(runs: PaperRuns, what: str, variant: Variant) -> dict[Cell, Measure
         ends = (max(mean - half, 0.0), min(mean + half, 1.0)) if noise.degrees else (nan, nan)
         first, seconds = records[0], float(np.mean([record.seconds for record in records]))
         task = first.spec.task
+        learned = sum(left_chance(record.model_dump(mode="json")) for record in records)
         found[cell] = Measured(
-            variant, task, seeds, ends, first.spec.model.effective_entries, first.parameters, seconds
+            variant, task, seeds, ends, first.spec.model.effective_entries, first.parameters, seconds, learned
         )
     return found
 

@@ -10,8 +10,9 @@ import torch
 from made_up import fill
 
 from closeness import assert_same_text
+from made_records import made
 from recallscope.architectures.model import build_model
-from recallscope.records import Evaluation, RunRecord
+from recallscope.records import Evaluation
 from recallscope.runs.store import WEIGHTS, RunStore
 from recallscope.specs import find_architecture
 from recallscope.studies.architecture_variants import (
@@ -50,14 +51,10 @@ def put(store: RunStore, variant: Variant, what: str, *, best: float = 0.01, fla
     (part,) = (part for part in study.parts("small") if part.label == label_of(what, variant))
     for cell in part.cells:
         p, rate = accuracy(variant, what, min(cell.spec.seed, 1)), cell.spec.train.learning_rate
-        store.put(
-            RunRecord(
-                run=cell.run, spec=cell.spec, test_accuracy=p, val_accuracy=p, test_queries=1000, best_step=1, steps=1,
-                seconds=2.0, parameters=600 * cell.spec.model.embed_dim, flag=flag,
-                state_entries=cell.spec.model.state_entries_after(cell.spec.task.sequence_length),
-                history=[Evaluation(step=500, loss=1 + abs(rate - best), accuracy=p)],
-            )
-        )  # fmt: skip
+        history = [Evaluation(step=500, loss=1 + abs(rate - best), accuracy=p)]
+        facts = {"history": history, "flag": flag, "parameters": 600 * cell.spec.model.embed_dim}
+        entries = cell.spec.model.state_entries_after(cell.spec.task.sequence_length)
+        store.put(made(cell.spec, p, **facts, state_entries=entries))
 
 
 @pytest.fixture(scope="module")

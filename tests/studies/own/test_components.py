@@ -11,6 +11,7 @@ import pytest
 from pandas import DataFrame
 from rich.console import Console
 
+import made_records
 import recallscope.studies.own.components as component_variants
 from closeness import assert_same_text
 from recallscope.health import examine
@@ -52,11 +53,8 @@ def as_expected(fields: dict[str, Any]) -> float:
 
 
 def record(spec: RunSpec, accuracy: float, loss: float = 1.0) -> RunRecord:
-    made = RunRecord(
-        run=spec.content_hash(), spec=spec, test_accuracy=accuracy, val_accuracy=accuracy, test_queries=1000,
-        best_step=1, steps=1, seconds=1.0, history=[Evaluation(step=1, loss=loss, accuracy=accuracy)],
-    )  # fmt: skip
-    return made.model_copy(update={"flag": examine(made.model_dump(mode="json")).kind})
+    found = made_records.made(spec, accuracy, history=[Evaluation(step=1, loss=loss, accuracy=accuracy)])
+    return found.model_copy(update={"flag": examine(found.model_dump(mode="json")).kind})
 
 
 class Held(PaperRuns):

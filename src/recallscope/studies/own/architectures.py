@@ -502,7 +502,11 @@ def recall_table(runs: PaperRuns, page: str = "") -> list[str]:
 
 
 def _number(one: Measured | None) -> str:
-    return number(one.seeds, one.interval, 4) if one else "-"
+    """The accuracy; where a seed is at chance no mean, which would say nothing."""
+    if one is None or one.learned == len(one.seeds):
+        return number(one.seeds, one.interval, 4) if one else "-"
+    seeds = ", ".join(f"{seed:.4f}" for seed in one.seeds)
+    return f"{f'{one.learned} of {len(one.seeds)} seeds learned' if one.learned else 'did not learn'} ({seeds})"
 
 
 def variants_table(runs: PaperRuns, page: str = "") -> list[str]:
