@@ -35,7 +35,7 @@ def _values(found, golden, renamed):
 def test_every_committed_run_keeps_its_name():
     for name, spec in outputs.committed_specs().items():
         assert RunSpec.model_validate(spec).content_hash() == name, spec
-    assert outputs.run_names() == GOLDEN["run_names"]
+    assert set(GOLDEN["run_names"]) <= set(outputs.run_names())  # runs are added, none goes
 
 
 def test_laws_predict_what_they_predicted():
@@ -52,7 +52,7 @@ def test_laws_predict_what_they_predicted():
 
 
 def test_the_committed_store_lists_the_same_rows():
-    found, golden = outputs.store_rows(), GOLDEN["store"]
+    found, golden = outputs.store_rows(GOLDEN["run_names"]), GOLDEN["store"]
     assert found["rows"] == golden["rows"]
     for new, old in zip(found["examples"], golden["examples"], strict=True):
         assert list(map(str, new.values())) == list(map(str, old.values()))

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import isclose
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -50,8 +50,7 @@ TWO_BLOCKS: Fields = {"num_layers": 2, "conv_width": 4}  # Mamba has its own con
 
 def published(kind: str, **fields: Any) -> Fields:
     """A layer as its authors have it, in zoology's model: a gated convolution before it, two heads."""
-    spec = find_architecture(kind)
-    assert issubclass(spec, MatrixMemory)
+    spec = cast("type[MatrixMemory]", find_architecture(kind))
     return {"kind": kind} | spec.PUBLISHED | {"num_heads": HEADS, "stem_width": WIDTH} | fields
 
 
