@@ -19,15 +19,17 @@ import time
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from recallscope.atomic import link_error, open_regular, write_atomically
 
 LEASE_SECONDS = 60.0  # a lease that was not renewed for so long has ended
 NO_LEASE = (errno.ENOENT, errno.EISDIR, errno.ELOOP, errno.ENXIO)  # gone, or not a file of ours
 CLOCK = ".clock"  # touched to learn the time of the file system
-_NAME = re.compile(r"(?:lease|claim)\.([1-9][0-9]{0,8})")
+MOST_SECONDS = 1e6  # that a lease may ask for; without a bound a stranger's would never end
+_NAME = re.compile(r"(?:lease|claim)\.([1-9][0-9]*)")
 
 
 class Holder(BaseModel):
@@ -46,7 +48,7 @@ class _Text(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     holder: Holder
-    lease_seconds: float
+    lease_seconds: Annotated[float, Field(gt=0, le=MOST_SECONDS)]
     released: bool = False
 
 
