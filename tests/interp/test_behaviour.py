@@ -7,7 +7,7 @@ import torch
 from subjects import SMALL, seeded
 
 from recallscope.architectures.model import RecallModel
-from recallscope.circuits.single import ideal_circuit
+from recallscope.circuits.linear import ideal_circuit
 from recallscope.interp.decoders import measure_behaviour
 from recallscope.specs import ModelSpec, parse_task
 from recallscope.tasks.drawing import sample_batch
@@ -47,6 +47,14 @@ def test_a_model_that_knows_the_first_fact_only_recalls_the_oldest_and_errs_with
     assert seen.accuracy == 0.25
     assert (seen.wrong_other_value, seen.wrong_old_value, seen.wrong_else) == (1, 0, 0)
     assert seen.margin == pytest.approx(0.25 - 0.75)
+
+
+def test_keys_of_several_tokens_are_told_apart_by_all_of_them():
+    task = parse_task({"kind": "template_mqar", "vocab_size": 64, "num_facts": 4, "rows": 2, "columns": 2})
+    seen = measure_behaviour(
+        Parrot(64, lambda tokens: tokens[:, 2:3].expand_as(tokens)), sample_batch(task, 30, seeded())
+    )
+    assert seen.recall_by_place == (1.0, 0.0, 0.0, 0.0)
 
 
 def test_a_model_that_says_a_key_errs_with_something_else():

@@ -1,8 +1,8 @@
 """Whatever stands in a record file: a clear word, no traceback, and the file is never lost."""
 
 import json
-import shutil
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 from hypothesis import given, settings
@@ -11,9 +11,11 @@ from synthetic_runs import record
 
 from recallscope.cli.main import main
 from recallscope.records import NewerRecordError, RecordError, record_text
+from recallscope.runs.leases import Failure
 from recallscope.runs.store import RunStore
 from recallscope.runs.table import find_runs
 from recallscope.runs.upkeep import verify
+from recallscope.specs import identity_hash
 
 RECORD = record()
 SOUND = record_text(RECORD)
@@ -51,19 +53,22 @@ def damaged(draw):
         return json.dumps(fields).encode()
 
 
-def contents(root: Path) -> list[bytes]:
-    return [path.read_bytes() for path in root.rglob("*") if path.is_file()]
+@contextmanager
+def new_store():
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as root:
+        yield RunStore(Path(root) / "store", create=True)
+
+
+def contents(store: RunStore) -> list[bytes]:
+    return [path.read_bytes() for path in store.root.rglob("*") if path.is_file()]
 
 
 @given(data=damaged())
 @settings(max_examples=150, deadline=None)
 def test_no_record_file_whatever_is_lost_or_ends_in_a_traceback(data):
-    root = Path(tempfile.mkdtemp(dir=IN_MEMORY))
-    try:
-        store = RunStore(root / "store", create=True)
+    with new_store() as store:
         store.put(RECORD)
-        path = store.folder(RECORD.run) / "record.json"
-        path.write_bytes(data)
+        (store.folder(RECORD.run) / "record.json").write_bytes(data)
         try:
             believed = store.get(RECORD.run)
             assert believed is not None
@@ -75,34 +80,56 @@ def test_no_record_file_whatever_is_lost_or_ends_in_a_traceback(data):
         find_runs(store)
         health = verify(store)
         assert health.clean or health.newer or health.faults[0].reason
-        assert data in contents(store.root)
-    finally:
-        shutil.rmtree(root)
+        assert data in contents(store)
 
 
 @given(data=damaged())
 @settings(max_examples=40, deadline=None)
 def test_the_commands_answer_any_damage_with_words(data):
-    root = Path(tempfile.mkdtemp(dir=IN_MEMORY))
-    try:
-        store = RunStore(root / "store", create=True)
+    with new_store() as store:
         store.put(RECORD)
         (store.folder(RECORD.run) / "record.json").write_bytes(data)
         name = str(store.root)
         assert main(["store", "show", name, RECORD.run, "--json"]) in (0, 2)
         assert main(["store", "list", name, "--json"]) == 0
         assert main(["store", "verify", name, "--json"]) in (0, 1)
-        assert data in contents(store.root)
-    finally:
-        shutil.rmtree(root)
+        assert data in contents(store)
+
+
+def test_texts_of_a_store_do_not_steer_the_terminal(tmp_path, capsys):
+    """An escape sequence may set the clipboard (OSC 52), the title, or hide what was printed."""
+    wild = "\x1b]52;c;cm0gLXJm\x07\x9b2J"
+    store = RunStore(tmp_path / "store", create=True)
+    facts = json.loads(SOUND)
+    for part in ("spec", "identity"):
+        facts[part]["model"] |= {"kind": wild, wild: wild}
+    facts |= {"run": identity_hash("RunSpec", facts["identity"]), "history": [{"step": wild}]}
+    for run, name, text in (
+        (facts["run"], "record.json", record_text(facts)),
+        (facts["run"], "attempts.jsonl", json.dumps({"event": wild, "host": wild}).encode()),
+        (
+            RECORD.run,
+            "failure.json",
+            Failure(run=RECORD.run, spec=RECORD.spec, tries=1, reason=wild, stderr=wild, at=0.0)
+            .model_dump_json()
+            .encode(),
+        ),
+    ):
+        store.folder(run).mkdir(exist_ok=True)
+        (store.folder(run) / name).write_bytes(text)
+    for words in (("list",), ("verify", "--dry-run"), ("show", facts["run"]), ("show", RECORD.run)):
+        assert main(["store", words[0], str(store.root), *words[1:]]) == 0
+        said = capsys.readouterr().out
+        assert "\\x1b]52" in said or words[0] == "verify"
+        assert not {"\x1b", "\x07", "\x9b"} & {*said}
+    assert main(["store", "show", str(store.root), wild]) == 2
+    assert "\x1b" not in capsys.readouterr().err
 
 
 @given(data=st.binary(max_size=60) | JSON.map(lambda value: json.dumps(value).encode()))
 @settings(max_examples=40, deadline=None)
 def test_other_files_of_a_run_may_be_anything_too(data):
-    root = Path(tempfile.mkdtemp(dir=IN_MEMORY))
-    try:
-        store = RunStore(root / "store", create=True)
+    with new_store() as store:
         folder = store.folder(RECORD.run)
         folder.mkdir()
         for name in ("failure.json", "lease.1", "attempts.jsonl", "checkpoint.safetensors", "weights.safetensors"):
@@ -111,6 +138,4 @@ def test_other_files_of_a_run_may_be_anything_too(data):
         assert main(["store", "show", str(store.root), RECORD.run, "--json"]) in (0, 2)
         verify(store)
         store.lease(RECORD.run)
-        assert data in contents(store.root)
-    finally:
-        shutil.rmtree(root)
+        assert data in contents(store)

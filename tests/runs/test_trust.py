@@ -9,7 +9,7 @@ import pytest
 from synthetic_runs import fill, record, spec
 
 from recallscope.architectures.model import build_model
-from recallscope.records import RecordError, parse_record, read_facts, record_text
+from recallscope.records import MOST_BYTES, MOST_FIELDS, RecordError, parse_record, read_facts, record_text
 from recallscope.runs.grid import Cell
 from recallscope.runs.index import INDEX, rebuild_index
 from recallscope.runs.plan import make_plan
@@ -53,16 +53,8 @@ def test_every_field_of_a_record_is_under_its_digest():
     text = record_text(record(accuracy=0.25), "f" * 64)
     assert parse_record(text).test_accuracy == 0.25
     facts = json.loads(text)
-    changes = {
-        "seconds": 9.5,
-        "steps": 1,
-        "history": [],
-        "environment": {},
-        "weights_digest": None,
-        "digest": "",
-        "new": 1,
-    }
-    for name, value in changes.items():
+    changes = {"seconds": 9.5, "steps": 1, "history": [], "environment": {}, "weights_digest": None, "digest": ""}
+    for name, value in (changes | {"new": 1}).items():
         with pytest.raises(RecordError, match="edited since it was written"):
             parse_record(json.dumps(facts | {name: value}))
     parse_record(json.dumps(dict(reversed(facts.items()))))  # the order of fields is no matter
@@ -91,6 +83,17 @@ def test_a_record_without_its_digest_is_damaged_whatever_schema_it_names(store):
     store.put(record(accuracy=0.25))
     (store.runs / record().run / "record.json").write_text(json.dumps(facts))
     assert not verify(store, move=False).clean
+
+
+def test_a_record_may_not_have_any_length_or_number_of_fields(store):
+    """One of a hundred thousand fields made `store list` fill the memory."""
+    facts = json.loads(record_text(record()))
+    facts["spec"]["model"] |= {f"field_{number}": number for number in range(MOST_FIELDS)}
+    for text, reason in ((record_text(facts), "fields"), (b" " * MOST_BYTES + b"{}", "longer than")):
+        store.folder(record().run).mkdir(exist_ok=True)
+        (store.folder(record().run) / "record.json").write_bytes(text)
+        assert reason in verify(store, move=False).faults[0].reason
+        assert [row["status"] for row in find_runs(store)] == ["damaged"]
 
 
 def test_any_flipped_bit_of_a_record_is_found():
@@ -209,17 +212,6 @@ def test_the_index_of_a_copied_store_is_made_anew_once(store, tmp_path):
     assert made != before
     assert len(find_runs(copy)) == 130
     assert (copy.root / INDEX).stat().st_mtime_ns == made
-
-
-def test_what_is_set_aside_has_a_note_that_says_where_it_was(store):
-    store.put(record(seed=0))
-    path = store.runs / record(seed=0).run / "record.json"
-    path.write_text(path.read_text() + "more")
-    verify(store)
-    assert not path.exists()
-    (note,) = store.root.glob("damaged/*/note.json")
-    assert json.loads(note.read_text())["file"] == str(path.relative_to(store.root))
-    assert (note.parent / "record.json").read_text().endswith("more")
 
 
 def test_commands_say_what_they_leave_out(store, run):

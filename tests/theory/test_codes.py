@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from recallscope.theory.codes import least_kurtosis, least_square, repelled_frame, tight_frame
+from recallscope.theory.bounds import least_kurtosis, least_square, repelled_frame, tight_frame
 
 
 def moments(words: np.ndarray) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from recallscope.cli.flags import OptionalPath
-from recallscope.cli.output import print_json
+from recallscope.cli.output import console, print_json, show, table
 from recallscope.studies.experiment import SCALES, Scale
 
 if TYPE_CHECKING:
@@ -87,21 +87,12 @@ class WriteReport:
                     yield path
 
     def _print(self, report: Report, *, with_findings: bool) -> None:
-        from rich.console import Console
-        from rich.markup import escape
-        from rich.table import Table
-
-        console = Console()
         if with_findings:
-            table = Table(box=None, pad_edge=False, header_style="dim")
-            for column in ("claim", "question", "paper", "measured", "verdict"):
-                table.add_column(column, overflow="fold")
-            for finding in report.findings:
-                row = (finding.number, finding.question, finding.paper, finding.ours, finding.verdict)
-                table.add_row(*map(escape, row))  # brackets of intervals are no markup
-            console.print(table, highlight=False)
-            console.print()
-        console.print(report.summary, highlight=False, markup=False)
+            columns = ("claim", "question", "paper", "measured", "verdict")
+            rows = [(one.number, one.question, one.paper, one.ours, one.verdict) for one in report.findings]
+            console().print(table(columns, rows, left=columns))
+            show([""])
+        show([report.summary])
 
 
 def _check_file(path: Path) -> None:

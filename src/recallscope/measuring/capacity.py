@@ -14,6 +14,7 @@ from typing import Any
 from scipy.special import ndtri
 
 from recallscope.analysis.probit import ProbitFit, fit_probit
+from recallscope.health import why_at_chance
 from recallscope.measuring.capacity_query import CapacityQuery
 from recallscope.measuring.learning import learn
 from recallscope.measuring.training_runs import RateSearch, Trainer, search_rate, with_train
@@ -126,6 +127,7 @@ class _Search:
     extend: bool
     tried: dict[int, Tried] = field(default_factory=dict)
     specs: dict[int, RunSpec] = field(default_factory=dict)
+    why_not: dict[int, str] = field(default_factory=dict)  # of values that stayed at chance
     rate: RateSearch | None = None
 
     def __post_init__(self) -> None:
@@ -179,9 +181,10 @@ class _Search:
         done, records = learning.best.trainings[0], [stage.records[0] for stage in learning.stages]
         record = done.record
         self.specs[m] = learning.best.run
+        self.why_not[m] = why_at_chance(record.model_dump(mode="json"))
         self.tried[m] = Tried(
             abs(m), record.test_accuracy, max(record.test_queries, 1), sum(one.seconds for one in records), record.run,
-            done.new, all(learning.best.begun),
+            done.new, not self.why_not[m],
         )  # fmt: skip
 
     @property
@@ -255,9 +258,9 @@ class _Search:
             held = f"; it recalls {question.unknown}={abs(good)}" if good in self.tried else ""
             return result(
                 None,
-                f"did not learn under this recipe at {question.unknown}={failed.value}: accuracy {failed.accuracy:.4f} "
-                f"is chance, which says nothing about what it can hold{held}. Use recallscope measure there, which "
-                f"names likely causes, or another --learning-rate.",
+                f"did not learn under this recipe: {question.unknown}={failed.value} {self.why_not[bad]} That says "
+                f"nothing about what it can hold{held}. Use recallscope measure there, which names likely causes, or "
+                f"another --learning-rate.",
             )
         if bad <= self.low:
             best = self.tried[bad]

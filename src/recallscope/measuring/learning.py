@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from recallscope.health import BEGUN, left_chance
+from recallscope.health import examine, left_chance, why_at_chance
 from recallscope.measuring.training_runs import (
     RATES,
     RateSearch,
@@ -122,16 +122,14 @@ class Learning:
         best, gain = self.best, self.gain
         seeds, steps, accuracy = len(best.begun), best.steps, best.accuracy
         how_many = sum(best.begun)
-        bound = max((record.binding or 0.0 for record in best.records), default=0.0)
         if how_many == 0:
             tried = ", ".join(dict.fromkeys(f"{stage.steps:,}" for stage in self.stages))
-            line = f"binding {bound:.3f}; {BEGUN} or more counts as begun"
-            why = f"it names values of the context, but not the key's own ({line})"
-            why = why if bound < BEGUN else f"accuracy {accuracy:.4f} is not above guessing (binding {bound:.3f})"
+            closest = max(best.records, key=lambda record: record.test_accuracy).model_dump(mode="json")
+            why = examine(closest).sentence if closest["flag"] == "diverged" else why_at_chance(closest)
             return Verdict(
                 "did not learn",
-                f"did not learn under this recipe: after {tried} steps {why}. This is not a capacity: a model that "
-                f"cannot recall and one that was not trained well enough look alike.",
+                f"did not learn under this recipe: after {tried} steps it {why} A model that cannot recall and one "
+                f"that was not trained well enough look alike.",
             )
         if how_many < seeds:
             return Verdict(

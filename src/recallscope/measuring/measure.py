@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from recallscope.architectures.model import RecallModel, build_model
-from recallscope.architectures.user_module_model import as_recall_model, module_in_memory
+from recallscope.architectures.user_module_model import UserModuleError, as_recall_model, module_in_memory
 from recallscope.health import RARE, examine, noise
 from recallscope.measuring.beside import (
     TRAINED_NOW,
@@ -33,9 +33,10 @@ from recallscope.records import RunRecord, binding
 from recallscope.runs.store import RunStore
 from recallscope.runs.views import clock
 from recallscope.specs import ModelSpec, RunSpec, TaskSpec, TrainSpec
+from recallscope.tasks.batch import Score
 from recallscope.tasks.drawing import sample_batch
-from recallscope.tasks.scoring import Score
 from recallscope.train.evaluate import evaluate
+from recallscope.train.levels import Levels, LevelState
 from recallscope.train.loop import stream
 
 STATE_SEED = 0
@@ -81,12 +82,12 @@ def measure(
     if isinstance(model, nn.Module) and (isinstance(model, RecallModel) if as_it_is is None else as_it_is):
         if rivals:
             raise ValueError(f"compare_with={rivals[0]}: rivals are trained, and this model is measured as it is.")
-        return _as_it_is(as_recall_model(model, task.vocab_size), task, num_sequences, seed, device, others)
+        return _as_it_is(as_recall_model(model, task), task, num_sequences, seed, device, others)
     spec = model if isinstance(model, ModelSpec) else module_in_memory(model)
     in_memory = spec is not model
     subject = build_model(spec, task.vocab_size, torch.Generator().manual_seed(STATE_SEED))  # or say why not
-    subject.check_batch(sample_batch(task, 2, STATE_SEED))
     run = RunSpec(task=task, model=spec, train=train or TrainSpec.model_validate(RECIPE), seed=seed)
+    _rehearse(subject, run)
     search = search_rates if search_rates is not None else train is None
     longer = extend if extend is not None else train is None
     do = trainer or (direct_trainer(tell) if in_memory else store_trainer(store, weights=True))
@@ -153,6 +154,20 @@ def capacity(
     return find_capacity(question, do, max_runs=max_runs, search_rates=train is None and question.law is None)
 
 
+def _rehearse(subject: RecallModel, run: RunSpec) -> None:
+    """Forwards and backwards on the task, and forwards on the shortest sequences of the training."""
+    subject.check_batch(sample_batch(run.task, 2, STATE_SEED))
+    shortest = Levels(run, LevelState()).tasks[0]
+    try:
+        subject(sample_batch(shortest, 2, STATE_SEED).tokens)
+    except UserModuleError as error:
+        raise UserModuleError(
+            f"{str(error).rstrip('.')}. Training by --training-facts {run.train.training_facts} begins with "
+            f"{shortest.sequence_length} tokens; with --training-facts target every sequence has "
+            f"{run.task.sequence_length}."
+        ) from error
+
+
 def _as_it_is(
     subject: RecallModel,
     task: TaskSpec,
@@ -164,6 +179,8 @@ def _as_it_is(
     """Evaluated, not trained."""
     if not 1 <= num_sequences <= 10**8:
         raise ValueError(f"num_sequences={num_sequences} is outside 1..10^8.")
+    if check := getattr(subject, "check_causality", None):
+        check(sample_batch(task, 2, STATE_SEED).tokens)
     score = evaluate(subject.to(device), task, num_sequences, torch.Generator(device).manual_seed(seed))
     verdict = Verdict("as it is", "measured as it is: nothing was trained")
     if score.warning:
@@ -215,7 +232,7 @@ def _measurement(
         beside=others,
         runs=tuple(record.run for record in records),
         seconds=sum(record.seconds for record in everything),
-        warnings=_warnings(subject, records),
+        warnings=_warnings(subject, records if verdict.word != "did not learn" else ()),
     )
 
 

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from recallscope.health import left_chance
 from recallscope.records import RunRecord
-from recallscope.runs.driver import Outcome
+from recallscope.runs.driver import Outcome, run_sweep
 from recallscope.runs.grid import Cell
 from recallscope.runs.store import WEIGHTS, RunStore
-from recallscope.runs.sweep import run_sweep
 from recallscope.runs.views import View
 from recallscope.specs import TRIALS_FROM, RunSpec, TrainSpec, flat_fields
 

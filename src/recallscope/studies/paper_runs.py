@@ -30,8 +30,7 @@ from recallscope.analysis.table import COMPARED, D_N, as_table, learned
 from recallscope.atomic import write_atomically
 from recallscope.records import RunRecord
 from recallscope.runs.store import WEIGHTS, RunStore
-from recallscope.studies.designed import DesignedPart
-from recallscope.studies.experiment import Experiment, Part, Scale, experiments, find_experiment
+from recallscope.studies.experiment import DesignedPart, Experiment, Part, Scale, experiments, find_experiment
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -24,10 +24,17 @@ from recallscope.studies.chapters.cells import cells
 from recallscope.studies.chapters.components import components
 from recallscope.studies.chapters.page import Chapter
 from recallscope.studies.claims import CLAIMS, Claim, Finding, Verdict, claim, own_check
-from recallscope.studies.costs import costs_table
-from recallscope.studies.designed import DesignedPart
 from recallscope.studies.drawing import do_jobs, figure_job
-from recallscope.studies.experiment import Part, Scale, counting_order, experiments, find_experiment, paper_figures
+from recallscope.studies.experiment import (
+    DesignedPart,
+    Part,
+    Scale,
+    costs_table,
+    counting_order,
+    experiments,
+    find_experiment,
+    paper_figures,
+)
 from recallscope.studies.law_table import LawTable, law_table
 from recallscope.studies.other_groups import gla_settings_table, gla_table, routed_table
 from recallscope.studies.own.correlated_keys import correlated_table

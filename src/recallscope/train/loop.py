@@ -18,8 +18,8 @@ from recallscope.health import examine
 from recallscope.ops.compiled import backend_name
 from recallscope.records import Evaluation, RunRecord, binding
 from recallscope.specs import RunSpec, TaskSpec
+from recallscope.tasks.batch import Score
 from recallscope.tasks.drawing import sample_batch
-from recallscope.tasks.scoring import Score
 from recallscope.train.checkpoint import CheckpointError, Progress, check_tensors, read_checkpoint, write_checkpoint
 from recallscope.train.evaluate import evaluate
 from recallscope.train.levels import Levels

@@ -8,10 +8,12 @@ from statistics import mean
 from recallscope.studies.architecture_variants import (
     CELLS,
     COMPARISON,
+    LONGER,
     MINIMAL,
     PUBLISHED,
     QUESTIONS,
     RATES,
+    REPEATED,
     VARIANTS,
     Measured,
     Variant,
@@ -26,7 +28,7 @@ from recallscope.studies.architecture_variants import (
     ranking,
 )
 from recallscope.studies.chapters.page import Chapter, bullets, chapter, sizes_of, table
-from recallscope.studies.own.architectures import FLAT, LONGER, REPEATED
+from recallscope.studies.own.architectures import FLAT
 from recallscope.studies.paper_runs import PaperRuns
 
 OVERWRITES, GUESSES = 0.9, 0.6  # accuracy with keys written twice from which a variant can, or cannot

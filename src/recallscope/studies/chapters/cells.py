@@ -11,8 +11,7 @@ from recallscope.analysis.collapse import fit_collapse
 from recallscope.analysis.seed_noise import interval
 from recallscope.records import RunRecord
 from recallscope.studies.chapters.page import Chapter, chapter, table
-from recallscope.studies.dn_parts import EXAMPLE, FULL_EXAMPLE, mean_grid
-from recallscope.studies.full_as_linear import coefficient_ratio
+from recallscope.studies.dn_parts import EXAMPLE, FULL_EXAMPLE, coefficient_ratio, mean_grid
 from recallscope.studies.law_table import SHOWN_LAWS
 from recallscope.studies.paper.dn_grid import PUBLISHED_EXAMPLE
 from recallscope.studies.paper.minimality import ABLATION_LABEL, ablation_of, ablation_results

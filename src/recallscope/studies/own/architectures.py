@@ -18,10 +18,12 @@ from recallscope.studies.architecture_variants import (
     CELLS,
     COMPARISON,
     MINIMAL,
+    NEW,
     PUBLISHED,
     QUARTER,
     QUESTIONS,
     RATES,
+    REPEATED,
     RULES,
     VARIANTS,
     WANTED,
@@ -30,6 +32,7 @@ from recallscope.studies.architecture_variants import (
     age_gap,
     ages,
     best_rate,
+    compared_parts,
     flagged,
     label_of,
     law_errors,
@@ -51,50 +54,20 @@ if TYPE_CHECKING:
 
     from recallscope.figures.variants import Look
 
-REPEATED = {"kind": "repeated", "vocab_size": 512, "num_facts": 8, "key_repeats": 2}
-SEARCH_SEED = 100  # of the learning rates; no measurement has it
-LONGER = {"warmup_steps": 100, "flat_steps": 700, "decay_steps": 2200}  # for the published layers
 TINY = {"vocab_size": 64, "num_facts": 4}
 QUICK = (MINIMAL[0], MINIMAL[6])
 AGE_SEQUENCES = 4000  # behind the recall by age
 
 
-@experiment("architectures", "our own: linear RNNs at equal state, on a CPU", presets={"architectures": COMPARISON})
+@experiment("architectures", "our own: linear RNNs at equal state, on a CPU", presets={"architectures": COMPARISON},
+            reads=("new-architectures",))  # fmt: skip
 def architectures(scale: Scale) -> Iterator[Part]:
-    """For every variant: the search of its learning rate, the cells, and keys that are written twice."""
+    """For every variant but the new ones: the search of its learning rate, the cells, and keys written twice."""
     if scale == "quick":
         yield from _tiny()
         return
-    seeds = {"small": range(2), "paper": range(5)}[scale]
-    for variant in VARIANTS:
-        model, rate = variant.fields, {"learning_rate": variant.rate}
-        steps = LONGER if variant.published else {}  # deep layers do not start to recall in a quarter of the steps
-        yield part(label_of("rates", variant), COMPARISON, model=model, train=steps or QUARTER,
-                   axes={"learning_rate": RATES, "seed": [SEARCH_SEED]})  # fmt: skip
-        cells = CELLS[:1] if variant.published else CELLS
-        zipped = dict(zip(DIMENSIONS, zip(*cells, strict=True), strict=True))
-        yield part(
-            label_of("recall", variant),
-            COMPARISON,
-            model=model,
-            train=steps | rate,
-            axes={"seed": seeds},
-            zipped=zipped,
-        )
-        if not variant.published:
-            wide = model | {"embed_dim": 64, "state_dim": 16}
-            yield part(
-                label_of("repeated", variant), COMPARISON, task=REPEATED, model=wide, train=rate, axes={"seed": seeds}
-            )
-            square = model | {"embed_dim": 16, "state_dim": 16}  # one of the cells, its weights kept
-            yield part(
-                label_of("by age", variant),
-                COMPARISON,
-                model=square,
-                train=rate,
-                axes={"seed": seeds[:1]},
-                keep_weights=True,
-            )
+    for variant in (one for one in VARIANTS if one not in NEW):
+        yield from compared_parts(variant, {"small": range(2), "paper": range(5)}[scale])
 
 
 def _tiny() -> Iterator[Part]:
@@ -376,7 +349,7 @@ def size_figure(runs: PaperRuns, size: Size) -> Figure:
     return figure
 
 
-def _sizes(fields: Mapping[str, Any]) -> str:
+def _sizes(fields: dict[str, Any]) -> str:
     letters = zip(("V", "N_f", "D", "N"), DIMENSIONS, strict=True)
     return ", ".join(f"${letter}={fields[name]}$" for letter, name in letters)
 

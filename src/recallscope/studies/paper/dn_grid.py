@@ -18,7 +18,6 @@ from recallscope.analysis.seed_noise import interval, mean_gap
 from recallscope.analysis.table import COMPARED, Reduce, accuracies, cells_of, seeds_by
 from recallscope.studies.claims import Check, Finding, by_conditions, by_distance, own_check
 from recallscope.studies.component_variants import found_in
-from recallscope.studies.designed import DesignedPart
 from recallscope.studies.dn_parts import (
     ALL_LINEAR,
     AXES,
@@ -30,8 +29,10 @@ from recallscope.studies.dn_parts import (
     LINEAR,
     LINEAR_GRIDS,
     REGIMES,
+    LawChoice,
     full_and_linear,
     full_parts,
+    law_choices,
     linear_grids,
     linear_parts,
     part_label,
@@ -39,8 +40,7 @@ from recallscope.studies.dn_parts import (
     regime_part,
     regimes_here,
 )
-from recallscope.studies.experiment import Misses, Part, Scale, experiment
-from recallscope.studies.full_as_linear import LawChoice, law_choices
+from recallscope.studies.experiment import DesignedPart, Misses, Part, Scale, experiment
 from recallscope.studies.law_table import SHOWN_LAWS, mae, where_it_fails
 from recallscope.studies.paper_runs import PaperRuns, draw_part, sheet, source_line
 from recallscope.tasks.associative_recall import MQARSpec
