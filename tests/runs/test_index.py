@@ -235,10 +235,10 @@ def test_two_thousand_records_are_indexed_and_asked_in_no_time(store):
 def test_a_hundred_thousand_records_are_asked_in_a_few_looks_at_each(store):
     """Against the floor in the same run: one look at the size and time of every record."""
     rebuilt, asked, rows = timed_index(store, 100_000)
-    began = time.perf_counter()
+    began = time.process_time()
     for path in store.runs.iterdir():
         os.stat(f"{path}/record.json")
-    floor = time.perf_counter() - began
+    floor = time.process_time() - began
     assert rebuilt < 60 * floor
     assert asked < 4 * floor
     assert len(rows) == 50
