@@ -59,8 +59,7 @@ def main() -> None:
     if options.json:
         print(
             json.dumps(
-                {"benchmark": "sample_batch", "batch_size": BATCH_SIZE, "threads": 1, "results": results},
-                indent=2,
+                {"benchmark": "sample_batch", "batch_size": BATCH_SIZE, "threads": 1, "results": results}, indent=2
             )
         )
         return

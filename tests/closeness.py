@@ -29,8 +29,19 @@ ROUNDINGS = 200
 SUSPECT = 8  # beyond this the second kind of rounding is looked at
 
 
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
 def draw(generator: torch.Generator, *shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
     return torch.randn(shape, generator=generator, dtype=dtype)
+
+
+@torch.no_grad()
+def moved_off(module: torch.nn.Module, generator: torch.Generator, spread: float = 0.3) -> None:
+    """Every weight is moved by normal noise: those that start at constants would hide mistakes."""
+    for weight in module.parameters():
+        weight += spread * torch.randn(weight.shape, generator=generator, dtype=weight.dtype)
 
 
 def epsilon(*tensors: Tensor) -> float:

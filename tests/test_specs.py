@@ -8,18 +8,14 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from recallscope.architectures.mamba import LinearMambaSpec, MambaSpec, MultiHeadSpec
-from recallscope.records import RecordError, RunRecord, parse_record, record_text
+from recallscope.records import RecordError, parse_record, record_text
 from recallscope.specs import ARCHITECTURES, TASKS, RunSpec, TrainSpec, flat_fields, parse_task
 from recallscope.tasks.associative_recall import ARSpec, MQARSpec, RepeatedSpec
 
 
 def run_spec(**changes):
-    fields = {
-        "task": MQARSpec(vocab_size=512, num_facts=16),
-        "model": LinearMambaSpec(embed_dim=32, state_dim=16),
-        "seed": 3,
-    }
-    return RunSpec(**(fields | changes))
+    fields = {"task": MQARSpec(vocab_size=512, num_facts=16), "model": LinearMambaSpec(embed_dim=32, state_dim=16)}
+    return RunSpec(**({"seed": 3} | fields | changes))
 
 
 def test_lengths_follow_from_the_facts():
@@ -31,19 +27,10 @@ def test_lengths_follow_from_the_facts():
 
 def test_derived_numbers():
     task = RepeatedSpec(vocab_size=512, num_facts=10, key_repeats=3, length=128)
-    assert (task.context_length, task.num_slots, task.num_queries) == (
-        60,
-        34,
-        10,
-    )
+    assert (task.context_length, task.num_slots, task.num_queries) == (60, 34, 10)
     assert ARSpec(vocab_size=64, num_facts=4).num_queries == 1
     deep = LinearMambaSpec(embed_dim=64, state_dim=6, num_layers=2)
-    assert (deep.residual, deep.inner_dim, deep.effective_state, deep.state_entries) == (
-        True,
-        128,
-        12,
-        2 * 128 * 6,
-    )
+    assert (deep.residual, deep.inner_dim, deep.effective_state, deep.state_entries) == (True, 128, 12, 2 * 128 * 6)
     assert not LinearMambaSpec(embed_dim=64, state_dim=6).residual
     assert MultiHeadSpec(embed_dim=60, state_dim=4, num_heads=6, head_pattern="MVA").head_dim == 20
     assert MambaSpec(embed_dim=64, state_dim=16).state_entries == 128 * 16
@@ -59,10 +46,7 @@ def test_derived_numbers():
         ({"vocab_size": 512, "num_facts": 16, "length": 65}, ["65", "odd"]),
         ({"vocab_size": 512, "num_facts": 16, "kind": "ar", "length": 64}, ["64", "33"]),
         ({"vocab_size": 512, "num_facts": 16, "key_repeats": 2}, ["key_repeats=2", "repeated"]),
-        (
-            {"vocab_size": 512, "num_facts": 10, "kind": "repeated", "key_repeats": 5, "length": 118},
-            ["118", "120"],
-        ),
+        ({"vocab_size": 512, "num_facts": 10, "kind": "repeated", "key_repeats": 5, "length": 118}, ["118", "120"]),
     ],
 )
 def test_a_task_that_cannot_be_drawn_is_refused_with_the_way_out(fields, phrases):
@@ -119,17 +103,9 @@ REQUIRED = {  # by kind: every field without a default
     "mamba2": ("embed_dim", "state_dim", "num_heads"),
 }
 MEMORIES = [
-    "attention",
-    "delta_net",
-    "gated_delta_net",
-    "gla",
-    "kda",
-    "linear_attention",
-    "mesa_net",
-    "mlstm",
-    "retnet",
+    "attention", "delta_net", "gated_delta_net", "gla", "kda", "linear_attention", "mesa_net", "mlstm", "retnet",
     "rwkv7",
-]
+]  # fmt: skip
 REQUIRED |= dict.fromkeys(MEMORIES, ("embed_dim", "state_dim", "residual"))
 RECALL = {"power_a": 1.0, "filler": "random", "key_repeats": 1}
 BLOCK = {
@@ -220,13 +196,10 @@ def test_every_field_changes_the_hash():
     assert len({s.content_hash() for s in [spec, *others]}) == 1 + len(others)
 
 
-@given(
-    st.integers(1, 40),
-    st.integers(0, 30),
-    st.sampled_from(["ar", "mqar", "repeated"]),
-    st.integers(1, 4),
-    st.integers(0, 9),
-)
+KINDS = st.sampled_from(["ar", "mqar", "repeated"])
+
+
+@given(st.integers(1, 40), st.integers(0, 30), KINDS, st.integers(1, 4), st.integers(0, 9))
 def test_valid_tasks_survive_json(N_f, extra_vocab, kind, N_k, extra_slots):
     N_k = N_k if kind == "repeated" else 1
     length = None if kind == "ar" else 2 * N_f * (N_k + 1) + 2 * extra_slots
@@ -234,19 +207,6 @@ def test_valid_tasks_survive_json(N_f, extra_vocab, kind, N_k, extra_slots):
     task = parse_task({"kind": kind} | sizes)
     assert type(task).model_validate_json(task.model_dump_json()) == task
     assert task.num_slots >= task.num_queries
-
-
-def record(**changes):
-    spec = run_spec()
-    fields = {
-        "run": spec.content_hash(), "spec": spec, "test_accuracy": 0.5, "val_accuracy": 0.5, "test_queries": 10,
-        "best_step": 5, "steps": 10, "seconds": 1.0,
-    }  # fmt: skip
-    return RunRecord(**(fields | changes))
-
-
-def test_records_survive_json():
-    assert parse_record(record_text(record())) == record()
 
 
 @pytest.mark.parametrize(
@@ -269,10 +229,3 @@ def test_records_survive_json():
 def test_what_is_no_record_is_named_as_such(text, message):
     with pytest.raises(RecordError, match=message):
         parse_record(text)
-
-
-def test_a_record_of_another_spec_is_refused():
-    data = json.loads(record().model_dump_json())
-    data["spec"]["seed"] = 99
-    with pytest.raises(RecordError, match="edited"):
-        parse_record(json.dumps(data))

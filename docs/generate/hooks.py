@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 from typing import Any
 
 from api_pages import api_pages
 from command_pages import command_page
+from latex2mathml.converter import convert
 from law_pages import STORE, law_pages, with_links
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -20,6 +23,7 @@ from recallscope.studies.paper_runs import PaperRuns
 from recallscope.studies.report import with_tables
 
 ROOT = Path(__file__).resolve().parents[2]
+FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 AT_THE_ROOT = ("NOTATION.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md")
 
 
@@ -37,6 +41,11 @@ def generated() -> Iterator[tuple[str, str | bytes]]:
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """The table of laws is made from the records as they are, with links."""
     return with_links(with_tables(markdown, PaperRuns(STORE, "small"))) if page.file.src_uri == "LAWS.md" else markdown
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Formulas as MathML, which browsers show without a script."""
+    return FORMULA.sub(lambda one: convert(unescape(one[2]), display="block" if one[1] == "div" else "inline"), html)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from recallscope.figures.accuracy_panels import shades
 from recallscope.figures.style import GUESS, PAGE, figure_style, new_figure, small_picture
 from recallscope.runs.store import RunStore
-from recallscope.studies.stored_runs import Measured, against_measurements, in_cell, measured_for
+from recallscope.studies.law_table import Measured, against_measurements, in_cell, measured_for
 from recallscope.theory.law import DIMENSIONS, LAWS, Law
 from recallscope.theory.problem import FIELDS, SIZES, Problem
 

@@ -114,7 +114,7 @@ def interference() -> Figure:
     axes[0].legend(loc="upper right", fontsize=6)
     axes[3].plot(sorted(right), [right[count] for count in sorted(right)], "o-", color=BLUE)
     axes[3].set(
-        xscale="log", xticks=sorted(right), xlabel="facts stored", ylabel="answered rightly", ylim=(-0.03, 1.03)
+        xscale="log", xticks=sorted(right), xlabel="facts stored", ylabel="answered correctly", ylim=(-0.03, 1.03)
     )
     axes[3].set_xticks(sorted(right), labels=[str(count) for count in sorted(right)])
     axes[3].minorticks_off()

@@ -43,7 +43,7 @@ plt.show()
 # %% [markdown]
 # ## Size
 #
-# The least state for 99 % at a width of 64, and the most facts that a model of 64 x 16 holds at 90 %:
+# The least state for 99% at a width of 64, and the most facts that a model of 64 x 16 holds at 90%:
 
 # %%
 rs.solve(law=law, target=0.99, vocab_size=512, num_facts=16, embed_dim=64)

@@ -10,7 +10,7 @@ __version__ = "0.2.0"
 
 _HOMES = {
     "ARSpec": "recallscope.tasks.associative_recall",
-    "CapacityQuery": "recallscope.measuring.capacity_query",
+    "CapacityQuery": "recallscope.measuring.capacity",
     "Mamba2Spec": "recallscope.architectures.mamba",
     "MambaSpec": "recallscope.architectures.mamba",
     "HashMemory": "recallscope.interp.memory",

@@ -31,17 +31,17 @@ def write_atomically(path: Path, data: bytes) -> None:
     random, as process ids repeat between the hosts of a network file system.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}{TEMPORARY}")
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}{TEMPORARY}")
     with between_writes:
         try:
-            with open(beside, "xb") as file:
+            with open(draft, "xb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(beside, path)
+            os.replace(draft, path)
         except OSError as error:
             with contextlib.suppress(OSError):  # a full disk should not be filled further by what it refused
-                beside.unlink(missing_ok=True)
+                draft.unlink(missing_ok=True)
             error.filename = error.filename or str(path)
             raise
     flush_folder(path.parent)

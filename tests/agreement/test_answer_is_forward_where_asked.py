@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from closeness import assert_agree, assert_near, output_and_gradients
+from closeness import assert_agree, assert_near, moved_off, output_and_gradients
 from recallscope.architectures.mamba import LinearMambaSpec, Mamba2Spec, MambaSpec, MultiHeadSpec
 from recallscope.architectures.model import build_model
 from recallscope.ops.linear_scan import at_positions
@@ -36,14 +36,13 @@ for kind in ARCHITECTURES.names():
 BATCH, L, Q = 3, 9, 4
 
 
-@pytest.mark.parametrize("vocab_size", [2, BATCH * L - 1, BATCH * L, 60])
+@pytest.mark.parametrize("vocab_size", [2, BATCH * L])
 @pytest.mark.parametrize("name", SPECS)
 def test_answer_is_forward_where_asked(name: str, vocab_size: int) -> None:
     """Vocabularies smaller than the batch (projections go through the table) and larger (they do not)."""
     g = torch.Generator().manual_seed(0)
     model = build_model(SPECS[name], vocab_size, g, dtype=torch.float64)
-    for weight in model.parameters():  # those that start at constants are moved off them
-        weight.data += 0.1 * torch.randn(weight.shape, generator=g, dtype=weight.dtype)
+    moved_off(model, g, 0.1)
     tokens = torch.randint(0, vocab_size, (BATCH, L), generator=g)
     positions = torch.randint(0, L, (BATCH, Q), generator=g)
     weights = dict(model.named_parameters())

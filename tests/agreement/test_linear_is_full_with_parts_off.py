@@ -1,4 +1,4 @@
-"""Full Mamba with every part switched off is the simplified model of Alg. 1 and 3, weight for weight."""
+"""Full Mamba with every part switched off is the simplified model of Alg. 1 and 3, by weights and traces."""
 
 import pytest
 import torch
@@ -39,21 +39,9 @@ def test_linear_is_full_with_parts_off(layers: int, residual: bool, conv_width: 
     tokens = torch.randint(0, V, (2, 8), generator=torch.Generator().manual_seed(1))
     assert_near(full(tokens), linear(tokens))
     assert sum(p.numel() for p in full.parameters()) == sum(p.numel() for p in linear.parameters())
-
-
-@torch.no_grad()
-def test_traces_tell_the_same_story() -> None:
-    size = {"embed_dim": 5, "state_dim": 3, "num_layers": 2, "residual": True}
-    full = build_model(MambaSpec(**size, **OFF), V, torch.Generator().manual_seed(0), dtype=torch.float64)
-    linear = LinearMambaSpec(**size).blank_model(V).double()
-    assert isinstance(full, Mamba)
-    assert isinstance(linear, LinearMamba)
-    same_weights(full, linear)
-    tokens = torch.randint(0, V, (2, 8), generator=torch.Generator().manual_seed(1))
     ours, theirs = (model.trace(tokens, states=True) for model in (linear, full))
     for a, b in zip(ours.layers, theirs.layers, strict=True):
-        assert b.gate is None
-        assert b.delta is None
+        assert b.gate is b.delta is None
         for name in ("x", "x_hat", "B", "C", "y_hat", "y", "h"):
             assert_near(getattr(a, name), getattr(b, name))
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from made_records import made
 from recallscope.analysis.accuracy_grid import AccuracyGrid
 from recallscope.analysis.compare import law_on_cells
 from recallscope.analysis.table import as_table
 from recallscope.architectures.mamba import LinearMambaSpec, MultiHeadSpec
-from recallscope.records import RunRecord
 from recallscope.specs import RunSpec, flat_fields
 from recallscope.studies.experiment import designed_rows
 from recallscope.tasks.associative_recall import ARSpec, MQARSpec
@@ -21,10 +21,7 @@ def run(accuracy, D=8, N=4, seed=0, num_facts=4, **model):
         model=LinearMambaSpec(embed_dim=D, state_dim=N, **model),
         seed=seed,
     )
-    return RunRecord(
-        run=spec.content_hash(), spec=spec, test_accuracy=accuracy, val_accuracy=accuracy,
-        test_queries=9, best_step=0, steps=0, seconds=0,
-    )  # fmt: skip
+    return made(spec, accuracy)
 
 
 RUNS = [

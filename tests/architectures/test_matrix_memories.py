@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from closeness import assert_near
+from closeness import assert_near, moved_off
 from recallscope.architectures.capabilities import HasAttention, HasKeys, HasOperators, HasState, WritesFacts
 from recallscope.architectures.matrix_memory_model import Drive, MemoryLayer, MemoryModel
 from recallscope.architectures.model import build_model
@@ -46,9 +46,8 @@ def build(spec: ModelSpec, *, blurred: bool = True, vocab_size: int = V) -> Memo
     """In double precision; weights that start at constants are moved off them."""
     g = torch.Generator().manual_seed(0)
     model = build_model(spec, vocab_size, g, dtype=torch.float64)
-    with torch.no_grad():
-        for weight in model.parameters() if blurred else ():
-            weight += 0.3 * torch.randn(weight.shape, generator=g, dtype=weight.dtype)
+    if blurred:
+        moved_off(model, g)
     return model
 
 
@@ -180,12 +179,9 @@ def test_gates_start_where_the_spec_says(kind: str) -> None:
         assert written == pytest.approx(torch.full_like(written, 0.12), abs=1e-7)
 
 
-def test_a_shift_of_three_tokens_is_refused() -> None:
+def test_windows_and_dimensions_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match=r"conv_width=3 with conv='shift'.*Use conv_width=2"):
         spec_of("rwkv7", conv="shift", conv_width=3)
-
-
-def test_an_odd_number_of_dimensions_cannot_turn_in_pairs() -> None:
     with pytest.raises(ValueError, match=r"state_dim=3 is odd: rotary.*Use state_dim=4"):
         spec_of("attention", state_dim=3, rotary=True)
 

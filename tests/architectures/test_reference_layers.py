@@ -1,4 +1,5 @@
-"""Every matrix memory is the one others run: values and gradients against independent code, at random sizes.
+"""Every matrix memory is the one others run: values and gradients against independent code, at random sizes; so are
+Mamba-2 and published layers as wholes, with projections, positions, convolutions, gates, norms and MLPs.
 
 flash-linear-attention's references are plain torch; importing `fla.ops` would need Triton, so the files are loaded by
 their path in the installed wheel. Where the wheel or transformers is missing these tests fail: they never skip.
@@ -14,11 +15,13 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import elu, logsigmoid, normalize, pad, relu, softplus
-from transformers import Qwen3NextConfig
+from transformers import LlamaConfig, Mamba2Config, Qwen3NextConfig
 from transformers.models.kimi_linear.modeling_kimi_linear import (
     chunk_kimi_delta_attention,
     recurrent_kimi_delta_attention,
 )
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRotaryEmbedding
+from transformers.models.mamba2.modeling_mamba2 import Mamba2Mixer as HFMamba2Mixer
 from transformers.models.qwen3_next.modeling_qwen3_next import (
     Qwen3NextGatedDeltaNet,
     torch_chunk_gated_delta_rule,
@@ -26,7 +29,11 @@ from transformers.models.qwen3_next.modeling_qwen3_next import (
 )
 from transformers.models.xlstm.modeling_xlstm import mlstm_chunkwise_native_autograd, mlstm_recurrent_sequence_native
 
-from closeness import assert_agree, assert_twins, output_and_gradients
+from closeness import assert_agree, assert_twins, moved_off, output_and_gradients
+from recallscope.architectures.blocks import BlockLayer
+from recallscope.architectures.mamba import Mamba2Spec
+from recallscope.architectures.mamba2_model import Mamba2Mixer
+from recallscope.architectures.matrix_memory import AttentionSpec, MatrixMemory
 from recallscope.architectures.matrix_memory_model import Drive, MemoryLayer
 from recallscope.ops.ssd import ssd_scan
 from recallscope.registry import import_from
@@ -113,12 +120,8 @@ def kimi_linear_chunked(layer, q, k, v, gates):
 
 
 def gdn2(layer, q, k, v, gates):
-    b, w, g = (
-        torch.sigmoid(by_row(gates["erase"], k)),
-        torch.sigmoid(by_row(gates["write"], v)),
-        log_alpha(layer, gates),
-    )
-    return fla("gdn2/naive.py").naive_recurrent_gdn2(q, k, v, by_row(g, k), b, w)[0]
+    b, w = torch.sigmoid(by_row(gates["erase"], k)), torch.sigmoid(by_row(gates["write"], v))
+    return fla("gdn2/naive.py").naive_recurrent_gdn2(q, k, v, by_row(log_alpha(layer, gates), k), b, w)[0]
 
 
 def comba(layer, q, k, v, gates):
@@ -160,9 +163,8 @@ def dplr(layer, q, k, v, gates):
 
 
 def xlstm_recurrent(layer, q, k, v, gates):
-    return mlstm_recurrent_sequence_native(*heads_first(q, k, v, gates["i"][..., 0], gates["f"][..., 0])).transpose(
-        1, 2
-    )
+    tensors = heads_first(q, k, v, gates["i"][..., 0], gates["f"][..., 0])
+    return mlstm_recurrent_sequence_native(*tensors).transpose(1, 2)
 
 
 def xlstm_chunked(layer, q, k, v, gates):
@@ -183,7 +185,7 @@ def softmax(layer, q, k, v, gates):
 def mamba3(layer, q, k, v, gates):
     """The plain recurrence of arXiv 2603.15569 on a complex state, written here: pairs of rows are complex numbers.
 
-    The state turns back by every angle, where keys and queries turn on. No independent code runs without a GPU.
+    The state turns back by every angle, where keys and queries turn on.
     """
     if layer.spec.qk_norm == "rms":
         N = q.shape[-1]
@@ -232,49 +234,41 @@ class Case(NamedTuple):
     fields: dict[str, Any] = {}  # noqa: RUF012 (never changed)
 
 
-FLA, HF = "fla-core `fla/ops/{}`", "transformers `models/{}`"
-OWN = "a plain complex recurrence of ours, from the paper's equations (no other code runs without a GPU)"
+FLA, HF = "fla-core `fla/ops/{}/naive.py`", "transformers `models/{}`"
+fla_ops = FLA.format
+OWN = "state-spaces/mamba's plain reference, by numbers recorded from it, and a plain complex recurrence of ours"
 CASES = [
-    Case("linear_attention", FLA.format("linear_attn/naive.py"), linear_attention),
-    Case("linear_attention", FLA.format("linear_attn/naive.py"), linear_attention, {"feature_map": "relu"}),
-    Case(
-        "linear_attention",
-        FLA.format("linear_attn/naive.py"),
-        linear_attention,
-        {"feature_map": "elu", "normaliser": True},  # ours adds 1e-6 to the sum it divides by: 25 roundings
-    ),
-    Case("linear_attention", FLA.format("based/naive.py"), based, {"feature_map": "taylor"}),
-    Case("linear_attention", FLA.format("based/naive.py"), based, {"feature_map": "taylor", "normaliser": True}),
-    Case("retnet", FLA.format("retention/naive.py"), retention),
-    Case("gla", FLA.format("gla/naive.py"), gla),
+    Case("linear_attention", fla_ops("linear_attn"), linear_attention),
+    Case("linear_attention", fla_ops("linear_attn"), linear_attention, {"feature_map": "relu"}),
+    # ours adds 1e-6 to the sum it divides by: 25 roundings
+    Case("linear_attention", fla_ops("linear_attn"), linear_attention, {"feature_map": "elu", "normaliser": True}),
+    Case("linear_attention", fla_ops("based"), based, {"feature_map": "taylor"}),
+    Case("linear_attention", fla_ops("based"), based, {"feature_map": "taylor", "normaliser": True}),
+    Case("retnet", fla_ops("retention"), retention),
+    Case("gla", fla_ops("gla"), gla),
     Case("mlstm", HF.format("xlstm"), xlstm_recurrent),
     Case("mlstm", HF.format("xlstm"), xlstm_chunked),
-    Case("delta_net", FLA.format("delta_rule/naive.py"), delta_rule),
-    Case("gated_delta_net", FLA.format("gated_delta_rule/naive.py"), gated_delta_rule),
+    Case("delta_net", fla_ops("delta_rule"), delta_rule),
+    Case("gated_delta_net", fla_ops("gated_delta_rule"), gated_delta_rule),
     Case("gated_delta_net", HF.format("qwen3_next"), qwen3_next_recurrent),
     Case("gated_delta_net", HF.format("qwen3_next"), qwen3_next_chunked),
-    Case("kda", FLA.format("kda/naive.py"), kda),
+    Case("kda", fla_ops("kda"), kda),
     Case("kda", HF.format("kimi_linear"), kimi_linear_recurrent),
     Case("kda", HF.format("kimi_linear"), kimi_linear_chunked),
-    Case("gated_delta_net2", FLA.format("gdn2/naive.py"), gdn2),
-    Case("comba", FLA.format("comba/naive.py"), comba),
-    Case("comba", FLA.format("comba/naive.py"), comba, {"output_correction": 1.0}),
-    Case("delta_product", FLA.format("gated_delta_product/naive.py"), gated_delta_product, {"num_steps": 3}),
-    Case(
-        "delta_product",
-        FLA.format("gated_delta_product/naive.py"),
-        gated_delta_product,
-        {"forget": True, "largest_rate": 2.0},
-    ),
-    Case("preconditioned_delta_net", FLA.format("precond_gated_delta_rule/naive.py"), preconditioned),
-    Case("rwkv7", FLA.format("generalized_delta_rule/dplr/naive.py"), dplr, {"bonus": True}),
-    Case("mesa_net", FLA.format("mesa_net/naive.py"), mesa, {"forget": True, "least_ridge": 0.25}),
+    Case("gated_delta_net2", fla_ops("gdn2"), gdn2),
+    Case("comba", fla_ops("comba"), comba),
+    Case("comba", fla_ops("comba"), comba, {"output_correction": 1.0}),
+    Case("delta_product", fla_ops("gated_delta_product"), gated_delta_product, {"num_steps": 3}),
+    Case("delta_product", fla_ops("gated_delta_product"), gated_delta_product, {"forget": True, "largest_rate": 2.0}),
+    Case("preconditioned_delta_net", fla_ops("precond_gated_delta_rule"), preconditioned),
+    Case("rwkv7", fla_ops("generalized_delta_rule/dplr"), dplr, {"bonus": True}),
+    Case("mesa_net", fla_ops("mesa_net"), mesa, {"forget": True, "least_ridge": 0.25}),
     Case("mamba3", OWN, mamba3, {"turning": 0.5}),
     Case("mamba3", OWN, mamba3, {"qk_norm": "rms", "skip": True}),
-    Case("window_attention", FLA.format("attn/naive.py"), window, {"window": 4}),
-    Case("routed_memory", FLA.format("linear_attn/naive.py"), routed),
-    Case("routed_memory", FLA.format("linear_attn/naive.py"), routed, {"routing": "soft"}),
-    Case("attention", FLA.format("attn/naive.py"), softmax),
+    Case("window_attention", fla_ops("attn"), window, {"window": 4}),
+    Case("routed_memory", fla_ops("linear_attn"), routed),
+    Case("routed_memory", fla_ops("linear_attn"), routed, {"routing": "soft"}),
+    Case("attention", fla_ops("attn"), softmax),
 ]
 
 
@@ -286,12 +280,13 @@ def draw_layer(case: Case, seed: int, g: torch.Generator) -> MemoryLayer:
     """Random sizes; seeds 0, 1 and 2 are one token, one dimension and one head. Weights are moved off constants."""
     N, M = 1 if seed == 1 else pick(g, 1, 8), 1 if seed == 2 else pick(g, 2, 4)
     P = N if case.kind == "mesa_net" else pick(g, 1, 6)  # theirs has square states only
-    spec = ARCHITECTURES.find(case.kind)(embed_dim=M * P, state_dim=N, num_heads=M, **case.fields)
+    return layer_of(ARCHITECTURES.find(case.kind)(embed_dim=M * P, state_dim=N, num_heads=M, **case.fields), g)
+
+
+def layer_of(spec: MatrixMemory, g: torch.Generator, spread: float = 0.3) -> MemoryLayer:
     layer = spec.blank_model(4).layers[0]
     layer.draw_weights(g)
-    with torch.no_grad():
-        for weight in layer.parameters():
-            weight += 0.3 * torch.randn(weight.shape, generator=g)
+    moved_off(layer, g, spread)
     return layer
 
 
@@ -319,6 +314,44 @@ def test_the_memory_is_theirs_in_values_and_every_gradient(case: Case, seed: int
         return output_and_gradients(case.reference(layer, q, k, v, gates), leaves, may_be_unused=True)
 
     assert_agree(output_and_gradients(ours, leaves, may_be_unused=True), theirs, leaves.values())
+
+
+RECORDED = {  # by `mamba3_siso_step_ref` of state-spaces/mamba at commit e9594ce, tests/ops/triton/test_mamba3_siso.py
+    "output": (-1.0373693283605396, -0.1568522768683871, -0.031748667024039834,
+               1.2785553122815367, -0.7848291951725326, 0.23785462031559476),
+    "q": (0.016589389080298833, 3.292228332789696), "k": (-1.3666300493817043, 2.84200132793216),
+    "v": (-1.2723687809954363, 5.791627356885881), "step": (-0.1566134855316489, 1.4964339507794502),
+    "rate": (0.18251767062493282, 0.4534902730213234), "mix": (0.14946926034957808, 1.3382029166293161),
+    "turn": (1.442179719450146, 2.6421951670241457), "skip": (-2.6972237308584726, 2.840011438272002),
+}  # fmt: skip
+
+
+def test_mamba_3_is_what_was_recorded_from_its_authors_reference() -> None:
+    """The last output, and of every gradient a product with cosines and the length; the loss weighs outputs by sines.
+
+    Their rows 2n and 2n + 1 turn together, ours n and n + A.
+    """
+    L, M, N, P = 6, 2, 6, 3
+    sizes = {"q": N, "k": N, "v": P, "step": 1, "rate": 1, "mix": 1, "turn": 2}
+
+    def wave(count: int) -> Tensor:
+        return torch.arange(count, dtype=torch.float64)
+
+    given = {name: torch.cos(wave(L * M * n) ** 1.5 + i).view(1, L, M, n) for i, (name, n) in enumerate(sizes.items())}
+    leaves = {name: x.requires_grad_() for name, x in given.items()}
+    spec = ARCHITECTURES.find("mamba3")(embed_dim=M * P, state_dim=N, num_heads=M, turning=0.7, skip=True)
+    layer = spec.blank_model(4).layers[0].double()
+    layer.skip.data.copy_(torch.tensor([[0.5], [-1.5]]))
+    q, k = (leaves[name][..., [0, 2, 1, 3, 4, 5]] for name in "qk")
+    drive = Drive(q, k, leaves["v"], {name: leaves[name] for name in ("step", "rate", "mix", "turn")})
+    output = layer.recall(layer.prepared(drive, None), None)
+    (output.flatten() * torch.sin(wave(output.numel()))).sum().backward()
+    found = {"output": output[0, -1].flatten()}
+    for name, x in (leaves | {"skip": layer.skip}).items():
+        gradient = x.grad.flatten()
+        found[name] = torch.stack((gradient @ torch.cos(wave(len(gradient))), gradient.norm()))
+    for name, numbers in RECORDED.items():
+        torch.testing.assert_close(found[name], torch.tensor(numbers, dtype=torch.float64), rtol=0, atol=1e-12)
 
 
 def qwen3_next_layer(layer: MemoryLayer) -> Qwen3NextGatedDeltaNet:
@@ -352,11 +385,8 @@ def test_the_published_gated_delta_net_is_a_layer_of_qwen3_next(seed: int) -> No
     M, P, N = pick(g, 1, 4), pick(g, 2, 6), pick(g, 4, 8)
     find = ARCHITECTURES.find("gated_delta_net").published
     spec = find(embed_dim=M * P, state_dim=N, num_heads=M, norm="none", residual=False)
-    layer = spec.blank_model(4).layers[0]
-    layer.draw_weights(g)
+    layer = layer_of(spec, g, 1.0)  # far from 0, where their epsilon in the L2 norm shows
     with torch.no_grad():
-        for weight in layer.parameters():
-            weight += torch.randn(weight.shape, generator=g)  # far from 0, where their epsilon in the L2 norm shows
         layer.gate_bias[:M] = 0.0  # theirs has no bias there
     theirs = qwen3_next_layer(layer)
     x = torch.randn(2, pick(g, 1, 12), spec.embed_dim, generator=g).requires_grad_()
@@ -364,6 +394,87 @@ def test_the_published_gated_delta_net_is_a_layer_of_qwen3_next(seed: int) -> No
     expected = {"x": x, "out": theirs.out_proj.weight, "norm": theirs.norm.weight}
     inputs = [x, *theirs.parameters()]
     assert_agree(output_and_gradients(layer.mix(x), ours), lambda: output_and_gradients(theirs(x), expected), inputs)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_attention_with_rotary_and_mlp_is_a_decoder_layer_of_llama(seed: int) -> None:
+    """Both norms, RoPE of another base, residuals and SwiGLU."""
+    g = torch.Generator().manual_seed(seed)
+    M, P = pick(g, 1, 3), 2 * pick(g, 1, 4)
+    spec = AttentionSpec.published(
+        embed_dim=M * P, state_dim=P, num_heads=M, num_layers=1, rotary_base=50.0, mlp_width=pick(g, 3, 9)
+    )
+    layer, L = layer_of(spec, g), pick(g, 1, 12)
+    config = LlamaConfig(
+        vocab_size=4, hidden_size=M * P, intermediate_size=spec.mlp_width, num_hidden_layers=1, num_attention_heads=M,
+        head_dim=P, rms_norm_eps=1e-5, rope_parameters={"rope_type": "default", "rope_theta": spec.rotary_base},
+        attn_implementation="eager",
+    )  # fmt: skip
+    theirs = LlamaDecoderLayer(config, 0).eval()
+    q, k, v = layer.W_in[0].split(layer.rows)
+    assert layer.mlp is not None
+    theirs.load_state_dict(
+        {
+            "self_attn.q_proj.weight": q, "self_attn.k_proj.weight": k, "self_attn.v_proj.weight": v,
+            "self_attn.o_proj.weight": layer.W_out, "input_layernorm.weight": layer.norm.weight,
+            "post_attention_layernorm.weight": layer.mlp.norm.weight, "mlp.gate_proj.weight": layer.mlp.W_gate,
+            "mlp.up_proj.weight": layer.mlp.W_up, "mlp.down_proj.weight": layer.mlp.W_down,
+        }
+    )  # fmt: skip
+    x = torch.randn(2, L, M * P, generator=g).requires_grad_()
+    turns = LlamaRotaryEmbedding(config)(x, torch.arange(L)[None])
+    ahead = torch.full((L, L), -torch.inf).triu(1)[None, None]
+
+    def llama() -> dict[str, Tensor]:
+        weights = dict(theirs.named_parameters())
+        said = theirs(x, attention_mask=ahead, position_embeddings=turns)
+        found = output_and_gradients(said, {"x": x, **weights})
+        projections = [found.pop(f"self_attn.{name}_proj.weight") for name in "qkv"]
+        return found | {"qkv": torch.cat(projections)}
+
+    ours = {
+        "qkv": layer.W_in, "self_attn.o_proj.weight": layer.W_out, "input_layernorm.weight": layer.norm.weight,
+        "post_attention_layernorm.weight": layer.mlp.norm.weight, "mlp.gate_proj.weight": layer.mlp.W_gate,
+        "mlp.up_proj.weight": layer.mlp.W_up, "mlp.down_proj.weight": layer.mlp.W_down,
+    }  # fmt: skip
+    mine = output_and_gradients(layer.mix(x), {"x": x, **ours})
+    assert_agree(mine | {"qkv": mine["qkv"][0]}, llama, [x, *theirs.parameters()])
+
+
+def hugging_face_mixer(spec: Mamba2Spec, chunk_size: int) -> HFMamba2Mixer:
+    """One group of keys and queries is our MVA, as many groups as heads our MHA."""
+    config = Mamba2Config(
+        vocab_size=10, hidden_size=spec.embed_dim, state_size=spec.state_dim, expand=spec.expand, num_hidden_layers=1,
+        num_heads=spec.num_heads, head_dim=spec.head_dim, n_groups=1 if spec.head_pattern == "MVA" else spec.num_heads,
+        conv_kernel=spec.conv_width, use_conv_bias=spec.conv_bias, use_bias=False, layer_norm_epsilon=1e-5,
+        chunk_size=chunk_size,
+    )  # fmt: skip
+    return HFMamba2Mixer(config, 0).eval()
+
+
+@pytest.mark.parametrize("pattern", ["MVA", "MHA"])
+@pytest.mark.parametrize("seed", range(12))
+def test_the_mixer_of_mamba_2_is_theirs_in_output_and_every_gradient(seed: int, pattern: str) -> None:
+    """Random sizes; every kernel width from 1 to 4 comes round; lengths below, at and above a chunk. Their mixer loads
+    ours as it is, which checks names and shapes, too."""
+    g = torch.Generator().manual_seed(seed)
+    heads, head_dim = pick(g, 1, 5), pick(g, 1, 6)
+    spec = Mamba2Spec(
+        embed_dim=heads * head_dim, state_dim=pick(g, 1, 12), num_heads=heads, head_pattern=pattern,
+        expand=1 + seed % 2, conv_width=1 + seed % 4, conv_bias=seed % 3 != 0, norm="none", residual=False,
+    )  # fmt: skip
+    layer = BlockLayer(spec, Mamba2Mixer(spec))
+    layer.draw_weights(g)
+    with torch.no_grad():
+        for weight in (layer.mixer.D, layer.mixer.norm.weight):
+            assert weight is not None
+            weight += 0.3 * torch.randn(weight.shape, generator=g)
+    twin = hugging_face_mixer(spec, chunk_size=pick(g, 1, 16))
+    twin.load_state_dict(layer.mixer.state_dict(), strict=True)
+    x = torch.randn(pick(g, 1, 3), pick(g, 1, 24), spec.embed_dim, generator=g)
+    ours, theirs = ({"x": x.requires_grad_(), **dict(m.named_parameters())} for m in (layer.mixer, twin))
+    mine = output_and_gradients(layer.trace(x).y, ours)
+    assert_agree(mine, lambda: output_and_gradients(twin(x), theirs), theirs.values())
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -385,8 +496,7 @@ def test_mamba_2s_scan_is_simple_gated_linear_attention(seed: int) -> None:
 ELSEWHERE = {
     "hybrid": "none of its own: its layers are those of the others (`tests/architectures/test_hybrid.py`)",
     "mamba": "transformers `models/mamba`; mambapy (`tests/claims/test_mamba_references.py`)",
-    "mamba2": "transformers `models/mamba2` (`tests/architectures/test_mamba2_reference.py`); fla-core "
-    "`fla/ops/simple_gla/naive.py`",
+    "mamba2": "transformers `models/mamba2`; fla-core `fla/ops/simple_gla/naive.py`",
     "linear_mamba": "none of its own: it is `mamba` with parts off "
     "(`tests/agreement/test_linear_is_full_with_parts_off.py`)",
     "multihead": "none of its own: its heads are `linear_mamba` models (`tests/ops/test_head_patterns.py`)",
@@ -403,10 +513,7 @@ def table() -> str:
     return "\n".join(["| architecture | compared with |", "|---|---|", *lines])
 
 
-def test_the_table_in_the_docs_is_this_one() -> None:
+def test_every_architecture_has_a_row_and_the_table_in_the_docs_is_this_one() -> None:
     assert table() in DOCS.read_text(encoding="utf-8"), f"docs/REFERENCE_IMPLEMENTATIONS.md should hold:\n{table()}"
-
-
-def test_every_architecture_has_a_row() -> None:
     ours = [name for name in ARCHITECTURES.names() if ARCHITECTURES.origin(name) is None]
     assert sorted(ours) == sorted({case.kind for case in CASES} | set(ELSEWHERE))

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from closeness import assert_near
+from closeness import assert_near, moved_off
 from recallscope.architectures.capabilities import HasState, StepsState
 from recallscope.architectures.model import MissingCapabilityError, RecallModel, build_model
 from recallscope.architectures.stored_state import StoredState
@@ -37,9 +37,7 @@ def build(name: str) -> RecallModel:
     g = torch.Generator().manual_seed(0)
     spec = cls(**{"embed_dim": 6, "state_dim": 3, "conv_width": 2, **heads, **fields})
     model = build_model(spec, V, g, dtype=torch.float64)
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight += 0.2 * torch.randn(weight.shape, generator=g, dtype=weight.dtype)
+    moved_off(model, g, 0.2)
     return model
 
 
@@ -49,22 +47,15 @@ def sequences() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @EVERY
-def test_token_by_token_is_the_model(name):
-    model, (tokens, positions) = build(name), sequences()
-    stepped = model.require(StepsState).answer_stored(tokens, positions, lambda step: (step.state, step.state))
-    assert_near(stepped, at_positions(model(tokens), positions), name)
-
-
-@EVERY
-def test_the_states_are_those_that_the_model_shows(name):
-    model, (tokens, positions) = build(name), sequences()
-    last = {}
+def test_token_by_token_is_the_model_and_its_states_are_those_it_shows(name):
+    model, (tokens, positions), last = build(name), sequences(), {}
 
     def keep(step):
         last[step.layer] = step.state
         return step.state, step.state
 
-    model.require(StepsState).answer_stored(tokens, positions, keep)
+    stepped = model.require(StepsState).answer_stored(tokens, positions, keep)
+    assert_near(stepped, at_positions(model(tokens), positions), name)
     for layer, state in enumerate(model.require(HasState).state_after(tokens)):
         assert_near(last[layer].expand_as(state), state, name)
 

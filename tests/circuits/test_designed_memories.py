@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from closeness import assert_near
+from closeness import assert_near, seeded
 from recallscope.circuits.bank import bank_circuit
 from recallscope.circuits.codes import tight_frame
 from recallscope.circuits.gated import delta_circuit, gated_circuit, least_squares_circuit
@@ -18,10 +18,6 @@ MEMORIES = {
     "least squares": least_squares_circuit,
     "bank": bank_circuit,
 }
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def recall(build, num_facts, *sizes, draws=8, **options):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from closeness import assert_near
+from closeness import assert_near, seeded
 from recallscope.architectures.linear_mamba_model import LinearMamba
 from recallscope.architectures.mamba import LinearMambaSpec
 from recallscope.architectures.model import build_model
@@ -97,10 +97,7 @@ def test_layers_with_residuals_are_algorithm_3(layers, fields) -> None:
 
 @torch.no_grad()
 def test_a_sequence_of_one_token_and_a_vocabulary_of_two() -> None:
-    model = build_model(
-        LinearMambaSpec(embed_dim=3, state_dim=2), 2, torch.Generator().manual_seed(0), dtype=torch.float64
-    )
-    assert isinstance(model, LinearMamba)
+    model = build_model(LinearMambaSpec(embed_dim=3, state_dim=2), 2, seeded(), dtype=torch.float64)
     x = torch.eye(2, dtype=torch.float64)
     for token in range(2):
         logits = model(torch.tensor([[token]]))

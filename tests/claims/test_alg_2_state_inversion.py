@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from closeness import assert_near
+from closeness import assert_near, seeded
 from recallscope.architectures.capabilities import one_hot_tokens, windows
 from recallscope.architectures.mamba import LinearMambaSpec, MultiHeadSpec
 from recallscope.architectures.model import build_model
@@ -23,10 +23,6 @@ MODELS = [
         for pattern in ("MHA", "MQA", "MKA", "MVA")
     ),
 ]
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def task_of(vocab_size=32, num_facts=4, **more):

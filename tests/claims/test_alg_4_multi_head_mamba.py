@@ -9,8 +9,7 @@ from test_alg_1_3_linear_mamba import conv1d, ssm
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from closeness import assert_near
-from recallscope.architectures.linear_mamba_model import LinearMamba
+from closeness import assert_near, seeded
 from recallscope.architectures.mamba import LinearMambaSpec, MultiHeadSpec
 from recallscope.architectures.model import build_model
 from recallscope.architectures.multihead_model import MultiHeadMamba
@@ -67,9 +66,6 @@ def test_what_the_heads_share_has_a_head_axis_of_one(pattern) -> None:
     M, shared_x, shared_B, shared_C = 3, ("MQA", "MKA"), ("MQA", "MVA"), ("MKA", "MVA")
     layer = draw_model(pattern, M).trace(draw_tokens(), states=True).layers[0]
     x, B, C = (1 if pattern in shared else M for shared in (shared_x, shared_B, shared_C))
-    assert layer.x_heads is not None
-    assert layer.y_heads is not None
-    assert layer.h is not None
     assert (layer.x_heads.shape, layer.B.shape, layer.C.shape) == ((2, 8, x, 4), (2, 8, B, 3), (2, 8, C, 3))
     assert layer.y_heads.shape == (2, 8, M, 4)
     assert layer.h.shape == (2, 8, max(x, B), 4, 3)
@@ -99,13 +95,8 @@ def test_mva_with_trivial_weights_is_a_single_head(M) -> None:
 @torch.no_grad()
 def test_one_head_with_equal_projections_is_algorithm_1() -> None:
     """App. H.1: the single-layer model is the case M = 1, P = D_in."""
-    single = build_model(
-        LinearMambaSpec(embed_dim=6, state_dim=3), V, torch.Generator().manual_seed(0), dtype=torch.float64
-    )
-    assert isinstance(single, LinearMamba)
-    spec = MultiHeadSpec(embed_dim=6, state_dim=3, num_heads=1, head_pattern="MVA")
-    model = spec.blank_model(V).double()
-    assert isinstance(model, MultiHeadMamba)
+    single = build_model(LinearMambaSpec(embed_dim=6, state_dim=3), V, seeded(), dtype=torch.float64)
+    model = MultiHeadSpec(embed_dim=6, state_dim=3, num_heads=1, head_pattern="MVA").blank_model(V).double()
     source, target = single.layers[0], model.layers[0]
     model.E.copy_(single.E)
     for letter in ("x", "B", "C"):

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from closeness import assert_near
+from closeness import assert_near, seeded
 from recallscope.architectures.capabilities import one_hot_tokens, windows
 from recallscope.architectures.mamba import LinearMambaSpec, MambaSpec
 from recallscope.architectures.model import build_model
@@ -25,10 +25,6 @@ from recallscope.specs import parse_task
 from recallscope.tasks.drawing import sample_batch
 
 TASK = parse_task({"vocab_size": 32, "num_facts": 4, "filler": "zero"})
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def test_the_ideal_map_is_one_where_the_previous_token_is_asked_for():

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from closeness import assert_near
+from closeness import assert_near, seeded
 from recallscope.architectures.mamba import LinearMambaSpec, MambaSpec, MultiHeadSpec
 from recallscope.architectures.model import build_model
 from recallscope.circuits.codes import hash_matrix, orthonormal_rows, sphere_code
@@ -37,10 +37,6 @@ HEADS = [
     for pattern in ("MHA", "MQA", "MKA", "MVA")
     for heads, width in ((1, 2), (3, 2), (2, 4))
 ]
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def tokens_of(vocab_size=V, count=3, length=9):
@@ -147,11 +143,8 @@ def test_layers_stack_to_the_effective_hash():
 def test_heads_of_a_circuit_stack_to_the_single_head(pattern):
     """Lem H.2-H.5: summed over heads the operators are those of the circuit each pattern is."""
     E, F = sphere_code(8, 32, seeded()), hash_matrix(4, 8, seeded(1))
-    if pattern in ("MQA", "MKA"):  # values pass through D_in / M = 8 channels, which holds all of E
-        model = head_circuit(pattern, E, [F, F], expand=2)
-    else:
-        model = head_circuit(pattern, E, [F, F], expand=1)
-    ops = effective_operators(model)
+    expand = 2 if pattern in ("MQA", "MKA") else 1  # values pass through D_in / M = 8 channels, which holds all of E
+    ops = effective_operators(head_circuit(pattern, E, [F, F], expand=expand))
     assert_near(ops.value_block / ops.value_block[0, 0], E.T @ E)
     wanted = E.T @ F.T @ F @ E
     assert_near(ops.match_block / ops.match_block[0, 0], wanted / wanted[0, 0])

@@ -25,20 +25,11 @@ from recallscope.architectures.model import build_model
 
 def hugging_face_config(spec: MambaSpec, vocab_size: int = 10) -> MambaConfig:
     return MambaConfig(
-        vocab_size=vocab_size,
-        hidden_size=spec.embed_dim,
-        state_size=spec.state_dim,
-        expand=spec.expand,
-        conv_kernel=spec.conv_width,
-        num_hidden_layers=spec.num_layers,
-        use_conv_bias=spec.conv_bias,
-        use_bias=False,
-        time_step_rank=math.ceil(spec.embed_dim / 16),
-        layer_norm_epsilon=1e-5,
-        tie_word_embeddings=True,
-        use_mambapy=False,
-        use_associative_scan=False,
-    )
+        vocab_size=vocab_size, hidden_size=spec.embed_dim, state_size=spec.state_dim, expand=spec.expand,
+        conv_kernel=spec.conv_width, num_hidden_layers=spec.num_layers, use_conv_bias=spec.conv_bias, use_bias=False,
+        time_step_rank=math.ceil(spec.embed_dim / 16), layer_norm_epsilon=1e-5, tie_word_embeddings=True,
+        use_mambapy=False, use_associative_scan=False,
+    )  # fmt: skip
 
 
 def hugging_face_mixer(spec: MambaSpec) -> nn.Module:
@@ -46,16 +37,8 @@ def hugging_face_mixer(spec: MambaSpec) -> nn.Module:
 
 
 def mambapy_mixer(spec: MambaSpec) -> nn.Module:
-    return MambaBlock(
-        MambapyConfig(
-            d_model=spec.embed_dim,
-            n_layers=1,
-            d_state=spec.state_dim,
-            expand_factor=spec.expand,
-            d_conv=spec.conv_width,
-            conv_bias=spec.conv_bias,
-        )
-    )
+    sizes = {"d_model": spec.embed_dim, "d_state": spec.state_dim, "d_conv": spec.conv_width}
+    return MambaBlock(MambapyConfig(**sizes, n_layers=1, expand_factor=spec.expand, conv_bias=spec.conv_bias))
 
 
 def our_layer(spec: MambaSpec, generator: torch.Generator) -> BlockLayer:
@@ -71,21 +54,14 @@ def our_layer(spec: MambaSpec, generator: torch.Generator) -> BlockLayer:
 
 
 def draw_shape(seed: int) -> tuple[MambaSpec, int, int]:
-    """CircuitSizes, batch and length; every kernel width from 1 to 4 comes round."""
+    """Sizes, batch and length; every kernel width from 1 to 4 comes round."""
     g = torch.Generator().manual_seed(seed)
 
     def pick(low: int, high: int) -> int:
         return int(torch.randint(low, high + 1, (), generator=g))
 
-    spec = MambaSpec(
-        embed_dim=pick(1, 40),
-        state_dim=pick(1, 20),
-        expand=pick(1, 3),
-        conv_width=1 + seed % 4,
-        conv_bias=seed % 3 != 0,
-        norm="none",
-        residual=False,
-    )
+    sizes = {"embed_dim": pick(1, 40), "state_dim": pick(1, 20), "expand": pick(1, 3)}
+    spec = MambaSpec(**sizes, conv_width=1 + seed % 4, conv_bias=seed % 3 != 0, norm="none", residual=False)
     return spec, pick(1, 4), pick(1, 24)
 
 

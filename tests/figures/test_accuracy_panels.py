@@ -46,11 +46,12 @@ def test_numbers_stand_in_measured_cells_only():
     assert written == {(0, 0): ".08", (1, 0): ".16", (1, 1): ".18", (2, 1): ".66"}
 
 
-def test_cells_with_more_state_than_channels_are_white_and_missing_ones_hatched():
-    ax = draw_grid(AccuracyGrid.from_runs(DataFrame(ROWS)), panel())
-    hatched, *white = [patch for patch in ax.patches if isinstance(patch, Rectangle)]
+def test_cells_that_are_planned_and_missing_are_hatched_and_others_white():
+    rows = [*ROWS, {"embed_dim": 64, "state_dim": 4, "test_accuracy": np.nan, "seed": 0}]  # not (8, 16), as N > D
+    ax = draw_grid(AccuracyGrid.from_runs(DataFrame(rows)), panel())
+    (hatched,) = [patch for patch in ax.patches if isinstance(patch, Rectangle)]
     assert hatched.get_hatch()
-    assert [patch.get_xy() for patch in white] == [(-0.5, 0.5)]  # D = 8, N = 16; (64, 4) is missing
+    assert hatched.get_xy() == (1.5, -0.5)
 
 
 def test_a_dense_grid_has_no_numbers_and_few_labels():

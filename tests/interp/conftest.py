@@ -1,31 +1,23 @@
-"""Trained models, once per session: training takes a second or two, and nothing here changes them."""
+"""Trained models, once for all processes of a session: nothing here changes them."""
 
 import pytest
-from subjects import quickly_trained, quickly_trained_full
+from filelock import FileLock
+from subjects import TRAINED, quickly_trained
 
-from recallscope.architectures.layered import LayeredModel
-
-
-@pytest.fixture(scope="session")
-def trained() -> LayeredModel:
-    return quickly_trained(kind="linear_mamba")
+from recallscope.train.weights import read_weights, write_weights
 
 
-@pytest.fixture(scope="session")
-def trained_wide() -> LayeredModel:
-    return quickly_trained(kind="linear_mamba", conv_width=4)
+def once(name: str):
+    @pytest.fixture(scope="session", name=name)
+    def found(tmp_path_factory, request):
+        folder = tmp_path_factory.getbasetemp()
+        path = (folder.parent if hasattr(request.config, "workerinput") else folder) / f"{name}.safetensors"
+        with FileLock(f"{path}.lock"):
+            if not path.exists():
+                write_weights(path, *quickly_trained(name))
+        return read_weights(path)[0]
+
+    return found
 
 
-@pytest.fixture(scope="session")
-def trained_heads() -> LayeredModel:
-    return quickly_trained(kind="multihead", state_dim=8, num_heads=2, head_pattern="MHA")
-
-
-@pytest.fixture(scope="session")
-def trained_deep() -> LayeredModel:
-    return quickly_trained(kind="linear_mamba", state_dim=8, num_layers=2)
-
-
-@pytest.fixture(scope="session")
-def trained_full() -> LayeredModel:
-    return quickly_trained_full()
+trained, trained_wide, trained_heads, trained_deep, trained_full = map(once, TRAINED)

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from subjects import FULL_TASK, SMALL, seeded
+from subjects import FULL_TASK, SMALL
 from transformers import Mamba2Config, Mamba2ForCausalLM
 
-from closeness import assert_near
+from closeness import assert_near, seeded
 from recallscope.architectures.mamba import LinearMambaSpec, Mamba2Spec, MambaSpec, MultiHeadSpec
 from recallscope.architectures.mamba2_model import Mamba2
 from recallscope.architectures.model import build_model

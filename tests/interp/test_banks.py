@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from subjects import seeded
 
-from closeness import assert_near
+from closeness import assert_near, seeded
 from recallscope.architectures.capabilities import HasMasks
 from recallscope.architectures.mamba import LinearMambaSpec, MambaSpec
 from recallscope.architectures.model import build_model

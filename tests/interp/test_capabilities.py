@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from subjects import SMALL, seeded
+from subjects import SMALL
 
-from closeness import assert_near
+from closeness import assert_near, seeded
 from recallscope.architectures.capabilities import (
     Attention,
     HasAttention,

@@ -5,8 +5,9 @@ import json
 import re
 
 import pytest
-from subjects import FULL_TASK, SMALL, seeded
+from subjects import FULL_TASK, SMALL
 
+from closeness import seeded
 from recallscope.architectures.mamba import LinearMambaSpec
 from recallscope.architectures.model import build_model
 from recallscope.circuits.linear import designed_circuit, ideal_circuit

@@ -2,8 +2,9 @@
 
 import pytest
 import torch
-from subjects import FULL_TASK, SMALL, seeded
+from subjects import FULL_TASK, SMALL
 
+from closeness import seeded
 from recallscope.architectures.mamba import LinearMambaSpec, MambaSpec
 from recallscope.architectures.model import build_model
 from recallscope.circuits.linear import designed_circuit, ideal_circuit
@@ -178,9 +179,8 @@ def test_full_mamba_is_a_memory_too(trained_full):
     batch, read = sample_batch(FULL_TASK, 20, seeded(4)), 0
     for row in range(20):
         memory.read(batch.tokens[row, :6])
-        read += sum(
-            memory.recall(int(k)).value == int(v) for k, v in zip(batch.keys[row], batch.values[row], strict=True)
-        )
+        facts = zip(batch.keys[row].tolist(), batch.values[row].tolist(), strict=True)
+        read += sum(memory.recall(key).value == value for key, value in facts)
     assert read >= 0.85 * 60
     with pytest.raises(ValueError, match="no fixed G_vv"):
         memory.facts()

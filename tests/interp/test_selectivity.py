@@ -1,8 +1,9 @@
 """Rem F.3: how keys and values share a model's dimensions, and which law its codes obey."""
 
 import pytest
-from subjects import SMALL, seeded
+from subjects import SMALL
 
+from closeness import seeded
 from recallscope.circuits.linear import designed_circuit, ideal_circuit, selective_circuit
 from recallscope.interp.operators import effective_operators
 from recallscope.interp.selectivity import check_variances, measure_codes, measure_selectivity, welch_variance

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 
-from recallscope.analysis.probit import fit_probit
+from made_records import made
 from recallscope.measuring import capacity
-from recallscope.measuring.capacity_query import CapacityQuery
+from recallscope.measuring.capacity import CapacityQuery, fit_probit
 from recallscope.measuring.training_runs import RATES, Training, search_rate, store_trainer
-from recallscope.records import Evaluation, RunRecord
+from recallscope.records import Evaluation
 from recallscope.specs import RunSpec, flat_fields
 from recallscope.theory.law import find_law
 from recallscope.theory.problem import Problem
@@ -33,10 +33,7 @@ def made_up(curve):
 def record(run, accuracy):
     accuracy = min(max(float(accuracy), 0.0), 1.0)
     history = [Evaluation(step=1, loss=1 - accuracy, accuracy=accuracy)]
-    return RunRecord(
-        spec=run, test_accuracy=accuracy, val_accuracy=accuracy, test_queries=30_000, best_step=1, steps=1,
-        seconds=10.0, history=history,
-    )  # fmt: skip
+    return made(run, accuracy, test_queries=30_000, seconds=10.0, history=history)
 
 
 def find_capacity(*args, **options):
@@ -162,11 +159,9 @@ def test_a_rate_that_stops_early_at_the_goal_wins_over_slower_ones_of_equal_accu
         done = []
         for run in runs:
             rate = run.train.learning_rate
-            made = record(run, 0.5 if rate == 0.0003 else 0.995)
+            found = record(run, 0.5 if rate == 0.0003 else 0.995)
             history = [Evaluation(step=1, loss=losses[rate], accuracy=0.5)]
-            done.append(
-                Training(made.model_copy(update={"steps": steps[rate], "history": history}), True, lambda: None)
-            )
+            done.append(Training(found.model_copy(update={"steps": steps[rate], "history": history}), True, None))
         return done
 
     assert search_rate(CapacityQuery(MINE, "num_facts", 0.5).run_at(8), train).chosen == 0.001

@@ -9,11 +9,12 @@ import torch
 from torch import nn
 
 import recallscope as rs
+from made_records import made
 from recallscope.architectures.user_module_model import UserModuleError, module_in_memory
-from recallscope.measuring.causes import likely_causes, next_command
 from recallscope.measuring.learning import Learning, learn
+from recallscope.measuring.measure import likely_causes, next_command
 from recallscope.measuring.training_runs import RATES, RunFailedError, Training, search_rate, store_trainer
-from recallscope.records import Evaluation, RunRecord, binding
+from recallscope.records import Evaluation, binding
 from recallscope.specs import RunSpec, TrainSpec, parse_model
 from recallscope.tasks.drawing import sample_batch
 
@@ -28,18 +29,15 @@ def trainer(curve):
         return curve(run.train.learning_rate, run.train.total_steps, run.seed)
 
     def train(runs):
-        return [Training(record(run, of(run)), True, lambda: None)
-                for run in runs]  # fmt: skip
+        return [Training(record(run, of(run)), True, lambda: None) for run in runs]
 
     return train
 
 
 def record(run, accuracy):
-    return RunRecord(
-        spec=run, test_accuracy=accuracy, val_accuracy=accuracy, in_context=1.0, binding=binding(accuracy, 1.0, 4),
-        test_queries=8000, best_step=1, steps=run.train.total_steps, seconds=1.0,
-        history=[Evaluation(step=1, loss=1.0, accuracy=accuracy)],
-    )  # fmt: skip
+    history, bound = [Evaluation(step=1, loss=1.0, accuracy=accuracy)], {"in_context": 1.0}
+    bound |= {"binding": binding(accuracy, 1.0, 4)}
+    return made(run, accuracy, **bound, test_queries=8000, steps=run.train.total_steps, history=history)
 
 
 def test_a_model_that_stays_at_chance_did_not_learn_after_four_times_the_steps():
@@ -52,6 +50,20 @@ def test_a_model_that_stays_at_chance_did_not_learn_after_four_times_the_steps()
     assert "2,000, 4,000, 8,000 steps" in verdict.sentence
     assert "accuracy 0.2500 is not above the 0.2500 of guessing any of the 4 values" in verdict.sentence
     assert "no capacity" in verdict.sentence
+
+
+def test_a_model_that_does_not_begin_is_trained_with_fewer_facts_first_unless_the_user_chose_otherwise():
+    def learns(run):
+        reached = {("curriculum", 0.001): 0.5, ("mixture", 0.003): 0.99}
+        return reached.get((run.train.training_facts, run.train.learning_rate), 0.25)
+
+    def train(runs):
+        return [Training(record(run, learns(run)), True, None) for run in runs]
+
+    found = learn(RUN, train)
+    assert [(one.steps, one.rate, one.run.train.training_facts) for one in found.stages] == [(2000, 0.003, "mixture")]
+    assert learn(RUN, train, easier=False).verdict(extended=True).word == "did not learn"
+    assert learn(RUN, train, search=False).stages[1].run.train.training_facts == "curriculum"
 
 
 def test_a_rate_that_only_learns_in_longer_trials_is_found():

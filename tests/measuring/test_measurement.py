@@ -1,19 +1,20 @@
 """What a measurement says: intervals, bits, the linear Mamba it equals, and its place among stored runs."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
 from matplotlib.figure import Figure
 
 import recallscope as rs
+from made_records import made
 from recallscope.analysis.table import load_runs
 from recallscope.figures.variants import draw_measured
 from recallscope.measuring import measurement
-from recallscope.measuring.beside import Neighbour, neighbours
-from recallscope.measuring.measurement import Accuracy, Information, LinearEqual, linear_curve
+from recallscope.measuring.measurement import Accuracy, Information, LinearEqual, Neighbour, linear_curve, neighbours
 from recallscope.measuring.training_runs import Training
-from recallscope.records import RunRecord, binding
+from recallscope.records import binding
 from recallscope.runs.plan import estimated_cost
 from recallscope.runs.store import RunStore
 from recallscope.runs.table import find_runs, parse_conditions
@@ -99,8 +100,7 @@ def test_only_runs_on_exactly_this_task_stand_beside_it(tmp_path):
     def put(accuracy, task=TASK, seed=0, rate=0.01, **sizes):
         model = rs.LinearMambaSpec(**({"embed_dim": 8, "state_dim": 4} | sizes))
         run = rs.RunSpec(task=task, model=model, train=rs.TrainSpec(learning_rate=rate), seed=seed)
-        numbers = {"test_accuracy": accuracy, "val_accuracy": accuracy, "test_queries": 10, "best_step": 1, "steps": 1}
-        store.put(RunRecord(spec=run, seconds=1.0, **numbers))
+        store.put(made(run, accuracy, test_queries=10))
 
     put(0.5)
     put(0.7, seed=1)
@@ -123,8 +123,7 @@ def test_only_runs_on_exactly_this_task_stand_beside_it(tmp_path):
 def test_the_effective_state_of_a_users_module_is_kept_with_its_record(tmp_path):
     store = RunStore(tmp_path / "store", create=True)
     run = rs.RunSpec(task=TASK, model=rs.user_module("examples/gru.py:Model"))
-    numbers = {"test_accuracy": 0.5, "val_accuracy": 0.5, "test_queries": 4000, "best_step": 1, "steps": 1}
-    store.put(RunRecord(spec=run, seconds=1.0, **numbers))
+    store.put(made(run, 0.5, test_queries=4000))
     store.add_state(run.content_hash(), 16)
     assert find_runs(store)[0]["effective_entries"] == 16
     (row,) = neighbours(TASK, [store.root])
@@ -140,13 +139,9 @@ def trained(accuracies):
         done = []
         for run in runs:
             p = accuracies[run.model.kind] - 0.01 * (run.seed % TRIALS_FROM)
-            numbers = {"test_accuracy": p, "val_accuracy": p, "test_queries": 8000, "best_step": 1, "steps": 1}
-            record = RunRecord(spec=run, seconds=1.0, in_context=1.0, binding=binding(p, 1.0, 4), **numbers)
-            done.append(
-                Training(
-                    record, True, lambda run=run: rs.build_model(run.model, run.task.vocab_size, torch.Generator())
-                )
-            )
+            record = made(run, p, test_queries=8000, in_context=1.0, binding=binding(p, 1.0, 4))
+            build = partial(rs.build_model, run.model, run.task.vocab_size, torch.Generator())
+            done.append(Training(record, True, build))
         return done
 
     return train
@@ -159,7 +154,7 @@ def test_rivals_are_trained_by_the_same_recipe_and_failed_ones_are_marked(tmp_pa
     found = rs.measure(
         mine, TASK, train=short, seeds=2, trainer=trained(accuracies), compare_with=["delta_net", "gla"]
     )  # fmt: skip
-    delta, gla = found.beside
+    delta, gla = found.neighbours
     assert (delta.label, delta.accuracy, delta.state_entries) == ("delta_net D=16 N=3", pytest.approx(0.895), 48)
     assert delta.interval[0] < 0.89 < 0.9 < delta.interval[1]
     assert (delta.learned, gla.learned) == (True, False)

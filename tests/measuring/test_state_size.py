@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from closeness import seeded
 from recallscope.architectures.model import build_model
 from recallscope.architectures.user_module import user_module
 from recallscope.measuring import state
@@ -60,11 +61,7 @@ class Fails(Recurrent):
 def build(tmp_path_factory):
     path = tmp_path_factory.mktemp("modules") / "modules.py"
     path.write_text(MODULES)
-    return lambda name, **arguments: build_model(user_module(f"{path}:{name}", **arguments), 16, generator())
-
-
-def generator():
-    return torch.Generator().manual_seed(0)
+    return lambda name, **arguments: build_model(user_module(f"{path}:{name}", **arguments), 16, seeded())
 
 
 @pytest.mark.parametrize(
@@ -79,19 +76,19 @@ def generator():
 )
 def test_a_recurrent_net_has_its_width_per_layer(build, arguments, entries):
     """Two for an LSTM, which has two vectors. The embedding may be narrower than the state."""
-    found = state_size(build("Recurrent", **arguments), generator())
+    found = state_size(build("Recurrent", **arguments), seeded())
     assert found.entries == entries
     assert found.bytes == 4 * entries
     assert found.how.startswith("measured")
 
 
 def test_a_window_is_not_memory(build):
-    assert state_size(build("Window"), generator()).entries == 0
+    assert state_size(build("Window"), seeded()).entries == 0
 
 
 def test_attention_has_no_state_of_fixed_size_and_it_is_said(build, monkeypatch):
     monkeypatch.setattr(state, "LARGEST_RANK", 256)  # as far as it is followed
-    found = state_size(build("Attention"), generator())
+    found = state_size(build("Attention"), seeded())
     assert found.entries is None
     assert found.grows
     assert "it grows with the context, as attention's, or is larger than could be followed" in found.how
@@ -105,7 +102,7 @@ def test_a_model_of_few_positions_is_followed_as_far_as_it_goes(tmp_path):
         "assert tokens.shape[1] <= 64\n        x = self.embedding(tokens)\n        return self.head(nn.f",
     )
     (tmp_path / "short.py").write_text(text)
-    found = state_size(build_model(user_module(f"{tmp_path}/short.py:Attention"), 16, generator()), generator())
+    found = state_size(build_model(user_module(f"{tmp_path}/short.py:Attention"), 16, seeded()), seeded())
     assert (found.per_token, "up to 32 tokens" in found.how) == (8, True)
 
 
@@ -114,7 +111,7 @@ def test_a_model_of_few_positions_is_followed_as_far_as_it_goes(tmp_path):
     [("OneHot", "no torch.nn.Embedding"), ("Single", "logits are torch.float32"), ("Fails", "fails in float64")],
 )
 def test_what_cannot_be_measured_says_why(build, name, why):
-    found = state_size(build(name, width=4), generator())
+    found = state_size(build(name, width=4), seeded())
     assert found.entries is None
     assert found.how.startswith("not measured: ")
     assert why in found.how
@@ -138,8 +135,8 @@ OURS = [
 @pytest.mark.parametrize("spec", OURS, ids=lambda spec: f"{spec['kind']}-{spec.get('num_layers', 1)}")
 def test_our_own_models_are_measured_as_any_other_and_their_formula_is_what_is_measured(spec):
     """Linear Mambas store 2 D N numbers a layer and read D N; convolutions of width 4 in two layers count no window."""
-    model = build_model(parse_model(spec), 32, generator())
-    found = state_size(model, generator())
+    model = build_model(parse_model(spec), 32, seeded())
+    found = state_size(model, seeded())
     assert found.how.startswith("measured")
     assert found.entries == model.spec.effective_entries
     assert found.stored == model.spec.state_entries == (2 if spec["kind"] == "linear_mamba" else 1) * found.entries
@@ -149,15 +146,15 @@ def test_what_a_module_shows_as_its_state_is_what_it_stores(tmp_path):
     text = MODULES.replace("class Window", "class Shows(Recurrent):\n    def state_after(self, tokens):\n"
                            "        return (torch.zeros(len(tokens), 1, 5, 2),)\n\nclass Window")  # fmt: skip
     (tmp_path / "shows.py").write_text(text)
-    model = build_model(user_module(f"{tmp_path}/shows.py:Shows", width=4), 16, generator())
-    found = state_size(model, generator())
+    model = build_model(user_module(f"{tmp_path}/shows.py:Shows", width=4), 16, seeded())
+    found = state_size(model, seeded())
     assert (found.entries, found.stored, found.bytes) == (4, 10, 40)
 
 
 def test_the_model_is_left_as_it_was(build):
     model = build("Recurrent", width=4).train()
     before = [weight.clone() for weight in model.parameters()]
-    state_size(model, generator())
+    state_size(model, seeded())
     assert model.training
     for old, new in zip(before, model.parameters(), strict=True):
         assert torch.equal(old, new)

@@ -9,10 +9,11 @@ from types import ModuleType
 
 import pytest
 import torch
+from test_delta_scan import draw_inputs
 from torch import Tensor
 
 from architectures.test_reference_layers import fla
-from closeness import assert_twins, draw
+from closeness import assert_twins
 from recallscope.ops.delta_scan import delta_scan, delta_scan_loop
 from recallscope.ops.delta_scan_fla import delta_scan_fla
 
@@ -20,13 +21,8 @@ KERNEL = "fla.ops.generalized_delta_rule.dplr.chunk"
 VERSIONS = {"fla-core": "0.6.0", "triton": "3.9.0"}  # the pair whose interpreter the patches below fit
 
 
-def draw_inputs(N: int, P: int, decay: str, delta: bool) -> dict[str, Tensor]:
-    g = torch.Generator().manual_seed(N)
-    q, k, a, b = (draw(g, 2, 33, 2, N) / N**0.5 for _ in range(4))
-    inputs = {"q": q, "k": k, "v": draw(g, 2, 33, 2, P)}
-    if decay != "none":
-        inputs["w"] = torch.sigmoid(draw(g, 2, 33, 2, N if decay == "channel" else 1) + 2)
-    return inputs | ({"a": a, "b": b} if delta else {})
+def drawn(N: int, P: int, decay: str, delta: bool) -> dict[str, Tensor]:
+    return draw_inputs((2, 33, 2, N), P, decay, delta, seed=N)
 
 
 @pytest.fixture
@@ -52,13 +48,13 @@ def reference_in_place_of_the_kernel(monkeypatch):
     ("N", "P", "decay", "delta"), [(5, 7, "channel", True), (16, 3, "head", False), (4, 32, "none", True)]
 )
 def test_padding_scale_and_logarithms_are_right(N: int, P: int, decay: str, delta: bool) -> None:
-    assert_twins(delta_scan_fla, delta_scan_loop, draw_inputs(N, P, decay, delta), dtype=torch.float32)
+    assert_twins(delta_scan_fla, delta_scan_loop, drawn(N, P, decay, delta), dtype=torch.float32)
 
 
 @pytest.mark.usefixtures("reference_in_place_of_the_kernel")
 def test_a_decay_of_zero_forgets_everything() -> None:
     """All gradients but that by w."""
-    inputs = draw_inputs(4, 3, "channel", delta=True)
+    inputs = drawn(4, 3, "channel", delta=True)
     w = inputs.pop("w").float()
     w[:, 5] = 0.0
     assert_twins(partial(delta_scan_fla, w=w), partial(delta_scan_loop, w=w), inputs, dtype=torch.float32)
@@ -67,7 +63,7 @@ def test_a_decay_of_zero_forgets_everything() -> None:
 @pytest.mark.skipif(find_spec("triton") is not None, reason="Triton is installed")
 def test_without_triton_the_form_is_refused_with_the_remedy() -> None:
     with pytest.raises(RuntimeError, match=r"triton is not installed. Install recallscope\[gpu\], or use form='torch'"):
-        delta_scan(**draw_inputs(2, 2, "none", delta=False), form="fla")
+        delta_scan(**drawn(2, 2, "none", delta=False), form="fla")
 
 
 INTERPRETED = """
@@ -96,9 +92,11 @@ for name, module in list(sys.modules.items()):
 from closeness import assert_twins
 from recallscope.ops.delta_scan import delta_scan_loop
 from recallscope.ops.delta_scan_fla import delta_scan_fla
-from test_delta_scan_fla import draw_inputs
+import test_delta_scan_fla
+from test_delta_scan_fla import drawn
 for case in ((5, 7, "channel", True), (16, 16, "head", False), (4, 3, "none", True)):
-    assert_twins(delta_scan_fla, delta_scan_loop, draw_inputs(*case), dtype=torch.float32)
+    assert_twins(delta_scan_fla, delta_scan_loop, drawn(*case), dtype=torch.float32)
+test_delta_scan_fla.test_a_decay_of_zero_forgets_everything()
 """
 
 
@@ -123,6 +121,6 @@ def test_the_kernel_in_tritons_interpreter_is_the_loop() -> None:
 @pytest.mark.parametrize("case", [(5, 7, "channel", True), (16, 16, "head", False), (64, 64, "none", True)])
 def test_the_kernel_on_a_gpu_is_the_loop(case: tuple[int, int, str, bool]) -> None:
     """To tf32's ten bits, which Triton may multiply with."""
-    inputs = {name: x.float().cuda() for name, x in draw_inputs(*case).items()}
+    inputs = {name: x.float().cuda() for name, x in drawn(*case).items()}
     o = delta_scan(**inputs, form="fla")
     assert (o - delta_scan_loop(**inputs)).abs().max() <= 2**-8 * o.abs().max()

@@ -10,10 +10,10 @@ import time
 import pytest
 from tiny_sweeps import tiny_grid, tiny_run
 
-from recallscope.records import RunRecord
+from made_records import made
 from recallscope.runs import plan as plan_module
 from recallscope.runs.driver import Driver, run_sweep
-from recallscope.runs.engine import Died, EngineError, Finished, Halted, Job, Moved
+from recallscope.runs.engine import Died, EngineError, Finished, Halted, Moved
 from recallscope.runs.grid import Cell
 from recallscope.runs.leases import Failure, read_attempts
 from recallscope.runs.plan import estimated_cost, make_plan
@@ -22,11 +22,6 @@ from recallscope.runs.table import find_runs
 from recallscope.runs.views import PlainView, Tally, View, clock
 
 FAULTS = [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES, errno.EPERM, errno.EFBIG, errno.ESTALE]
-
-
-def pretend_record(job: Job) -> RunRecord:
-    numbers = {"test_accuracy": 0.5, "val_accuracy": 0.5, "test_queries": 1, "best_step": 1, "steps": 1, "seconds": 0.0}
-    return RunRecord(run=job.run, spec=job.spec, **numbers)
 
 
 class PuppetEngine:
@@ -52,7 +47,7 @@ class PuppetEngine:
             events.append(Moved(run, 1, 2))
             del self.running[run]
             if fate in ("finish", "die after writing"):
-                self.store.put(pretend_record(job))
+                self.store.put(made(job.spec))
             if fate == "finish":
                 events.append(Finished(run))
             elif fate == "die early":
@@ -167,7 +162,7 @@ def test_runs_held_by_another_are_waited_for_and_counted_as_skipped(store):
     cells = tiny_grid(seeds=1).cells()
     lease = store.lease(cells[0].run)
     store_again = RunStore(store.root)
-    threading.Timer(1.0, lambda: store_again.put(pretend_record(Job(cells[0].run, cells[0].spec)))).start()
+    threading.Timer(1.0, lambda: store_again.put(made(cells[0].spec))).start()
     outcome = drive(store, PuppetEngine(store), cells)
     assert (outcome.done, outcome.skipped) == (4, 1)
     assert not lease.renew()
@@ -189,7 +184,7 @@ def test_a_run_taken_over_while_we_slept_is_left_to_its_new_holder(store):
         (path,) = store.folder(cell.run).glob("lease.1")
         os.utime(path, (1, 1))
         assert other.lease(cell.run, lease_seconds=60) is not None
-        threading.Timer(1.0, lambda: other.put(pretend_record(Job(cell.run, cell.spec)))).start()
+        threading.Timer(1.0, lambda: other.put(made(cell.spec))).start()
 
     threading.Timer(0.1, steal).start()
     outcome = drive(store, mine, [cell], lease_seconds=3.0)
@@ -269,7 +264,7 @@ def test_the_time_left_follows_the_work_left(store, monkeypatch):
 def test_what_a_killed_worker_left_of_a_finished_run_is_tidied_by_the_next_sweep(store):
     cells = tiny_grid(seeds=1).cells()
     for cell in cells:
-        store.put(pretend_record(Job(cell.run, cell.spec)))
+        store.put(made(cell.spec))
         (store.folder(cell.run) / "checkpoint.safetensors").write_bytes(b"")
         (store.folder(cell.run) / "lease.1").write_text("")
         os.utime(store.folder(cell.run) / "lease.1", (1, 1))

@@ -9,8 +9,8 @@ import threading
 import time
 
 import pytest
-from synthetic_runs import fill, record
 
+from made_records import fill, record
 from recallscope.runs import index as index_module
 from recallscope.runs import table as table_module
 from recallscope.runs.index import INDEX, extend_index, rebuild_index

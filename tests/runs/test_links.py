@@ -5,9 +5,9 @@ import os
 import shutil
 
 import pytest
-from synthetic_runs import record
 from tiny_sweeps import tiny_run
 
+from made_records import record
 from recallscope.records import record_text
 from recallscope.runs.driver import run_sweep
 from recallscope.runs.grid import Cell

@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from synthetic_runs import record, spec
 
+from made_records import record, spec
 from recallscope.cli.main import main
 from recallscope.records import NewerRecordError, record_text
 from recallscope.runs.grid import Cell

@@ -5,8 +5,8 @@ import os
 from pathlib import Path
 
 import pytest
-from synthetic_runs import record
 
+from made_records import record
 from recallscope.records import MOST_BYTES, RecordError
 from recallscope.runs.driver import run_sweep
 from recallscope.runs.grid import Cell

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from synthetic_runs import record
 
+from made_records import record
 from recallscope.cli.main import main
 from recallscope.records import NewerRecordError, RecordError, record_text
 from recallscope.runs.leases import Failure

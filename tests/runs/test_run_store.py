@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from synthetic_runs import record, spec
 from tiny_sweeps import tiny_run
 
+from made_records import record, spec
 from recallscope.records import RecordError, record_text
 from recallscope.runs.leases import Failure, note_attempt, read_attempts
 from recallscope.runs.store import RunStore, StoreError

@@ -1,4 +1,4 @@
-"""The job script of docs/howto/slurm.md: array tasks share one store, and leave in order when Slurm tells them to."""
+"""The job script of docs/howto/sweep.md: array tasks share one store, and leave in order when Slurm tells them to."""
 
 import os
 import re
@@ -25,7 +25,7 @@ def block(page: str, title: str) -> str:
 @pytest.fixture
 def array(tmp_path):
     """Start a task of the array, as Slurm does."""
-    (tmp_path / "sweep.sbatch").write_text(block("slurm.md", "sweep.sbatch"))
+    (tmp_path / "sweep.sbatch").write_text(block("sweep.md", "sweep.sbatch"))
     (tmp_path / "grid.toml").write_text(block("sweep.md", "grid.toml"))
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     started = []

@@ -6,8 +6,8 @@ import shutil
 import sqlite3
 
 import pytest
-from synthetic_runs import fill, record, spec
 
+from made_records import fill, record, spec
 from recallscope.architectures.model import build_model
 from recallscope.records import MOST_BYTES, MOST_FIELDS, RecordError, parse_record, read_facts, record_text
 from recallscope.runs.grid import Cell

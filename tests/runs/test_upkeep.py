@@ -6,8 +6,8 @@ import os
 import threading
 
 import pytest
-from synthetic_runs import fill, record, spec
 
+from made_records import fill, record, spec
 from recallscope.runs.grid import Cell
 from recallscope.runs.index import rebuild_index
 from recallscope.runs.leases import Failure

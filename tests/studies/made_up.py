@@ -1,18 +1,23 @@
 """A store of made-up runs: every part of a scale, with accuracies that follow a rule instead of any training."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 
+from made_records import made
 from recallscope.analysis.compare import law_on_cells
 from recallscope.analysis.table import as_table
-from recallscope.records import Evaluation, RunRecord
+from recallscope.records import Evaluation
 from recallscope.runs.store import RunStore
 from recallscope.specs import flat_fields
 from recallscope.studies.architecture_variants import AGES, MINIMAL, label_of
 from recallscope.studies.paper.mechanism import MODELS, inspection_paths
 from recallscope.studies.paper_runs import PaperRuns
 from recallscope.theory.law import find_law
+
+_SHARES = {"decoded_hit_rate", "auc", "g_vv_block_mass", "g_kq_block_mass", "overwrite_success"}
+SCORES = dict.fromkeys(_SHARES, 1.0) | {name: {"hit_rate": 1.0} for name in ("attention", "copy", "shift")}
 
 
 def rule(spec):
@@ -38,14 +43,10 @@ def fill(folder: Path, scale, labels=None, *, designed=True, inside=True) -> Pap
     for label, part in runs.parts.items():
         for cell in part.cells if labels is None or label in labels else ():
             fields = flat_fields(cell.spec)
-            store.put(
-                RunRecord(
-                    run=cell.run, spec=cell.spec, test_accuracy=rule(cell.spec), val_accuracy=1.0,
-                    test_queries=1000, best_step=1, steps=1, seconds=1.0, parameters=600 * fields["embed_dim"],
-                    state_entries=cell.spec.model.state_entries_after(cell.spec.task.sequence_length),
-                    history=[Evaluation(step=1, loss=1 / fields["learning_rate"], accuracy=1.0)],
-                )
-            )  # fmt: skip
+            entries = cell.spec.model.state_entries_after(cell.spec.task.sequence_length)
+            history = [Evaluation(step=1, loss=1 / fields["learning_rate"], accuracy=1.0)]
+            facts = {"val_accuracy": 1.0, "parameters": 600 * fields["embed_dim"], "history": history}
+            store.put(made(cell.spec, rule(cell.spec), **facts, state_entries=entries))
     runs = PaperRuns(store, scale)
     for part in runs.designed_parts.values() if designed else ():
         part.write(store.root, scale, _circuits(part))
@@ -53,7 +54,7 @@ def fill(folder: Path, scale, labels=None, *, designed=True, inside=True) -> Pap
         arrays, scores = inspection_paths(store, record.run)
         arrays.parent.mkdir(exist_ok=True)
         np.savez(arrays, **_arrays(record))
-        scores.write_text("{}")
+        scores.write_text(json.dumps(SCORES))
     if inside:
         aged = [record for variant in MINIMAL for record in runs.records(label_of("by age", variant))]
         runs.keep_inside(AGES, {record.run: _by_place(record.spec.task.num_facts) for record in aged})

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import made_records
 from commands import refused
-from recallscope.records import RunRecord
 from recallscope.runs.store import RunStore
 from recallscope.studies.experiment import find_experiment
 from recallscope.studies.report import Report, run_facts
@@ -18,10 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def made_up(cell):
-    return RunRecord(
-        run=cell.run, spec=cell.spec, test_accuracy=0.5, val_accuracy=0.5, test_queries=100, best_step=1, steps=1,
-        seconds=90.0, environment={"threads": "2", "torch": "0.0"},
-    )  # fmt: skip
+    return made_records.made(cell.spec, test_queries=100, seconds=90.0, environment={"threads": "2", "torch": "0.0"})
 
 
 @pytest.fixture

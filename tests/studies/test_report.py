@@ -17,17 +17,9 @@ from recallscope.runs.store import RunStore
 from recallscope.studies.claims import CLAIMS, Ruling, own_check
 from recallscope.studies.experiment import all_findings, experiments
 from recallscope.studies.law_table import LawTable
+from recallscope.studies.markdown import paragraph, plain
 from recallscope.studies.paper_runs import PaperRuns
-from recallscope.studies.report import (
-    Picture,
-    Report,
-    appendix_page,
-    html_page,
-    markdown_page,
-    paragraph,
-    plain,
-    run_facts,
-)
+from recallscope.studies.report import Picture, Report, appendix_page, html_page, markdown_page, run_facts
 
 VOID = {"br", "img", "input", "link", "meta"}
 ADDRESSES = {"src", "href", "srcset", "action", "data", "poster", "formaction", "background", "cite", "ping"}

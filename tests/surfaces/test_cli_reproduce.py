@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from recallscope.records import RunRecord
+from made_records import made
 from recallscope.runs.plan import Plan
 from recallscope.runs.store import RunStore
 from recallscope.runs.views import PlainView, varying_columns
@@ -30,12 +30,6 @@ def test_the_list_shows_every_figure_and_table_of_the_paper(run) -> None:
     for row in answer["experiments"]:
         assert set(row["scales"]) == {"quick", "small", "paper"}
         assert all(scale["runs"] > 0 and scale["core_seconds"] > 0 for scale in row["scales"].values())
-
-
-def test_the_list_is_a_table_for_people(run) -> None:
-    code, out, _ = run("reproduce", "--list")
-    assert code == 0
-    assert all(experiment.name in out for experiment in experiments())
 
 
 def test_a_dry_run_counts_and_runs_nothing(run, tmp_path: Path) -> None:
@@ -90,7 +84,7 @@ def test_every_experiment_runs_at_the_quick_scale(name: str, tmp_path: Path) -> 
 def test_without_a_name_nothing_is_run(run, tmp_path: Path) -> None:
     code, out, err = run("reproduce", "--store", tmp_path / "store")
     assert (code, err) == (0, "")
-    assert "dn-grid" in out
+    assert all(experiment.name in out for experiment in experiments())
     assert not (tmp_path / "store").exists()
 
 
@@ -98,12 +92,7 @@ def test_what_is_done_is_counted_at_every_scale_and_damaged_records_are_not(run,
     store = RunStore(tmp_path / "store", create=True)
     cells = list(find_experiment("layers").cells("quick").values())
     for cell in cells:
-        store.put(
-            RunRecord(
-                run=cell.run, spec=cell.spec, test_accuracy=0.5, val_accuracy=0.5, test_queries=100, best_step=1,
-                steps=1, seconds=1.0,
-            )
-        )  # fmt: skip
+        store.put(made(cell.spec))
     (store.folder(cells[0].run) / "record.json").write_text("{")
     _, out, _ = run("reproduce", "--list", "--json", "--store", tmp_path / "store")
     rows = {row["name"]: row["scales"] for row in json.loads(out)["experiments"]}

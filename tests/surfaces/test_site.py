@@ -15,15 +15,7 @@ pytestmark = [pytest.mark.surfaces, pytest.mark.xdist_group("site")]  # one proc
 ROOT = Path(__file__).resolve().parents[2]
 GENERATE = ROOT / "docs" / "generate"
 AT_THE_ROOT = ("README.md", "CONTRIBUTING.md", "NOTATION.md", "CHANGELOG.md")
-LOADS = {
-    "script": "src",
-    "img": "src",
-    "iframe": "src",
-    "link": "href",
-    "source": "src",
-    "video": "src",
-    "audio": "src",
-}
+LOADS = dict.fromkeys(("script", "img", "iframe", "source", "video", "audio"), "src") | {"link": "href"}
 COPIED = """() => [...document.querySelectorAll("pre:has(.gp) > code")].map(code => {
     code.setAttribute("data-md-copying", "");  // as the copy button does
     return code.innerText;

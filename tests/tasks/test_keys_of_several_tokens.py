@@ -6,8 +6,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from test_draw_distribution import follows, generator
+from test_draw_distribution import follows
 
+from closeness import seeded
 from recallscope.specs import TaskSpec, parse_task
 from recallscope.tasks.batch import Batch
 from recallscope.tasks.correlated_keys import TemplateAR, TemplateMQAR
@@ -31,12 +32,8 @@ def drawn(draw: st.DrawFn) -> tuple[TaskSpec, Batch]:
     else:
         side, updates = draw(st.integers(1, 3)), draw(st.integers(0, N_f))
         grid = {"num_facts": side**2, "vocab_size": 3 * side**2 + 60, "length": 6 * side**2 + 2 * spare}
-        again = {
-            "num_facts": N_f,
-            "vocab_size": 100,
-            "num_updates": updates,
-            "length": 4 * N_f + 2 * updates + 2 * spare,
-        }
+        again = {"num_facts": N_f, "vocab_size": 100, "num_updates": updates}
+        again["length"] = 4 * N_f + 2 * updates + 2 * spare
         fields = {"kind": kind, "power_a": draw(st.sampled_from([1.0, 0.1]))}
         fields |= grid if kind == "compositional_mqar" else again
     task, seed = parse_task(fields), draw(st.integers(0, 2**31 - 1))
@@ -68,7 +65,7 @@ def test_a_reader_of_the_context_knows_every_answer(case):
 def test_keys_share_as_many_places_as_rho_says(rho, m):
     """Two facts share a place if neither has its own token there and both hold the template's."""
     task = TemplateMQAR(vocab_size=512, num_facts=8, key_tokens=m, rho=rho)
-    keys = sample_batch(task, 4000, generator()).keys
+    keys = sample_batch(task, 4000, seeded()).keys
     alike = (keys[:, :, None] == keys[:, None]).double().mean(dim=(0, 3))
     off = alike[~torch.eye(8, dtype=torch.bool)]
     torch.testing.assert_close(off, torch.full_like(off, (rho * (1 - 1 / m)) ** 2), atol=0.015, rtol=0)
@@ -77,14 +74,14 @@ def test_keys_share_as_many_places_as_rho_says(rho, m):
 def test_every_token_is_as_likely_in_every_place():
     """So that no fixed linear map of the tokens can tell the shared ones."""
     task = TemplateMQAR(vocab_size=32, num_facts=2, key_tokens=2, rho=1.0)
-    keys = sample_batch(task, 20_000, generator()).keys
+    keys = sample_batch(task, 20_000, seeded()).keys
     for fact, place in product(range(2), range(2)):
         assert follows(keys[:, fact, place, None], [(token,) for token in range(1, 16)])
 
 
 def test_the_cells_of_a_table_are_distinct_and_uniform():
     task = TemplateMQAR(vocab_size=12, num_facts=2, rows=1, columns=3)
-    batch = sample_batch(task, 30_000, generator())
+    batch = sample_batch(task, 30_000, seeded())
     rows, columns = batch.keys[..., 0], batch.keys[..., 1]
     assert torch.equal(rows[:, 0], rows[:, 1])
     drawn = torch.cat((rows[:, :1], columns), dim=1)
@@ -94,7 +91,7 @@ def test_the_cells_of_a_table_are_distinct_and_uniform():
 
 def test_ar_asks_any_fact_once():
     task = TemplateAR(vocab_size=64, num_facts=3, key_tokens=2, rho=1.0)
-    batch = sample_batch(task, 9000, generator())
+    batch = sample_batch(task, 9000, seeded())
     assert batch.tokens.shape[1] == 3 * 3 + 2
     assert follows((batch.values == batch.answers).long().argmax(dim=1, keepdim=True), [(0,), (1,), (2,)])
 
@@ -108,7 +105,7 @@ def test_levels_have_fewer_facts():
 def test_updates_are_drawn_as_zoology_draws_them():
     """One fact of two is updated; the new value is any but the first fact's, whichever is updated."""
     task = ForgettingMQAR(vocab_size=6, num_facts=2, num_updates=1)
-    values = sample_batch(task, 30_000, generator()).all_values.flatten(1)
+    values = sample_batch(task, 30_000, seeded()).all_values.flatten(1)
     pairs = [(a, b, c) for a, b in permutations((3, 4, 5), 2) for c in (3, 4, 5) if c != a]
     assert follows(values, [(a, b, c, b) for a, b, c in pairs] + [(a, b, a, c) for a, b, c in pairs])
 

@@ -1,9 +1,11 @@
-"""Accuracy over queries, and an error bar that knows the queries of one sequence err together."""
+"""Batches, accuracy over their queries, and an error bar that knows the queries of one sequence err together."""
 
+import dataclasses
 import math
 
 import pytest
 import torch
+from jaxtyping import TypeCheckError
 
 from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.tasks.batch import Score, accuracy, answered, rank, score
@@ -93,3 +95,26 @@ def test_output_of_another_shape_is_refused_with_the_way_out():
         score(torch.zeros(5, 7, TASK.vocab_size), batch)
     with pytest.raises(ValueError, match="covers 3 sequences"):
         score(torch.zeros(3, 4, dtype=torch.int64), batch)
+
+
+def test_a_batch_is_fixed_once_made_and_of_the_shapes_it_claims():
+    """This is also the proof that shapes are checked while testing."""
+    batch = some_batch()
+    assert len(batch) == 50
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        batch.tokens = batch.tokens
+    with pytest.raises(TypeCheckError):
+        dataclasses.replace(batch, answers=batch.answers[:, :1])
+    with pytest.raises(TypeCheckError):
+        dataclasses.replace(batch, tokens=batch.tokens.float())
+
+
+def test_shapes_of_functions_are_checked_too():
+    with pytest.raises(TypeCheckError):
+        accuracy(torch.zeros(3, dtype=torch.bool))
+
+
+def test_to_moves_every_field():
+    moved = some_batch().to("meta")
+    assert {getattr(moved, field.name).device.type for field in dataclasses.fields(moved)} == {"meta"}
+    assert torch.equal(some_batch().to("cpu").tokens, some_batch().tokens)

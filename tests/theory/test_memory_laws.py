@@ -225,5 +225,5 @@ def test_rates_that_make_no_sense_are_refused():
         delta_law(**CELL, b=1.5)
     with pytest.raises(ValueError, match="gamma=0"):
         retention_law(**CELL, gamma=0)
-    with pytest.raises(ValueError, match="speaks about one layer only"):
+    with pytest.raises(ValueError, match="applies to one layer only"):
         find_law("delta")(**CELL, num_layers=2)

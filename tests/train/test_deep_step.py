@@ -56,9 +56,8 @@ def compare(task, spec, batch_size, *, kernel, dtype=torch.float64, at_once=2**1
 
 
 def task_of(kind, N_f, vocab):
-    return parse_task(
-        {"kind": kind, "vocab_size": vocab, "num_facts": N_f, "key_repeats": 2 if kind == "repeated" else 1}
-    )
+    repeats = 2 if kind == "repeated" else 1
+    return parse_task({"kind": kind, "vocab_size": vocab, "num_facts": N_f, "key_repeats": repeats})
 
 
 tasks = st.builds(
@@ -101,12 +100,8 @@ def test_step_of_many_heads_equals_autograd(kernel, pattern, task, P, N, M, expa
 @pytest.mark.parametrize("residual", [False, True])
 def test_one_layer_with_long_sequences(kernel, residual):
     """L = 260."""
-    compare(
-        MQARSpec(vocab_size=140, num_facts=65),
-        LinearMambaSpec(embed_dim=5, state_dim=3, residual=residual),
-        2,
-        kernel=kernel,
-    )
+    spec = LinearMambaSpec(embed_dim=5, state_dim=3, residual=residual)
+    compare(MQARSpec(vocab_size=140, num_facts=65), spec, 2, kernel=kernel)
 
 
 @pytest.mark.parametrize("at_once", [1, 50, 10**6])
@@ -117,24 +112,17 @@ def test_the_loss_does_not_depend_on_how_the_batch_is_cut(layers, at_once):
     compare(MQARSpec(vocab_size=30, num_facts=5), spec, 5, kernel=True, at_once=at_once)
 
 
-@pytest.mark.parametrize(
-    ("task", "spec"),
-    [
-        (MQARSpec(vocab_size=512, num_facts=16), LinearMambaSpec(embed_dim=32, state_dim=16)),
-        (
-            MQARSpec(vocab_size=512, num_facts=80),
-            LinearMambaSpec(embed_dim=64, state_dim=6, num_layers=2, residual=True),
-        ),
-        (ARSpec(vocab_size=512, num_facts=80), LinearMambaSpec(embed_dim=64, state_dim=3, num_layers=4, residual=True)),
-        *(
-            (
-                MQARSpec(vocab_size=512, num_facts=16),
-                MultiHeadSpec(embed_dim=60, state_dim=4, num_heads=3, head_pattern=pattern),
-            )
-            for pattern in PATTERNS
-        ),
-    ],
-)
+DEEP = {"embed_dim": 64, "residual": True}
+PUBLISHED = [
+    (MQARSpec(vocab_size=512, num_facts=16), LinearMambaSpec(embed_dim=32, state_dim=16)),
+    (MQARSpec(vocab_size=512, num_facts=80), LinearMambaSpec(**DEEP, state_dim=6, num_layers=2)),
+    (ARSpec(vocab_size=512, num_facts=80), LinearMambaSpec(**DEEP, state_dim=3, num_layers=4)),
+]
+for pattern in PATTERNS:
+    PUBLISHED += [(PUBLISHED[0][0], MultiHeadSpec(embed_dim=60, state_dim=4, num_heads=3, head_pattern=pattern))]
+
+
+@pytest.mark.parametrize(("task", "spec"), PUBLISHED)
 def test_published_sizes_in_single_precision(task, spec):
     compare(task, spec, 4, kernel=True, dtype=torch.float32)
 

@@ -13,10 +13,11 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from starlette.testclient import TestClient
 
+import made_records
 from recallscope.architectures.mamba import LinearMambaSpec, MambaSpec
 from recallscope.architectures.model import build_model
 from recallscope.architectures.user_module import user_module
-from recallscope.records import RecordError, RunRecord, read_facts, record_text
+from recallscope.records import RecordError, read_facts, record_text
 from recallscope.runs.store import RunStore
 from recallscope.runs.table import find_runs
 from recallscope.runs.upkeep import verify
@@ -112,31 +113,22 @@ def test_code_that_the_user_names_is_imported(folder, run):
     assert ran(folder)
 
 
-@pytest.mark.parametrize("trusted", [False, True])
-def test_the_explorer_imports_code_only_if_it_was_started_so(folder, trusted):
-    store_set = StoreSet([], [folder / "weights.safetensors"], trust_code=trusted)
-    with TestClient(make_app(store_set, frozenset(["here"])), base_url="http://here") as client:
-        answer = client.get("/api/pictures", params={"model": "weights:0"})
-    assert answer.status_code == (200 if trusted else 400)
-    assert ran(folder) is trusted
-    if not trusted:
-        assert "--trust-code" in answer.json()["error"]
-
-
-def test_an_explorer_trusts_nothing_that_another_of_the_process_trusts(folder):
-    for trusted in (True, False):
+def test_the_explorer_imports_code_only_if_it_was_started_so(folder):
+    """Nor does it trust what another of the same process trusts."""
+    for trusted, has_run in ((False, False), (True, True), (False, True)):
         store_set = StoreSet([], [folder / "weights.safetensors"], trust_code=trusted)
         with TestClient(make_app(store_set, frozenset(["here"])), base_url="http://here") as client:
             answer = client.get("/api/pictures", params={"model": "weights:0"})
         assert answer.status_code == (200 if trusted else 400)
+        assert ran(folder) is has_run
+        assert trusted or "--trust-code" in answer.json()["error"]
 
 
 def test_a_record_that_names_code_is_read_without_it(folder, run):
     """No module is imported for a record, nor its parent package; no file of code is opened; sys.path stays."""
     spec = RunSpec(task=TASK, model=user_module("package.nets:Model"))
     store, before = RunStore(folder / "store", create=True), list(sys.path)
-    kept = RunRecord(run=spec.content_hash(), spec=spec, test_accuracy=0.5, val_accuracy=0.5, test_queries=1,
-                     best_step=1, steps=1, seconds=1.0)  # fmt: skip
+    kept = made_records.made(spec)
     store.put(kept)
     for path in (folder / "package").iterdir():
         os.chmod(path, 0)
@@ -223,8 +215,7 @@ def test_no_weights_file_or_record_makes_us_import_anything(folder, monkeypatch,
         with safe_open(path, framework="pt") as file:
             subjects.append((file.metadata(), {name: file.get_tensor(name) for name in file.keys()}))  # noqa: SIM118
     one = RunSpec(task=TASK, model=user_module("nets.py:Model"))
-    results = {"test_accuracy": 0.5, "val_accuracy": 0.5, "test_queries": 1, "best_step": 1, "steps": 1, "seconds": 1.0}
-    made = RunRecord(spec=one, run=one.content_hash(), **results)
+    made = made_records.made(one)
     store.put(made)
     facts = json.loads(record_text(made))
     verify(store)

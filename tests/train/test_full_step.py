@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from closeness import assert_agree, assert_near
+from closeness import assert_agree, assert_near, moved_off
 from recallscope.architectures.mamba import MambaSpec
 from recallscope.architectures.mamba_model import Mamba
 from recallscope.architectures.mamba_step import full_step
@@ -39,8 +39,8 @@ def draw_model(spec: MambaSpec, dtype: torch.dtype = torch.float64) -> Mamba:
     g = torch.Generator().manual_seed(3)
     model = build_model(spec, 64, g, dtype=dtype)
     assert isinstance(model, Mamba)
+    moved_off(model, g, 0.1)
     for parameter in model.parameters():
-        parameter.data += 0.1 * torch.randn(parameter.shape, generator=g, dtype=dtype)
         parameter.grad = torch.zeros_like(parameter)
     return model
 

@@ -1,4 +1,4 @@
-"""Training: bit-equal for equal specs, resumed as if never stopped, and it learns."""
+"""Training: bit-equal for equal specs, resumed as if never stopped; it learns, and shows a bar if somebody watches."""
 
 import json
 import os
@@ -21,25 +21,20 @@ from recallscope.presets import PRESETS, preset_run
 from recallscope.records import parse_record
 from recallscope.specs import RunSpec, TrainSpec
 from recallscope.tasks.associative_recall import MQARSpec
+from recallscope.theory.law import find_law
 from recallscope.train.checkpoint import CheckpointError, OtherRunError, read_checkpoint
 from recallscope.train.loop import stream, train_run
 from recallscope.train.optimizer import FlatWeights, learning_rate
+from recallscope.train.progress import is_interactive
 from recallscope.train.weights import read_weights, write_weights
 
 
 def tiny(model=None, seed=0, **train):
-    settings = {
-        "batch_size": 8,
-        "warmup_steps": 5,
-        "flat_steps": 15,
-        "decay_steps": 20,
-        "eval_every": 10,
-        "eval_size": 50,
-    } | train
+    settings = {"batch_size": 8, "warmup_steps": 5, "flat_steps": 15, "decay_steps": 20, "eval_every": 10} | train
     return RunSpec(
         task=MQARSpec(vocab_size=32, num_facts=3),
         model=model or LinearMambaSpec(embed_dim=8, state_dim=4),
-        train=TrainSpec(**settings),
+        train=TrainSpec(**{"eval_size": 50} | settings),
         seed=seed,
     )
 
@@ -81,12 +76,8 @@ def test_a_record_says_which_kernels_ran(monkeypatch):
 
 def test_seeds_and_purposes_have_streams_of_their_own():
     runs = [tiny(seed=0), tiny(seed=1)]
-    draws = [
-        tuple(torch.rand(4, generator=stream(r, p)).tolist())
-        for r in runs
-        for p in ("weights", "batches", "validation", "test")
-    ]
-    assert len(set(draws)) == 8
+    streams = [stream(run, purpose) for run in runs for purpose in ("weights", "batches", "validation", "test")]
+    assert len({tuple(torch.rand(4, generator=one).tolist()) for one in streams}) == 8
 
 
 class Stopped(Exception):
@@ -229,15 +220,10 @@ def test_early_stop_and_best_state():
         task=MQARSpec(vocab_size=16, num_facts=2),
         model=LinearMambaSpec(embed_dim=24, state_dim=12),
         train=TrainSpec(
-            batch_size=64,
-            warmup_steps=10,
-            flat_steps=1000,
-            decay_steps=0,
-            eval_every=20,
-            eval_size=100,
+            batch_size=64, warmup_steps=10, flat_steps=1000, decay_steps=0, eval_every=20, eval_size=100,
             stop_accuracy=0.95,
         ),
-    )
+    )  # fmt: skip
     record = train_run(run).record
     assert record.steps < 1000
     assert record.val_accuracy >= 0.95
@@ -248,8 +234,6 @@ def test_early_stop_and_best_state():
 
 def test_it_learns_what_the_law_predicts():
     """(D, N) = (16, 8) at V=64, N_f=4 for 600 steps: within .04 of `trained-sharing`."""
-    from recallscope.theory.law import find_law
-
     run = RunSpec(
         task=MQARSpec(vocab_size=64, num_facts=4),
         model=LinearMambaSpec(embed_dim=10, state_dim=4),
@@ -270,14 +254,9 @@ def test_every_preset_is_a_run(name):
 
 
 def test_presets_are_the_published_settings():
-    assert preset_run("dn-linear").train.total_steps == 2000
-    assert preset_run("dn-mamba").train.total_steps == 20_000
-    assert preset_run("layers").train.total_steps == 4000
-    assert preset_run("layers-ar").train.total_steps == 10_000
-    assert preset_run("heads").train.total_steps == 4000
-    assert preset_run("large-vocab").train.total_steps == 12_000
-    assert preset_run("repeated-keys").train.total_steps == 7500
-    assert preset_run("minimality").train.total_steps == 4000
+    steps = {"dn-linear": 2000, "dn-mamba": 20_000, "layers": 4000, "layers-ar": 10_000, "heads": 4000}
+    steps |= {"large-vocab": 12_000, "repeated-keys": 7500, "minimality": 4000}
+    assert {name: preset_run(name).train.total_steps for name in steps} == steps
     assert preset_run("layers").task.length == 320
     assert preset_run("dn-linear", task={"num_facts": 32}).task.length == 128
 
@@ -288,12 +267,38 @@ def test_weights_survive_the_disk_and_strangers_are_refused(tmp_path):
     write_weights(path, trained.model, trained.record.spec.task)
     model, task = read_weights(path)
     assert task == trained.record.spec.task
-    assert all(
-        torch.equal(a, b) for a, b in zip(model.state_dict().values(), trained.model.state_dict().values(), strict=True)
-    )
+    assert_same((task, model.state_dict()), (task, trained.model.state_dict()))
     path.write_bytes(path.read_bytes()[:-50])
     with pytest.raises(ValueError, match="safetensors"):
         read_weights(path)
     with pytest.raises(FileNotFoundError):
         read_weights(tmp_path / "none.safetensors")
     assert json.loads(trained.record.model_dump_json())["schema_version"] == 3
+
+
+RUN = tiny(batch_size=2, warmup_steps=1, flat_steps=1, decay_steps=1, eval_size=4)
+
+
+def test_a_bar_is_shown_on_a_terminal_unless_switched_off(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert is_interactive()
+    shown = train_run(RUN)
+    assert "training" in capsys.readouterr().err
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    hidden = train_run(RUN, progress=False)
+    train_run(RUN, on_progress=lambda tick: None)  # as workers do
+    assert capsys.readouterr().err == ""
+    assert shown.record.test_accuracy == hidden.record.test_accuracy
+
+
+def test_nothing_is_shown_in_a_pipe_unless_asked_for(capsys):
+    assert not is_interactive()
+    train_run(RUN)
+    assert capsys.readouterr().err == ""
+    train_run(RUN, progress=True)
+    assert "training" in capsys.readouterr().err
+
+
+def test_a_notebook_watches(monkeypatch):
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    assert is_interactive()

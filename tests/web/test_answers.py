@@ -8,8 +8,8 @@ import pytest
 from explored import made_up
 
 import recallscope as rs
+from made_records import made
 from recallscope.faults import finite
-from recallscope.records import RunRecord
 from recallscope.runs.store import RunStore
 from recallscope.web import predict, studies
 from recallscope.web.runs import Watch
@@ -109,8 +109,7 @@ def test_a_module_of_ones_own_stands_beside_ours_on_its_task(tmp_path):
     store, model = RunStore(tmp_path / "mine", create=True), rs.user_module("examples/gru.py:Model", width=32)
     for seed, p in enumerate((0.70, 0.72)):
         run = rs.RunSpec(task=rs.MQARSpec(vocab_size=512, num_facts=16), model=model, seed=seed)
-        numbers = {"test_accuracy": p, "val_accuracy": p, "test_queries": 16000, "best_step": 1, "steps": 1}
-        store.put(RunRecord(spec=run, seconds=1.0, **numbers))
+        store.put(made(run, p, test_queries=16000))
         store.add_state(run.content_hash(), 32)
     cells = ["V 512, N_f 16, D 32, N 8", "V 512, N_f 8, D 16, N 8"]
     (form,) = studies._users_modules(store, cells)

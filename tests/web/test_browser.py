@@ -8,19 +8,16 @@ import os
 import re
 import shlex
 import shutil
-import threading
 from urllib.parse import urlsplit
 
 import pytest
-import uvicorn
-from explored import made_up
+from explored import address_of, made_up, serving
 from playwright.sync_api import expect, sync_playwright
 
 from recallscope.cli.main import main
 from recallscope.predictions import prediction
 from recallscope.runs.store import RunStore
 from recallscope.web.predict import PredictQuery
-from recallscope.web.server import listen, make_app
 from recallscope.web.store_set import StoreSet
 
 pytestmark = pytest.mark.surfaces
@@ -85,16 +82,8 @@ class Visit:
 
 @pytest.fixture(scope="module")
 def address(store_set):
-    listener, hosts = listen("127.0.0.1", 0)
-    app = make_app(store_set, hosts)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off", timeout_graceful_shutdown=1))
-    app.state.ending = lambda: server.should_exit
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-    thread.start()
-    yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
-    server.should_exit = True
-    thread.join()
-    listener.close()
+    with serving(store_set) as listener:
+        yield address_of(listener)
 
 
 @pytest.fixture
@@ -215,14 +204,8 @@ def test_runs_are_filtered_sorted_opened_and_linked(visit, store_set):
 def test_a_sweep_that_goes_on_appears(browser, tmp_path):
     store = RunStore(tmp_path / "store", create=True)
     store.put(made_up(16, 4))
-    listener, hosts = listen("127.0.0.1", 0)
-    app = make_app(StoreSet([store]), hosts)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off", timeout_graceful_shutdown=1))
-    app.state.ending = lambda: server.should_exit
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-    thread.start()
-    one = Visit(browser, f"http://127.0.0.1:{listener.getsockname()[1]}/", charts=False)
-    try:
+    with serving(StoreSet([store])) as listener:
+        one = Visit(browser, address_of(listener), charts=False)
         page = one.open("runs", "text=1 of 1 runs")
         lease = store.lease(made_up(16, 8).run)
         page.wait_for_selector("text=1 done, 1 running")
@@ -231,11 +214,7 @@ def test_a_sweep_that_goes_on_appears(browser, tmp_path):
         lease.release()
         page.wait_for_selector("text=2 done, 0 running")
         page.wait_for_selector("text=2 of 2 runs")
-    finally:
         one.context.close()
-        server.should_exit = True
-        thread.join()
-        listener.close()
     assert one.complaints == []
 
 

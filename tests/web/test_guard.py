@@ -1,22 +1,22 @@
-"""The explorer answers its own page and nobody else, and no request makes it stumble."""
+"""The explorer answers its own page and nobody else, no request makes it stumble, and the page asks nobody else."""
 
 import json
 import logging
 import os
 import random
+import re
 import socket
 import subprocess
 import sys
-import threading
+from pathlib import Path
 
 import pytest
-import uvicorn
-from explored import HOST
+from explored import HOST, serving
 from starlette.testclient import TestClient
 
 from recallscope.web import predict, server
 from recallscope.web.guard import MOST_BODY
-from recallscope.web.server import ROUTES, is_loopback, listen, make_app
+from recallscope.web.server import ROUTES, is_loopback, listen, make_app, page_files
 from recallscope.web.store_set import StoreSet
 
 JSON = {"content-type": "application/json"}
@@ -109,18 +109,7 @@ def test_other_methods_are_refused(client):
     assert client.get("/api/memory").status_code == 405
 
 
-WORDS = [
-    *predict.PredictQuery.model_fields,
-    "store",
-    "where",
-    "run",
-    "group",
-    "law",
-    "seed",
-    "name",
-    "experiment",
-    "nonsense",
-]
+WORDS = [*predict.PredictQuery.model_fields, "store", "where", "run", "group", "law", "seed", "name", "experiment", "x"]
 VALUES = [
     "", "0", "1", "-1", "7", "16", "64", "4097", "9" * 40, "0.5", "1e309", "nan", "inf", "0x10", "१२", "true", "[]",
     "x", "MHA", "ar", "mqar", "linear_mamba", "mamba", "designed", "unified-mv", "layers", "fig-2", "weights:0",
@@ -149,9 +138,8 @@ def test_a_thousand_crooked_requests_get_an_answer(store_set, monkeypatch, caplo
     paths = [f"/api/{name}" for name in (*ROUTES, "fit") if name not in slow]
     rng = random.Random(20)
     codes = []
-    with caplog.at_level(logging.WARNING), TestClient(
-        make_app(store_set, frozenset([HOST])), base_url=f"http://{HOST}"
-    ) as client:  # fmt: skip
+    app = make_app(store_set, frozenset([HOST]))
+    with caplog.at_level(logging.WARNING), TestClient(app, base_url=f"http://{HOST}") as client:
         for number in range(1000):
             path = rng.choice([*paths, f"/{rng.choice(VALUES)!r}", "/api/memory", "/api/findings", "/api/figure"])
             if path == "/api/memory" and rng.random() < 0.8:
@@ -224,18 +212,25 @@ def test_an_empty_store_set_answers_in_sentences():
 @pytest.mark.parametrize(
     "sent", [b"", b"GET / HTTP/1.1\r\nHost: ", b"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET /", SLOW_BODY]
 )
-def test_who_does_not_finish_asking_is_hung_up_on(app, monkeypatch, sent):
+def test_who_does_not_finish_asking_is_hung_up_on(store_set, monkeypatch, sent):
     """Nothing at all, half the headers, those of a second request, or a body that does not come."""
     monkeypatch.setattr(server, "ASK_SECONDS", 0.3)
-    listener, _ = server.listen("127.0.0.1", 0)
-    running = uvicorn.Server(server.config(app))
-    thread = threading.Thread(target=running.run, kwargs={"sockets": [listener]})
-    thread.start()
-    try:
-        with socket.create_connection(listener.getsockname(), timeout=30) as ours:
-            ours.sendall(sent)
-            while ours.recv(2**16):  # b"" once it is closed; a timeout is an error
-                pass
-    finally:
-        running.should_exit = True
-        thread.join()
+    with serving(store_set, server.config) as listener, socket.create_connection(listener.getsockname(), 30) as ours:
+        ours.sendall(sent)
+        while ours.recv(2**16):  # b"" once it is closed; a timeout is an error
+            pass
+
+
+def test_scripts_and_styles_are_small_and_load_nothing_from_elsewhere():
+    own = page_files()
+    assert sum(map(len, own.values())) < 90_000
+    for name, data in own.items():
+        assert re.findall(rb"https?://|//cdn|@import|innerHTML|eval\(", data) == [], name
+
+
+def test_every_view_has_a_small_picture_in_the_docs():
+    root = Path(__file__).parents[2]
+    page = (root / "docs" / "howto" / "explore.md").read_text(encoding="utf-8")
+    for view in re.findall(r'href="#(\w+)"', page_files()["index.html"].decode())[1:]:
+        assert f"explore-{view}.png" in page
+        assert (root / "docs" / "figures" / f"explore-{view}.png").stat().st_size < 300_000

@@ -140,12 +140,7 @@ def planned_cells(plan: Grid) -> DataFrame:
 
 
 def planned_grid(
-    plan: Grid,
-    table: DataFrame,
-    axes: Sequence[str] = D_N,
-    *,
-    reduce: Reduce = "best",
-    seed: int | None = None,
+    plan: Grid, table: DataFrame, axes: Sequence[str] = D_N, *, reduce: Reduce = "best", seed: int | None = None
 ) -> AccuracyGrid:
     """The runs there are, on the axes of the grid; nan where none is done yet or none is asked for."""
     asked = cells_of(planned_cells(plan).assign(test_accuracy=np.nan), axes).drop(columns=["test_accuracy", "seeds"])

@@ -14,7 +14,8 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from pandas import DataFrame
+from scipy.special import ndtr, stdtrit
 
 from recallscope.analysis.accuracy_grid import AccuracyGrid
 from recallscope.analysis.compare import Comparison, compare_laws, dimensions
@@ -73,7 +74,7 @@ def many_least_squares(
 
 @dataclass(frozen=True)
 class Fit:
-    """a and b with 95 % intervals, how well they do, and what theory says b should be.
+    """a and b with 95% intervals, how well they do, and what theory says b should be.
 
     An end of an interval that the data do not bound is 0 or infinity.
     """
@@ -191,12 +192,13 @@ def without_bounds(a: Array) -> Array:
 class CollapseCurve:
     """Points (x, accuracy) per cell, and curves over `line`; x = sqrt(N D / (a N_f + N)) with the a that was given.
 
-    `level` is the fit of b at this a, and `band` its 95 % band; `free` is the fit of a and b together. Both are None
+    `level` is the fit of b at this a, and `band` its 95% band; `free` is the fit of a and b together. Both are None
     with fewer than four cells.
     """
 
     x: Array
     accuracy: Array
+    half: Array | None  # of the 95% interval of the accuracy by the noise of seeds; None if that is unknown
     group: Array  # the size by which points are told apart
     line: Array
     printed: Array  # Phi(x - b) with b as printed, sqrt(2 log V)
@@ -205,6 +207,13 @@ class CollapseCurve:
     band: tuple[Array, Array] | None
     level: Fit | None
     free: Fit | None
+
+
+def _half(cells: DataFrame, grid: AccuracyGrid, noise: SeedNoise | None) -> Array | None:
+    if noise is None or not noise.degrees:
+        return None
+    deviations = noise.deviations(accuracies(cells), cells["seeds"].to_numpy(int), grid.reduce)
+    return np.asarray(deviations * float(stdtrit(noise.degrees, 0.975)))
 
 
 def collapse_curve(
@@ -235,7 +244,7 @@ def collapse_curve(
             low, high = np.quantile(ndtr(line - draws[:, 1:]), (0.025, 0.975), axis=0)
             band = (low, high)
     return CollapseCurve(
-        x=x, accuracy=accuracies(cells),
+        x=x, accuracy=accuracies(cells), half=_half(cells, grid, noise),
         group=cells[group_field].fillna(1).to_numpy(float) if group_field in cells else np.ones(len(cells)),
         line=line, printed=np.asarray(ndtr(line - printed_level)), printed_level=printed_level,
         fitted=fitted, band=band, level=level, free=free,

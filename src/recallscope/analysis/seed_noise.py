@@ -71,7 +71,7 @@ def seed_noise(table: DataFrame) -> SeedNoise:
 
 @dataclass(frozen=True)
 class MeanGap:
-    """Mean difference over pairs of cells, with a 95 % interval (nan if nothing tells how wide it is)."""
+    """Mean difference over pairs of cells, with a 95% interval (nan if nothing tells how wide it is)."""
 
     mean: float
     interval: Ends
@@ -84,7 +84,7 @@ def mean_gap(
     """The first of each pair less the second, each the mean of its cell's seeds.
 
     The standard error is what seed noise gives for these very pairs (a cell in several of them counts in all), or, if
-    that is larger, what the gaps' own spread gives. Identical models are told apart in at most 5 % of cases.
+    that is larger, what the gaps' own spread gives. Identical models are told apart in at most 5% of cases.
     """
     gaps = np.array([cells[first].mean() - cells[second].mean() for first, second in pairs])
     weights: dict[Key, float] = {}
@@ -102,7 +102,7 @@ def mean_gap(
 
 
 def ends_of(draws: Array) -> Ends:
-    """The 95 % interval of resampled values, 0 and infinity among them: an end is always one of the values."""
+    """The 95% interval of resampled values, 0 and infinity among them: an end is always one of the values."""
     if not len(draws):
         return float("nan"), float("nan")
     return float(np.quantile(draws, 0.025, method="lower")), float(np.quantile(draws, 0.975, method="higher"))

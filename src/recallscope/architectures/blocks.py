@@ -144,10 +144,7 @@ class BlockLayer(OuterProductLayer):
         return self.mixer.project_in(self.norm(x))
 
     def read(
-        self,
-        x_in: Float[Tensor, "batch L C"],
-        x_q: Float[Tensor, "batch Q D"],
-        positions: Int[Tensor, "batch Q"],
+        self, x_in: Float[Tensor, "batch L C"], x_q: Float[Tensor, "batch Q D"], positions: Int[Tensor, "batch Q"]
     ) -> Float[Tensor, "batch Q D"]:
         """The scan runs through, what follows it is done at the positions."""
         y_hat, gate = self.mixer.read(x_in, positions), self.mixer.gate(self.norm(x_q))

@@ -2,7 +2,7 @@
 
 Departs: A_log starts at 0 and the bias of a fading gate where α is `forget_start`; published layers draw both as
 Mamba-2 does. Projections of α and of the output gate have full rank; those of KDA and Gated DeltaNet-2 go through P
-channels.
+channels, and the second of their gate has a bias.
 """
 
 import math
@@ -101,7 +101,8 @@ class GatedDeltaNet2Layer(KDALayer):
 class CombaLayer(GatedDeltaNetLayer):
     """S <- α S, then S <- S + β k (v - Sᵀ p)ᵀ with p = s k, s = sigmoid(.) per head; read with q - d p.
 
-    Departs: s scales unit keys, as in the paper; fla's layer makes p = s k a unit vector again, which undoes s.
+    Departs: s scales unit keys and d corrects unit queries, as in the paper. fla's layer makes p = s k a unit vector
+    again, which undoes s, and queries only after they were corrected.
     """
 
     spec: CombaSpec

@@ -96,10 +96,7 @@ class RecallLayer(nn.Module, ABC):
 
     @abstractmethod
     def read(
-        self,
-        x_in: Float[Tensor, "batch L C"],
-        x_q: Float[Tensor, "batch Q D"],
-        positions: Int[Tensor, "batch Q"],
+        self, x_in: Float[Tensor, "batch L C"], x_q: Float[Tensor, "batch Q D"], positions: Int[Tensor, "batch Q"]
     ) -> Float[Tensor, "batch Q D"]:
         """`trace(x).y` at the positions, from `x_in = project_in(x)` and from `x_q`, x at the positions."""
 

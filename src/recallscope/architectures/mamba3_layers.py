@@ -1,8 +1,9 @@
 """Mamba-3: the trapezoid rule writes every token in two parts, and rotations stand for a complex state.
 
 Written from the equations of arXiv 2603.15569; Δ, A, λ and the angles π tanh(θ) Δ are those of state-spaces/mamba
-(mamba_ssm/modules/mamba3.py, read and not run: its kernels need a GPU). Checked against a plain complex recurrence in
-tests/architectures/test_reference_layers.py, which is ours: nobody else's code stands behind this architecture here.
+(mamba_ssm/modules/mamba3.py, read and not run: its kernels need a GPU). Checked in
+tests/architectures/test_reference_layers.py against numbers recorded from their plain reference, and against a plain
+complex recurrence of ours. What stands around the recurrence was compared with nobody's code.
 
 Departs: one value per write (SISO). Every head has its own k, q and angles, where the published ones share them. Δ and
 A start at constants. Rows n and n + A turn together for A angles, in the published layer rows 2n and 2n + 1.

@@ -288,10 +288,7 @@ class OperatorLayer(OuterProductLayer):
         return self._scan(self.project_in(table), tokens, None, len(tokens), x)
 
     def read(
-        self,
-        x_in: Float[Tensor, "batch L C"],
-        x_q: Float[Tensor, "batch Q D"],
-        positions: Int[Tensor, "batch Q"],
+        self, x_in: Float[Tensor, "batch L C"], x_q: Float[Tensor, "batch Q D"], positions: Int[Tensor, "batch Q"]
     ) -> Float[Tensor, "batch Q D"]:
         """The scan runs through, and is read at the positions."""
         return self._scan(x_in.flatten(0, 1), None, positions, len(x_in), x_q)

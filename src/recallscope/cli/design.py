@@ -7,14 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from recallscope.circuits.circuit import CIRCUITS, Circuit, CircuitSizes
-from recallscope.cli.flags import (
-    OptionalInt,
-    OptionalPath,
-    SpecFlags,
-    names_from,
-    typed_value,
-    with_spec_flags,
-)
+from recallscope.cli.flags import OptionalInt, OptionalPath, SpecFlags, names_from, typed_value, with_spec_flags
 from recallscope.cli.output import print_json, show
 from recallscope.specs import TASKS, TaskSpec, parse_task
 

@@ -130,7 +130,7 @@ def write_fit_figure(found: Sequence[GroupFit], path: Path, *, bootstrap: int) -
     """
     from recallscope.analysis.collapse import collapse_curve
     from recallscope.analysis.compare import LawPoints
-    from recallscope.figures.accuracy_panels import draw_collapse, draw_law_points, draw_size_bar
+    from recallscope.figures.accuracy_panels import draw_collapse, draw_law_points, draw_size_key
     from recallscope.figures.style import BLUE, figure_style, new_figure, write_figure
 
     fitted = [one for one in found if one.fits]
@@ -145,8 +145,8 @@ def write_fit_figure(found: Sequence[GroupFit], path: Path, *, bootstrap: int) -
         for one, (left, right) in zip(fitted, panels, strict=True):
             a, law, label = one.fits[0].a, one.laws[0], one.group.label
             curve = collapse_curve(one.grid, a, np.random.default_rng(0), bootstrap=bootstrap)
-            draw_collapse(curve, left, name_a=f"{a:.2f}", group_range=(curve.group.min(), curve.group.max()))
-            draw_size_bar(figure, [left], curve.group, "$N$")
+            draw_collapse(curve, left, name_a=f"{a:.2f}", sizes=curve.group)
+            draw_size_key(figure, [left], curve.group, "$N$")
             left.set_title("\n".join(textwrap.wrap(label, 44, max_lines=2)))
             points = LawPoints(
                 law.law,
@@ -156,5 +156,6 @@ def write_fit_figure(found: Sequence[GroupFit], path: Path, *, bootstrap: int) -
             )
             title = f"{law.law}: mean error {law.mean_error:.3f}"
             draw_law_points(points, right, title=title, colours={label: BLUE}, markers={label: "o"})
+            right.set_xlabel("predicted accuracy")
     write_figure(figure, path)
     return len(fitted)

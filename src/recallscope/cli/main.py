@@ -39,9 +39,7 @@ GROUPS = {  # of the overview: command, its class, and what it is for
         "compare-grids": ("compare_grids:CompareGrids", "the authors' accuracy grids (.npy) against every law"),
         "claims": ("claims:Claims", "every claim of the paper, with its test and status"),
     },
-    "Setup": {
-        "doctor": ("doctor:Doctor", "what is installed here, and whether it works; for bug reports"),
-    },
+    "Setup": {"doctor": ("doctor:Doctor", "what is installed here, and whether it works; for bug reports")},
 }
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 

@@ -34,7 +34,7 @@ class WriteReport:
     """The page, one HTML file."""
     markdown: OptionalPath = None
     """A summary for readers, as Markdown. The appendix with every finding and chapters with more detail go beside it,
-    pictures to a folder figures beside it, and tables of laws and costs into pages that have a place for them."""
+    pictures to a folder figures beside it, and tables into pages that have a place for them."""
     scale: Scale = "small"
     """Which runs of the store: those of this scale of recallscope reproduce."""
     json: bool = False
@@ -66,7 +66,7 @@ class WriteReport:
 
     def _write(self, report: Report, runs: PaperRuns) -> Iterator[Path]:
         from recallscope.atomic import write_atomically
-        from recallscope.studies.report import appendix_page, chapter_page, html_page, markdown_page, with_tables
+        from recallscope.studies.report import appendix_page, html_page, markdown_page, pages
 
         if self.output:
             write_atomically(self.output, html_page(report).encode())
@@ -75,16 +75,11 @@ class WriteReport:
             for picture in report.pictures:
                 if picture.data:
                     write_atomically(self.markdown.parent / "figures" / picture.file_name, picture.data)
-            chapters = {name: chapter_page(page, report.facts.store) for name, page in report.pages.items()}
-            chapters[report.appendix] = appendix_page(report)
-            for name, text in {self.markdown.name: markdown_page(report), **chapters}.items():
-                write_atomically(self.markdown.with_name(name), text.encode())
-                yield self.markdown.with_name(name)
-            for path in sorted(self.markdown.parent.glob("*.md")):
-                before = path.read_text(encoding="utf-8")
-                if (after := with_tables(before, runs)) != before:
-                    write_atomically(path, after.encode())
-                    yield path
+            own = {self.markdown.name: markdown_page(report), report.appendix: appendix_page(report)}
+            for path, text in [*((self.markdown.with_name(name), text) for name, text in own.items()),
+                               *pages(runs, self.markdown.parent)]:  # fmt: skip
+                write_atomically(path, text.encode())
+                yield path
 
     def _print(self, report: Report, *, with_findings: bool) -> None:
         if with_findings:

@@ -52,12 +52,7 @@ def pick_device(name: str) -> torch.device:
 
 
 def train_resumable(
-    run: RunSpec,
-    *,
-    device: torch.device,
-    checkpoint: Path | None = None,
-    overwrite: bool = False,
-    quiet: bool = False,
+    run: RunSpec, *, device: torch.device, checkpoint: Path | None = None, overwrite: bool = False, quiet: bool = False
 ) -> Trained:
     """Train with a bar on stderr unless `quiet`.
 
@@ -77,10 +72,7 @@ def train_resumable(
 def _train_until_stopped(run: RunSpec, device: torch.device, checkpoint: Path | None, quiet: bool) -> Trained:
     stop, reached = threading.Event(), 0
     watched = is_interactive() and not quiet
-    with (
-        stop_on_signals(stop),
-        progress_bar(run.train.total_steps) if watched else contextlib.nullcontext() as show,
-    ):
+    with stop_on_signals(stop), progress_bar(run.train.total_steps) if watched else contextlib.nullcontext() as show:
 
         def on_progress(tick: Tick) -> None:
             nonlocal reached

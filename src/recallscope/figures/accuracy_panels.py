@@ -12,6 +12,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colorbar import Colorbar
 from matplotlib.colors import LinearSegmentedColormap, LogNorm, Normalize
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
@@ -33,6 +34,7 @@ LETTERS = {
 }
 MOST_WITH_NUMBERS = 12  # cells a side; beyond, numbers would be smaller than can be read
 MOST_TICKS = 12
+MARKERS = "o^sDvP"
 EMPTY, EMPTY_LINES = "#F2F2F2", "#C4C4C4"
 
 
@@ -41,10 +43,9 @@ def draw_grid(grid: AccuracyGrid, ax: Axes, *, title: str = "", box_aspect: floa
     (x_word, x_values), (y_word, y_values) = grid.axes.items()
     tiles = np.ma.masked_invalid(grid.accuracy.T)
     width, height = len(x_values), len(y_values)
-    frame = (-0.5, -0.5)
-    ax.add_patch(Rectangle(frame, width, height, facecolor=EMPTY, edgecolor=EMPTY_LINES, hatch="////", lw=0, zorder=0))
-    for column, row in zip(*np.nonzero(_impossible(grid)), strict=True):
-        ax.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, facecolor="white", lw=0, zorder=0.5))
+    for column, row in np.transpose(grid.places)[grid.cells["test_accuracy"].isna()]:  # planned, but not there
+        tile = (column - 0.5, row - 0.5), 1, 1
+        ax.add_patch(Rectangle(*tile, facecolor=EMPTY, edgecolor=EMPTY_LINES, hatch="////", lw=0, zorder=0))
     ax.imshow(tiles, cmap=AMOUNT, vmin=0, vmax=1, origin="lower", aspect="auto", zorder=1)
     if width <= MOST_WITH_NUMBERS and height <= MOST_WITH_NUMBERS:
         _write_numbers(tiles, ax)
@@ -57,14 +58,6 @@ def draw_grid(grid: AccuracyGrid, ax: Axes, *, title: str = "", box_aspect: floa
     for spine in ax.spines.values():
         spine.set_visible(False)
     return ax
-
-
-def _impossible(grid: AccuracyGrid) -> NDArray[np.bool_]:
-    """Cells of a D-N grid with N > D, which are not missing: no circuit is there (App. E.1), no run is asked for."""
-    if tuple(grid.axes) != ("embed_dim", "state_dim"):
-        return np.zeros(grid.accuracy.shape, bool)
-    D, N = (np.array(values, float) for values in grid.axes.values())
-    return np.isnan(grid.accuracy) & (N > D[:, None])
 
 
 def _write_numbers(tiles: np.ma.MaskedArray, ax: Axes) -> None:
@@ -82,7 +75,7 @@ def _write_numbers(tiles: np.ma.MaskedArray, ax: Axes) -> None:
 
 
 def short_number(value: float) -> str:
-    """.98, and 1 or 0 only for what is exactly that: .9996 is >.99, as the last step to 1 is what grids are about."""
+    """.98, and 1 or 0 only for what is exactly that: 0.9996 is >.99, as the last step to 1 is what grids are about."""
     if value in (0.0, 1.0):
         return f"{value:.0f}"
     if value >= 0.995:
@@ -122,8 +115,11 @@ def shades(count: int) -> list[tuple[float, float, float, float]]:
     return [SHADES(value) for value in np.linspace(0, 1, max(count, 1))]
 
 
-def draw_collapse(curve: CollapseCurve, ax: Axes, *, name_a: str, group_range: tuple[float, float]) -> Axes:
-    """Cells as points coloured by a size, the printed curve dashed, the fitted one with its 95 % band."""
+def draw_collapse(curve: CollapseCurve, ax: Axes, *, name_a: str, sizes: Iterable[float]) -> Axes:
+    """Cells as points told apart by a size, one of `sizes`, with 95% intervals where seeds give them.
+
+    The printed curve is dashed, the fitted one has its 95% band.
+    """
     if curve.band is not None:
         ax.fill_between(curve.line, *curve.band, color=VERMILION, alpha=0.25, lw=0)
     ax.plot(curve.line, curve.printed, color=BLACK, ls="--", lw=1, label="printed")
@@ -135,18 +131,38 @@ def draw_collapse(curve: CollapseCurve, ax: Axes, *, name_a: str, group_range: t
     if curve.free is not None:
         free = "\n".join(("both free:", *(_with_interval(letter, curve.free, " ") for letter in "ab")))
         ax.text(0.98, 0.04, free, ha="right", va="bottom", color="#555555", **corner)
-    ax.scatter(
-        curve.x, curve.accuracy, c=curve.group, cmap=SHADES, norm=_size_norm(*group_range),
-        s=16, edgecolors="white", linewidths=0.3, zorder=3,
-    )  # fmt: skip
+    if curve.half is not None:
+        ax.errorbar(curve.x, curve.accuracy, curve.half, fmt="none", ecolor=GUESS, elinewidth=0.7, zorder=2.5)
+    for size, (colour, marker) in _size_looks(sizes).items():
+        here = curve.group == size
+        ax.scatter(
+            curve.x[here], curve.accuracy[here], color=colour, marker=marker,
+            s=16, edgecolors="white", linewidths=0.3, zorder=3,
+        )  # fmt: skip
     ax.set(xlabel=rf"$x=1/\sigma$ with $a={name_a}$", ylabel="accuracy", xlim=(0, curve.line[-1]))
     ax.set_ylim(-0.03, 1.03)
     return ax
 
 
-def draw_size_bar(figure: Figure, axes: Iterable[Axes], sizes: Iterable[float], label: str) -> None:
-    """The colours of the points: one bar, with the sizes there are."""
+def _size_looks(sizes: Iterable[float]) -> dict[float, tuple[Any, str]]:
+    """A colour for every size, and a marker where there are few."""
     values = sorted(set(sizes))
+    norm = _size_norm(values[0], values[-1])
+    few = len(values) <= len(MARKERS)
+    return {size: (SHADES(norm(size)), MARKERS[place] if few else "o") for place, size in enumerate(values)}
+
+
+def draw_size_key(figure: Figure, axes: Iterable[Axes], sizes: Iterable[float], label: str) -> None:
+    """What the colours and markers of the points mean: a legend, or a bar where there are many sizes."""
+    looks = _size_looks(sizes)
+    values = list(looks)
+    if len(values) <= len(MARKERS):
+        handles = [
+            Line2D([], [], ls="", marker=marker, color=colour, label=f"{label} = {size:g}")
+            for size, (colour, marker) in looks.items()
+        ]
+        [*axes][-1].legend(handles=handles, loc="center left", bbox_to_anchor=(1, 0.5))
+        return
     bar = _bar(figure, axes, ScalarMappable(_size_norm(values[0], values[-1]), SHADES), label)
     ticks = values[:: -(-len(values) // MOST_TICKS)]
     bar.set_ticks(ticks, labels=[f"{value:g}" for value in ticks])
@@ -172,7 +188,7 @@ def draw_law_points(
             predicted, points.measured[label], s=12, color=colours[label], marker=markers[label],
             linewidths=0, alpha=0.8, label=label,
         )  # fmt: skip
-    ax.set(title=title, xlabel="predicted accuracy", ylabel="measured accuracy", xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
+    ax.set(title=title, ylabel="measured accuracy", xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
     ticks = (0, 0.25, 0.5, 0.75, 1)
     ax.set(xticks=ticks, yticks=ticks)
     ax.set_box_aspect(1)
@@ -187,28 +203,26 @@ def draw_residuals(
     looks: Mapping[str, tuple[str, str]],
     errors: Mapping[str, NDArray[np.float64]] | None = None,
 ) -> Axes:
-    """Measured minus predicted against predicted accuracy, by (colour, marker); on the line at 0 a law is right."""
+    """Measured minus predicted against predicted accuracy, by (colour, marker); at 0 they agree."""
     ax.axhline(0, color=GUESS, lw=0.8, zorder=0)
     for label, x in predicted.items():
         colour, marker = looks[label]
         style: dict[str, Any] = {"fmt": marker, "color": colour, "ms": 4, "lw": 0.7, "mew": 0.8, "label": label}
         face = "none" if colour == GUESS else colour
         ax.errorbar(x, off[label], (errors or {}).get(label), markerfacecolor=face, alpha=0.85, **style)
-    largest = max(float(np.nanmax(np.abs(values))) for values in off.values())
+    largest = max(0.01, *(float(np.nanmax(np.abs(values))) for values in off.values()))
     ax.set(xlabel="predicted accuracy", ylabel="measured minus predicted", xlim=(-0.03, 1.03))
     ax.set_ylim(-1.15 * largest, 1.15 * largest)
     return ax
 
 
 def draw_convergence(bins: Sequence[SeedBin], ax: Axes) -> Axes:
-    """Share of seeds that converge, by the best accuracy of their cell; the number of seeds stands above each bar."""
+    """Fraction of seeds that converge, by the best accuracy of their cell; the number of seeds is above each bar."""
     kept = [part for part in bins if part.seeds]
     for part in kept:
         middle, width = (part.low + part.high) / 2, part.high - part.low
         ax.bar(middle, part.rate, width=0.85 * width, color=BLUE)
         ax.text(middle, part.rate + 0.02, str(part.seeds), ha="center", va="bottom", fontsize=6)
-    ax.set(
-        title="By what the cell can reach", xlabel="best accuracy of the cell", ylabel="share of seeds that converge"
-    )
+    ax.set(title="by best accuracy", xlabel="best accuracy of the setting", ylabel="fraction of seeds that converge")
     ax.set(xlim=(0, 1), ylim=(0, 1.1))
     return ax

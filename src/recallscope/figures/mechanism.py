@@ -35,7 +35,7 @@ Draw = Callable[..., None]  # panels into a figure
 def draw_matrix(
     matrix: ArrayLike, ax: Axes, *, title: str, xlabel: str, ylabel: str, limit: float | None = None
 ) -> Axes:
-    """A signed matrix with its colour bar; `limit` is the value of the strongest colour (99.9 % of entries fit)."""
+    """A signed matrix with its colour bar; `limit` is the value of the strongest colour (99.9% of entries fit)."""
     values = np.asarray(matrix, float)
     if limit is None:
         limit = float(np.quantile(np.abs(values), 0.999)) or 1.0
@@ -82,16 +82,11 @@ def mark_classes(
 
 
 def draw_table(
-    table: ArrayLike,
-    ax: Axes,
-    *,
-    title: str,
-    facts: Sequence[tuple[int, int]],
-    filled: bool = False,
+    table: ArrayLike, ax: Axes, *, title: str, facts: Sequence[tuple[int, int]], filled: bool = False
 ) -> Axes:
     """A V x V table with every (value, key) that is a fact marked: ringed, or as a dot that can be seen."""
     values = np.asarray(table, float)
-    draw_matrix(values, ax, title=title, xlabel="asked", ylabel="answered", limit=1)
+    draw_matrix(values, ax, title=title, xlabel="key", ylabel="value", limit=1)
     mark_classes(ax, values.shape[0])
     if facts:
         rows, columns = zip(*facts, strict=True)
@@ -101,23 +96,17 @@ def draw_table(
 
 
 def draw_excerpt(table: ArrayLike, ax: Axes, *, title: str, facts: Sequence[tuple[int, int]]) -> Axes:
-    """The same table at the values and keys of the facts only, in the order they were said: the diagonal are facts."""
+    """The same table at the values and keys of the facts only, in order of appearance: the diagonal are facts."""
     rows, columns = (np.array(side, int) for side in zip(*facts, strict=True))
     values = np.asarray(table, float)[np.ix_(rows, columns)]
-    draw_matrix(values, ax, title=title, xlabel="asked: key $n$", ylabel="answered: value $n$", limit=1)
+    draw_matrix(values, ax, title=title, xlabel="key of fact $n$", ylabel="value of fact $n$", limit=1)
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_locator(MaxNLocator(6, integer=True))
     return ax
 
 
 def draw_attention(
-    alpha: ArrayLike,
-    ax: Axes,
-    *,
-    title: str,
-    context_length: int,
-    xlabel: str = "query t",
-    ylabel: str = "source τ",
+    alpha: ArrayLike, ax: Axes, *, title: str, context_length: int, xlabel: str = "query t", ylabel: str = "source τ"
 ) -> Axes:
     """An L x L map over positions; dotted lines divide the facts from the queries."""
     draw_matrix(alpha, ax, title=title, xlabel=xlabel, ylabel=ylabel, limit=1)
@@ -153,20 +142,15 @@ def draw_tables(
 
     Paper: Fig. 3 (`fig:reversing-hidden`), Fig. 13 (`app-fig:reversing-hidden`).
     """
-    said, stored, meant, close_up = figure.subplots(1, 4, width_ratios=[1, 0.62, 1, 1])
-    draw_table(ideal, said, title="$H_t$: what was said", facts=facts, filled=True)
-    draw_matrix(hashed, stored, title="$H'_t$: what is stored", xlabel="$N$", ylabel="$D$")
-    draw_table(decoded, meant, title="$H''_t$: what it means", facts=facts)
+    context, stored, read, close_up = figure.subplots(1, 4, width_ratios=[1, 0.62, 1, 1])
+    draw_table(ideal, context, title="$H_t$: facts in the context", facts=facts, filled=True)
+    draw_matrix(hashed, stored, title="$H'_t$: the state", xlabel="$N$", ylabel="$D$")
+    draw_table(decoded, read, title="$H''_t$: decoded from the state", facts=facts)
     draw_excerpt(decoded, close_up, title="$H''_t$ at the facts", facts=facts)
 
 
 def draw_attention_pair(
-    figure: FigureBase,
-    ideal: ArrayLike,
-    actual: ArrayLike,
-    *,
-    context_length: int,
-    symbol: str = r"\alpha'_{\tau t}",
+    figure: FigureBase, ideal: ArrayLike, actual: ArrayLike, *, context_length: int, symbol: str = r"\alpha'_{\tau t}"
 ) -> None:
     """α and α' of one sequence; `actual` in units of one match.   Paper: Fig. 14 (`fig:reversing-attn`)."""
     left, right = figure.subplots(1, 2)
@@ -201,6 +185,9 @@ def draw_operators(figure: FigureBase, value_operator: ArrayLike, match_operator
         if W > 1:
             corner = (column * V - 0.5, row * V - 0.5)
             ax.add_patch(Rectangle(corner, V, V, fill=False, edgecolor=BLACK, linewidth=1.6))
+            square = np.asarray(matrix, float) ** 2
+            share = square[row * V : (row + 1) * V, column * V : (column + 1) * V].sum() / square.sum()
+            ax.set_title(f"{title}: {share:.2%} of the energy is in the frame")
 
 
 def draw_fill(
@@ -211,8 +198,8 @@ def draw_fill(
     *,
     num_facts: int,
 ) -> None:
-    """Facts decoded rightly against facts written, beside the law.   Paper: Thm 4.2 (`thm:prob-scaling-law`)."""
-    ax, texts = figure.subplots(), {"xlabel": "facts written", "ylabel": "facts decoded rightly"}
+    """Facts decoded correctly against facts written, beside the law.   Paper: Thm 4.2 (`thm:prob-scaling-law`)."""
+    ax, texts = figure.subplots(), {"xlabel": "facts written", "ylabel": "facts decoded correctly"}
     draw_curve(facts_written, hit_rate, ax, predicted=predicted, **texts, title="How full is the table?")
     ax.axvline(num_facts, color=BLACK, lw=0.6, ls=":")
     ax.set_ylim(min(0.98, *hit_rate, *predicted) - 0.02, 1.005)
@@ -235,9 +222,9 @@ def inside_panels(arrays: Mapping[str, NDArray[Any]], context_length: int) -> di
 # The same as figures: width and height in inches, and what the line under the figure explains
 
 SHEETS = {
-    "hash_table": (1.6 * PAGE, 3.1, "rings: facts of the context"),
-    "attention": (PAGE, 3.5, "dotted: where the queries begin"),
-    "copy_and_shift": (PAGE, 3.5, "predicted: the main diagonal, and the one right of it"),
+    "hash_table": (1.6 * PAGE, 3.1, "one sequence; rings: its facts, the diagonal of the last panel"),
+    "attention": (PAGE, 3.5, "one sequence; dotted: first query"),
+    "copy_and_shift": (PAGE, 3.5, "one sequence; predicted: the main diagonal, left, and the one beside it, right"),
     "operators": (1.25 * PAGE, 4.1, "framed: the block the circuit predicts"),
     "fill": (1.1 * COLUMN, 2.6, "dotted: the task's $N_f$"),
 }
@@ -277,13 +264,13 @@ def inside_figures(
     return figures | {"fill": fill_figure(*curves, num_facts=task["num_facts"], label=label)}
 
 
-ABLATED = {  # names of `interp.recall_ablated`, in words
+ABLATED = {  # names of `interp.recall_ablated`, as labels
     "as_is": "unchanged",
-    "mean_gate": "gate: its mean over keys",
-    "no_interaction": "writes: key and value apart",
-    "only_facts": "only facts are written",
-    "mean_delta_of_facts": "Δ: equal for all facts",
-    "equal_delta": "Δ: equal everywhere",
+    "mean_gate": "gate averaged over keys",
+    "no_interaction": "Δ without key-value interaction",
+    "only_facts": "only facts written",
+    "mean_delta_of_facts": "Δ averaged over facts",
+    "equal_delta": "Δ averaged over all pairs",
     "no_decay": "no decay",
 }
 
@@ -294,7 +281,7 @@ def draw_mask(mask: ArrayLike, ax: Axes, *, title: str) -> Axes:
     signed = bool(values.min() < -0.05)
     look: dict[str, Any] = {"cmap": SIGNED, "vmin": -1} if signed else {"cmap": AMOUNT, "vmin": 0}
     image = ax.imshow(values, vmax=1, aspect="auto", interpolation="nearest", **look)
-    bar = ax.figure.colorbar(image, ax=ax, label="factor (1: the largest)", fraction=0.05, pad=0.02)
+    bar = ax.figure.colorbar(image, ax=ax, label="relative to the largest", fraction=0.05, pad=0.02)
     bar.outline.set_visible(False)
     ax.set(title=title, xlabel="channels, sorted by the gate", ylabel="keys, sorted by the gate")
     return ax
@@ -311,12 +298,12 @@ def draw_coordinates(read: ArrayLike, write: ArrayLike, ax: Axes) -> Axes:
             where = (float(x[side].mean()), float(y[side].mean()))
             ax.annotate(f"{side.sum()} keys", where, textcoords="offset points", xytext=(0, 8), ha="center", fontsize=7)
     ax.margins(0.3)
-    ax.set(title="(c) both choices, key by key", xlabel="gate: first direction", ylabel="writes: first direction")
+    ax.set(title="(c) each key's bank", xlabel="gate, first component", ylabel="writes, first component")
     return ax
 
 
 def draw_ablations(recall: Mapping[str, float], ax: Axes, queries: int | None = None) -> Axes:
-    """Accuracy with parts of the masks taken away, with 95 % binomial intervals; dotted: unchanged."""
+    """Accuracy after ablating parts of the masks, with 95% binomial intervals; dotted: unchanged."""
     values = np.array(list(recall.values()))
     half = 1.96 * np.sqrt(values * (1 - values) / queries) if queries else None
     colours = [BLUE if i == 0 else VERMILION for i in range(len(values))]
@@ -324,7 +311,7 @@ def draw_ablations(recall: Mapping[str, float], ax: Axes, queries: int | None = 
             error_kw={"lw": 0.8})  # fmt: skip
     ax.axvline(values[0], color=BLACK, lw=0.6, ls=":")
     ax.invert_yaxis()
-    ax.set(title="(d) what is lost without each part", xlabel="accuracy", xlim=(0, 1))
+    ax.set(title="(d) accuracy after ablation", xlabel="accuracy", xlim=(0, 1))
     return ax
 
 
@@ -335,8 +322,8 @@ def banks_figure(
     with figure_style():
         figure = new_figure(PAGE, 5.0)
         (read, write), (keys, cut) = figure.subplots(2, 2)
-        draw_mask(masks["read"], read, title="(a) gate: what a query for each key reads")
-        draw_mask(masks["write"], write, title="(b) Δ: what each key writes to")
+        draw_mask(masks["read"], read, title="(a) gate: channels read for each key")
+        draw_mask(masks["write"], write, title="(b) Δ: channels written for each key")
         draw_coordinates(masks["read_coordinate"], masks["write_coordinate"], keys)
         draw_ablations(recall, cut, queries)
         figure.supxlabel(label, fontsize=7, color="#555555")

@@ -35,7 +35,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Dot:
-    """A model: its size (None if it grows), the accuracies of its seeds, the 95 % interval of their mean (nan if
+    """A model: its size (None if it grows), the accuracies of its seeds, the 95% interval of their mean (nan if
     unknown), and what it is compared with (nan if nothing)."""
 
     label: str
@@ -104,15 +104,7 @@ def draw_seeds(
         if not values:
             continue
         ax.plot(values, [row] * len(values), looks[label].marker, alpha=0.8, zorder=3, **looks[label].dots)
-        ax.plot(
-            [np.mean(values)],
-            [row],
-            "|",
-            ms=13,
-            mew=1.2,
-            color=looks[label].colour,
-            zorder=2,
-        )
+        ax.plot([np.mean(values)], [row], "|", ms=13, mew=1.2, color=looks[label].colour, zorder=2)
     ax.set(xlim=(-0.03, 1.03), ylim=(len(seeds) - 0.4, -0.9), xlabel="accuracy")
     ax.set_yticks(range(len(seeds)), list(seeds))
     ax.grid(axis="y", color="#EEEEEE", lw=0.6, zorder=0)

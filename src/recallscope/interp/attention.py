@@ -138,8 +138,7 @@ def score_attention(alpha: Float[Tensor, "batch L L"], batch: Batch, *, delay: i
     best = found.masked_fill(~past, -torch.inf).argmax(dim=1)
     pairs = torch.stack((found[past], ideal[past].to(alpha.dtype))).double()
     return AttentionScores(
-        hit_rate=share(best == value_positions(batch) + delay),
-        correlation=float(torch.corrcoef(pairs)[0, 1]),
+        hit_rate=share(best == value_positions(batch) + delay), correlation=float(torch.corrcoef(pairs)[0, 1])
     )
 
 

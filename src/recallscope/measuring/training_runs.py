@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from recallscope.architectures.model import RecallModel
 
 RECIPE = {  # of TrainSpec; all else as its defaults: AdamW, 2000 steps, cosine
-    "batch_size": 32, "eval_size": 2000, "training_facts": "curriculum", "stop_accuracy": 0.999,
+    "batch_size": 32, "eval_size": 2000, "training_facts": "target", "stop_accuracy": 0.999,
 }  # fmt: skip
 RATES = (0.01, 0.003, 0.001, 0.0003)  # learning rates that are tried, the same for every architecture
+EASIER = ("curriculum", "mixture")  # ways to begin with fewer facts, for models that do not leave chance without
 GOAL = 0.99  # accuracy at which a trial of a learning rate ends
 TRIAL_SIZE = 500  # sequences in its validation set
 
@@ -147,12 +148,18 @@ class Trial:
     begun: bool  # it left chance
     loss: float | None  # at its end; None if it diverged
 
+    @property
+    def worth(self) -> tuple[float, ...]:
+        """By which trials are compared, loss apart."""
+        return (1, min(self.accuracy, GOAL), -self.steps) if self.begun else (0, 0, 0)
+
 
 @dataclass(frozen=True)
 class RateSearch:
     """The learning rate that was chosen, and what a short run reached at each."""
 
     chosen: float
+    training_facts: str
     steps: int  # of a trial
     trials: dict[float, Trial]
 
@@ -176,11 +183,12 @@ def _reached(trial: Trial, steps: int) -> str:
     return f"{trial.accuracy:.3f}{early}{'' if trial.begun else ', at chance'}"
 
 
-def search_rate(run: RunSpec, train: Trainer) -> RateSearch:
+def search_rate(run: RunSpec, train: Trainer, *, easier: bool = False) -> RateSearch:
     """The rate of `RATES` that recalls most after half of the run's steps, on a seed that marks it as a trial.
 
     Accuracies are those on the task itself, at equal steps: a trial that reaches `GOAL` ends there, and of several that
-    do, the one with the fewest steps is chosen. Loss would rank rates by how fast they learn which values to guess.
+    do, the one with the fewest steps is chosen. Loss would rank rates by how fast they learn which values to guess. If
+    none leaves chance, and `easier` allows it, all are tried again in the ways of `EASIER`, and the better one counts.
     """
     short = lengthened(run, 0.5)
     every = max(1, short.train.total_steps // 10)
@@ -199,12 +207,16 @@ def search_rate(run: RunSpec, train: Trainer) -> RateSearch:
         done = error.done
     trials = {rate: _trial(one.record if one else None) for rate, one in zip(RATES, done, strict=True)}
 
-    def worth(rate: float) -> tuple[Any, ...]:
-        one = trials[rate]
-        loss = inf if one.loss is None else one.loss
-        return one.begun, min(one.accuracy, GOAL) if one.begun else 0, -one.steps, -loss
+    def worth(rate: float) -> tuple[float, ...]:
+        loss = trials[rate].loss
+        return (*trials[rate].worth, -inf if loss is None else -loss)
 
-    return RateSearch(max(RATES, key=worth), short.train.total_steps, trials)
+    found = RateSearch(max(RATES, key=worth), run.train.training_facts, short.train.total_steps, trials)
+    if not easier or found.begun:
+        return found
+    facts = [facts for facts in EASIER if facts != found.training_facts]
+    searches = [found, *(search_rate(with_train(run, training_facts=one), train) for one in facts)]
+    return max(searches, key=lambda one: (*one.trials[one.chosen].worth, one.training_facts == EASIER[0]))
 
 
 def _trial(record: RunRecord | None) -> Trial:

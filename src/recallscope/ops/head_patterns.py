@@ -92,9 +92,7 @@ def multi_head_states(
 
 
 def multi_head_scan_loop(
-    x_heads: Float[Tensor, "*batch L #M P"],
-    B: Float[Tensor, "*batch L #M N"],
-    C: Float[Tensor, "*batch L #M N"],
+    x_heads: Float[Tensor, "*batch L #M P"], B: Float[Tensor, "*batch L #M N"], C: Float[Tensor, "*batch L #M N"]
 ) -> Float[Tensor, "*batch L M P"]:
     """One head after another, one token after another: the plain twin.   Paper: Alg. 4 (`alg:mamba-2`)."""
     M = max(x_heads.shape[-2], B.shape[-2], C.shape[-2])
@@ -106,9 +104,7 @@ def multi_head_scan_loop(
 
 
 def multi_head_scan(
-    x_heads: Float[Tensor, "*batch L #M P"],
-    B: Float[Tensor, "*batch L #M N"],
-    C: Float[Tensor, "*batch L #M N"],
+    x_heads: Float[Tensor, "*batch L #M P"], B: Float[Tensor, "*batch L #M N"], C: Float[Tensor, "*batch L #M N"]
 ) -> Float[Tensor, "*batch L M P"]:
     """All heads at once as masked attention, in chunks if L is large.   Paper: Alg. 4 (`alg:mamba-2`)."""
     L, M = x_heads.shape[-3], max(x_heads.shape[-2], B.shape[-2], C.shape[-2])

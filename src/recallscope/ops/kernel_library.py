@@ -159,42 +159,42 @@ def _compile(compiler: list[str], folder: Path, name: str) -> Path:
     if sys.stderr.isatty():
         print("recallscope: compiling kernels, once per machine ...", file=sys.stderr)
     message = ""
-    with _beside(folder) as beside:
+    with _draft(folder) as draft:
         for cpu_flags in CPU_FLAGS:
             flags = (*COMMON_FLAGS, *cpu_flags, *_flags_asked_for())
-            command = [*compiler, *flags, "-o", str(beside), str(SOURCE / "kernels.c"), "-lpthread"]
+            command = [*compiler, *flags, "-o", str(draft), str(SOURCE / "kernels.c"), "-lpthread"]
             done = subprocess.run(  # noqa: S603 (the user's own compiler)
                 command, capture_output=True, text=True, check=False, timeout=COMPILE_SECONDS
             )
             if done.returncode == 0:
-                return _keep(beside, name)
+                return _keep(draft, name)
             message = done.stderr.strip()
     raise RuntimeError(f"{compiler[0]} could not compile {SOURCE / 'kernels.c'}: {message[:500]}")
 
 
 @contextmanager
-def _beside(folder: Path) -> Iterator[Path]:
+def _draft(folder: Path) -> Iterator[Path]:
     """A file to build in, gone afterwards; so are those that killed processes left behind."""
     for left in folder.glob(f"{BUILDING}*"):
         with suppress(OSError):  # another process may have been quicker
             if time.time() - left.stat().st_mtime > STALE_SECONDS:
                 left.unlink()
-    handle, beside = tempfile.mkstemp(prefix=BUILDING, suffix=".so", dir=folder)
+    handle, draft = tempfile.mkstemp(prefix=BUILDING, suffix=".so", dir=folder)
     os.close(handle)
     try:
-        yield Path(beside)
+        yield Path(draft)
     finally:
-        Path(beside).unlink(missing_ok=True)
+        Path(draft).unlink(missing_ok=True)
 
 
-def _keep(beside: Path, name: str) -> Path:
+def _keep(draft: Path, name: str) -> Path:
     """Give a built library its name, which is that of its bytes; flushed to the disk first."""
-    beside.chmod(0o700)
-    with open(beside, "rb") as file:
+    draft.chmod(0o700)
+    with open(draft, "rb") as file:
         digest = hashlib.sha256(file.read()).hexdigest()
         os.fsync(file.fileno())
-    path = beside.with_name(f"{name}-{digest}.so")
-    os.replace(beside, path)
+    path = draft.with_name(f"{name}-{digest}.so")
+    os.replace(draft, path)
     flush_folder(path.parent)
     return path
 

@@ -119,9 +119,7 @@ def _empty(scan: ScanInputs, *, keep: bool) -> tuple[Tensor, Tensor]:
 
 
 def scan_backward(
-    scan: ScanInputs,
-    states: Float[Tensor, "batch chunks N wide"],
-    y_grad: Float[Tensor, "batch Q D_in"],
+    scan: ScanInputs, states: Float[Tensor, "batch chunks N wide"], y_grad: Float[Tensor, "batch Q D_in"]
 ) -> ScanGrads:
     """From the gradient by ŷ to those by all inputs."""
     arguments, _alive = _arguments(scan)

@@ -304,12 +304,7 @@ def run_sweep(
         if plan.missing and importlib.util.find_spec("torch") is None:
             raise ModuleNotFoundError("torch", name="torch")
     return Driver(
-        store=home,
-        engine=engine,
-        plan=plan,
-        view=view or View(),
-        weights=weights,
-        lease_seconds=lease_seconds,
+        store=home, engine=engine, plan=plan, view=view or View(), weights=weights, lease_seconds=lease_seconds
     ).run()
 
 

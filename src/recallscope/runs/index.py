@@ -308,12 +308,12 @@ def _connect(path: Path, options: str = "mode=rwc&nolock=1") -> sqlite3.Connecti
 @contextlib.contextmanager
 def _new_file(store: RunStore) -> Iterator[Path]:
     """A path beside the index; when the block ends well, the file there becomes the index."""
-    beside = store.root / f".{INDEX}.{uuid.uuid4().hex[:12]}{TEMPORARY}"
+    draft = store.root / f".{INDEX}.{uuid.uuid4().hex[:12]}{TEMPORARY}"
     try:
-        yield beside
-        with open(beside, "rb+") as file:
+        yield draft
+        with open(draft, "rb+") as file:
             os.fsync(file.fileno())
-        os.replace(beside, store.root / INDEX)
+        os.replace(draft, store.root / INDEX)
         flush_folder(store.root)
     finally:
-        beside.unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)

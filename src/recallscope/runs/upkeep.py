@@ -241,17 +241,17 @@ def unpack_store(store: RunStore, folder: Path | str) -> Copied:
     folder, copied = Path(folder), Copied()
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise StoreError(f"{folder} exists and is not an empty folder. Name a new one.")
-    beside = folder.absolute().with_name(f".{folder.name}.{uuid.uuid4().hex[:12]}{TEMPORARY}")
+    draft = folder.absolute().with_name(f".{folder.name}.{uuid.uuid4().hex[:12]}{TEMPORARY}")
     try:
-        (beside / "runs").mkdir(parents=True)
+        (draft / "runs").mkdir(parents=True)
         for facts in _records(store, copied):
-            (beside / "runs" / facts["run"]).mkdir()
-            (beside / "runs" / facts["run"] / RECORD).write_bytes(file_text(facts))
+            (draft / "runs" / facts["run"]).mkdir()
+            (draft / "runs" / facts["run"] / RECORD).write_bytes(file_text(facts))
         marker = {name: value for name, value in store.marker.items() if name not in ("runs", "weights")}
-        (beside / "store.json").write_text(json.dumps(marker) + "\n", encoding="utf-8")
-        os.replace(beside, folder)
+        (draft / "store.json").write_text(json.dumps(marker) + "\n", encoding="utf-8")
+        os.replace(draft, folder)
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(draft, ignore_errors=True)
     return copied
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import ceil, floor, inf, log2, nan
+from math import ceil, floor, log2, nan
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +19,9 @@ from recallscope.measuring.measurement import Information, linear_by_state, line
 from recallscope.presets import Fields, Preset
 from recallscope.records import RunRecord
 from recallscope.specs import TaskSpec, find_architecture
+from recallscope.studies.claims import Check, Finding, by_distance
 from recallscope.studies.experiment import Part, part
+from recallscope.studies.law_table import entry_of
 from recallscope.studies.paper_runs import PaperRuns
 from recallscope.theory.bounds import most_recall
 from recallscope.theory.law import DIMENSIONS, find_law
@@ -117,7 +119,7 @@ CELLS: tuple[Cell, ...] = (  # in the transition of the linear law
 QUARTER = {"warmup_steps": 25, "flat_steps": 100, "decay_steps": 375, "eval_every": 500}
 LONGER = {"warmup_steps": 100, "flat_steps": 700, "decay_steps": 2200}  # for deep models
 REPEATED = {"kind": "repeated", "vocab_size": 512, "num_facts": 8, "key_repeats": 2}
-WANTED = {"delta": 0.012}  # mean error of a law that holds; of others .01
+WANTED = {"delta": 0.012}  # mean error of a law that holds; of others 0.01
 WITH_LAWS = tuple(variant for variant in MINIMAL if variant.label in ("mLSTM", "DeltaNet", "Gated DeltaNet", "MesaNet"))
 TINY: tuple[Cell, ...] = ((64, 4, 16, 4),)  # for a demonstration
 
@@ -158,7 +160,7 @@ class Measured:
     variant: Variant
     task: TaskSpec
     seeds: tuple[float, ...]
-    interval: Ends  # 95 %, of the mean; nan if nothing tells the noise of seeds
+    interval: Ends  # 95%, of the mean; nan if nothing tells the noise of seeds
     state_entries: int | None  # effective
     parameters: int | None
     seconds: float  # of one training
@@ -255,19 +257,9 @@ def ranking(runs: PaperRuns, size: Size, variants: Sequence[Variant] = MINIMAL) 
 
 
 def losses(runs: PaperRuns, variant: Variant) -> dict[float, float]:
-    """The search: loss at the end of a training by learning rate, infinite if it diverged."""
-    found = {}
-    for record in runs.records(label_of("rates", variant)):
-        if record.history:
-            loss = record.history[-1].loss
-            found[record.spec.train.learning_rate] = inf if loss is None else loss
-    return found
-
-
-def best_rate(runs: PaperRuns, variant: Variant) -> float | None:
-    """The rate of least loss; None until all have been tried."""
-    found = losses(runs, variant)
-    return min(found, key=lambda rate: found[rate]) if len(found) == len(RATES) else None
+    """The search: loss at the end of a training run by learning rate."""
+    found = runs.losses(label_of("rates", variant))
+    return {record.spec.train.learning_rate: loss for record, loss in found}
 
 
 def flagged(runs: PaperRuns, variants: Sequence[Variant] = VARIANTS) -> dict[str, str]:
@@ -333,3 +325,28 @@ def law_errors(
             seen = np.array([one.mean for one in cells.values()])
             found.setdefault(own, {})[variant] = seen - law_on_cells(find_law(own), flat)
     return found
+
+
+def law_finding(
+    check: Check,
+    law: str,
+    errors: Mapping[Variant, NDArray[np.float64]],
+    told: Callable[[str, Variant], str],
+    basis: str,
+    missing: int,
+) -> Finding:
+    """How far a law is off over the cells of some variants, and what is told of each."""
+    every, wanted = entry_of(np.concatenate(list(errors.values()))), WANTED.get(law, 0.01)
+    return check.answer(
+        f"off by {every.mean_error:.4f} on average, {every.max_error:.3f} at most ({every.bias:+.3f}); "
+        + ", ".join(f"{variant.label} {told(law, variant)}" for variant in errors),
+        by_distance("mean absolute error", every.mean_error, wanted, 3 * wanted),
+        f"{every.cells} cells {basis}",
+        missing,
+    )
+
+
+def mean_error(errors: Mapping[str, Mapping[Variant, NDArray[np.float64]]], law: str, variant: Variant) -> str:
+    """Of one variant by one law, as text; nothing where it has no cells."""
+    found = errors.get(law, {}).get(variant)
+    return "" if found is None else f"{entry_of(found).mean_error:.4f}"

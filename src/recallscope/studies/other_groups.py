@@ -24,7 +24,7 @@ from scipy.special import gammaln, xlog1py, xlogy
 
 from recallscope.analysis.accuracy_grid import AccuracyGrid
 from recallscope.analysis.compare import Comparison, compare_laws
-from recallscope.studies.chapters.page import table
+from recallscope.studies.markdown import table
 from recallscope.studies.paper_runs import PaperRuns
 from recallscope.theory.extremes import success_integral
 from recallscope.theory.law import LAWS, Law
@@ -165,14 +165,14 @@ def routed_table(runs: PaperRuns, page: str = "") -> Iterator[str]:
         [a.variant.name, a.variant.reason, f"{a.mean:.3f}", f"{b.mean:.3f}", f"{b.largest:.3f}"]
         for a, b in zip(few, every, strict=True)
     )
-    yield from table(columns, rows).splitlines()
+    yield from table(columns, rows)
 
 
 def gla_table(runs: PaperRuns, page: str = "") -> Iterator[str]:
     """A row per formula for GLA as published."""
     found = list(errors(gated_linear_attention(), GLA))
     rows = ([one.variant.name, one.variant.reason, f"{one.mean:.3f}", f"{one.largest:.3f}"] for one in found)
-    yield from table(["formula", "why", f"MAE ({found[0].settings})", "max"], rows).splitlines()
+    yield from table(["formula", "why", f"MAE ({found[0].settings})", "max"], rows)
 
 
 def gla_settings_table(runs: PaperRuns, page: str = "") -> Iterator[str]:
@@ -184,7 +184,7 @@ def gla_settings_table(runs: PaperRuns, page: str = "") -> Iterator[str]:
         for width, *both in zip(measured.size.ravel(), measured.accuracy, predicted, strict=True)
         for name, values in zip(("measured", "predicted"), both, strict=True)
     )
-    yield from table(["width", *(f"{n:g} facts" for n in measured.facts.ravel())], rows).splitlines()
+    yield from table(["width", *(f"{n:g} facts" for n in measured.facts.ravel())], rows)
 
 
 # The grids of the paper's authors

@@ -78,6 +78,11 @@ class PaperRuns:
             self._tables[labels] = as_table(record for label in labels for record in self.records(label))
         return self._tables[labels]
 
+    def losses(self, label: str) -> list[tuple[RunRecord, float]]:
+        """The runs of a part with the loss at the end of each, infinite if it diverged."""
+        last = [(record, record.history[-1].loss) for record in self.records(label) if record.history]
+        return [(record, np.inf if loss is None else loss) for record, loss in last]
+
     def missing(self, *labels: str) -> int:
         """Runs that these parts ask for and the store lacks."""
         return sum(len(self.parts[label].cells) - len(self.rows(label)) for label in labels if label in self.parts)
@@ -158,15 +163,20 @@ class Caption:
         return " ".join(f"{text[:1].upper()}{text[1:]}." for text in (self.finding, self.how, self.n) if text)
 
 
+def span(values: Iterable[float], form: str = ".2f") -> str:
+    """The smallest to the largest of some numbers, as text."""
+    found = sorted(values)
+    return " to ".join(dict.fromkeys(format(value, form) for value in (found[0], found[-1])))
+
+
 @contextmanager
-def sheet(width: float, height: float, caption: Caption | str) -> Iterator[Figure]:
+def sheet(width: float, height: float, caption: Caption) -> Iterator[Figure]:
     """An empty figure with panels of that size in inches; the caption is written under them when they are done."""
     from recallscope.figures.style import figure_style, new_figure
 
     with figure_style():
         figure = new_figure(width, height)
         yield figure
-        caption = caption if isinstance(caption, Caption) else Caption("", "", "", caption)
         lines = fill(str(caption), int(width * 16.5)), fill(caption.source, int(width * 21))  # of 8 and 6 points
         heights = [0.155 * (lines[0].count("\n") + 1) + 0.05, 0.12 * (lines[1].count("\n") + 1) + 0.04]
         below = sum(heights)
@@ -193,7 +203,7 @@ def draw_part(runs: PaperRuns, part: Part | None, ax: Axes, axes: Sequence[str] 
 
 # the a of Rem 4.3 and its name; for the full model half of it, the paper's heuristic
 PRINTED_A = {("linear", "ar"): (1.0, "1"), ("linear", "mqar"): (1.25, "5/4"), ("full", "mqar"): (0.625, "5/8")}
-NOTE = "dashed: as printed; solid: fitted, its 95\u00a0% band from resampled cells and seed noise"
+NOTE = "dashed: as printed; solid: fitted, with a 95% band from resampled settings and seed noise"
 
 
 def curve_of(runs: PaperRuns, label: str, a: float, axes: Sequence[str] = D_N, **options: Any) -> CollapseCurve | None:
@@ -212,6 +222,6 @@ def draw_curve(
     from recallscope.figures.accuracy_panels import draw_collapse
 
     if curve:
-        draw_collapse(curve, ax, name_a=name_a, group_range=(min(sizes), max(sizes)))
+        draw_collapse(curve, ax, name_a=name_a, sizes=sizes)
     else:
         draw_part(runs, part, ax).set_box_aspect(None)

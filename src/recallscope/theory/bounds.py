@@ -95,7 +95,7 @@ def information_bits(
     form: Literal["corrected", "printed"] = "corrected",
     values: Literal["independent", "distinct"] = "independent",
 ) -> Array:
-    """Bits b S any recurrent state must hold to answer each query rightly with probability 1 - delta.
+    """Bits b S any recurrent state must hold to answer each query correctly with probability 1 - delta.
 
     Paper: Lem 4.5 (`lem:info-lower-bound`, `app-lem:info-lower-bound`).
     Departs: the success probability is per query, so Fano applies per value:

@@ -53,21 +53,21 @@ class Law:
     """Of one Problem and keywords."""
     _: KW_ONLY
     weights: Weights = "trained"
-    """Whether they were learnt or written down."""
+    """Whether they are learned or hand-constructed."""
     models: tuple[str, ...] = ("linear_mamba",)
-    """Architectures it speaks about; which law an architecture takes for its own, its spec says."""
+    """Architectures it applies to. An architecture's own law is named in its spec."""
     summary: str = ""
     """Default: the first line of the function's docstring."""
     reference: str = ""
     holds: str = ""
-    """Where it holds, in words; `domain` has what of it can be computed. Default: the conditions of the domain."""
+    """Where it holds, as text; `domain` has the part that can be computed. Default: the conditions of the domain."""
     status: Status = "hypothesis"
     options: Mapping[str, Any] = field(default_factory=dict)
     """Keyword arguments of the function, and of the inverse, that make this law one of a family."""
     domain: Domain | None = None
     """Where its derivation makes sense. Outside, the number has no meaning."""
     support: str = ""
-    """What speaks for it, in one line. Default: `holds`."""
+    """The evidence for it, in one line. Default: `holds`."""
     compared: tuple[Domain, ...] = ()
     """What it was compared with: trained models, or circuits for laws of designed weights. An answer outside of all of
     these is extrapolated."""
@@ -75,7 +75,7 @@ class Law:
     """Fields a Problem must give. With head_pattern among them the law treats heads itself; else they are brought down
     to one head by the lower bound of Thm 4.7."""
     tasks: tuple[LawTask, ...] = PLAIN
-    """Tasks it speaks about."""
+    """Tasks it applies to."""
     with_heads: str | None = None
     """Name of the law that answers in its place where a head pattern is given and the layer is one."""
     with_templates: str | None = None
@@ -90,7 +90,7 @@ class Law:
     inverse: Callable[..., float | None] | None = None
     """Closed form (problem, unknown, target) -> real solution, or None where there is none."""
     tolerance: float = 0.0
-    """How far its quick form may be off from the exact one (`exact=True` asks for it); 0 if there is one form only."""
+    """Largest error of its quick form against the exact one (`exact=True`); 0 if there is only one form."""
 
     def __post_init__(self) -> None:
         holds = self.holds or ("" if self.domain is None else self.domain.sentence)
@@ -104,16 +104,16 @@ class Law:
             *(("needs", name, FIELDS) for name in self.needs),
         ):
             if value not in allowed:
-                raise ValueError(f"law {self.name!r}: {name}={value!r} is none of {', '.join(allowed)}.")
+                raise ValueError(f"law {self.name!r}: {name}={value!r} must be one of {', '.join(allowed)}.")
 
     @property
     def about(self) -> str:
-        """Whose recall it predicts: designed weights, or the architectures it speaks about."""
+        """Whose recall it predicts: designed weights, or the architectures it applies to."""
         return "designed" if self.weights == "designed" else ", ".join(self.models) or "any matrix memory"
 
     @property
     def heads(self) -> bool:
-        """Whether the law speaks about the head pattern itself."""
+        """Whether the law takes the head pattern into account itself."""
         return "head_pattern" in self.needs
 
     def for_pattern(self, head_pattern: str | None) -> Law:
@@ -140,17 +140,17 @@ class Law:
         """The problem as the function takes it: one layer, and one head unless the law treats heads itself."""
         if problem.task not in self.tasks:
             raise ValueError(
-                f"law {self.name!r} speaks about {' and '.join(self.tasks)}, not about {problem.task}"
-                + (f"; {self.with_templates!r} does." if self.with_templates else ".")
+                f"law {self.name!r} applies to {' and '.join(self.tasks)}, not to {problem.task}"
+                + (f"; use {self.with_templates!r}." if self.with_templates else ".")
             )
         if absent := self.missing(problem):
-            raise ValueError(f"law {self.name!r} needs {', '.join(absent)} as well.")
+            raise ValueError(f"law {self.name!r} needs {', '.join(absent)}, which the problem does not give.")
         if not self.heads:
             problem = one_head(problem)
         if self.layers != "one":
             return one_layer(problem, self.layers)
         if np.any(problem.Lambda != 1):
-            raise ValueError(f"law {self.name!r} speaks about one layer only. Use num_layers=1, or another law.")
+            raise ValueError(f"law {self.name!r} applies to one layer only. Use num_layers=1, or another law.")
         return problem
 
     def in_domain(self, problem: Problem | None = None, /, **fields: Any) -> NDArray[np.bool_]:
@@ -177,7 +177,7 @@ class Law:
         return f"extrapolated: compared for {', '.join(nearest)} only" if nearest else ""
 
     def _repr_html_(self) -> str:
-        """For notebooks: what the law says, and where it holds."""
+        """For notebooks: what the law predicts, and where it holds."""
         shown = ("summary", "reference", "about", "holds", "status")
         facts = {name: value for name in shown if (value := getattr(self, name))}
         return html_table(f"law {self.name}", facts | {"needs": ", ".join(self.needs)})

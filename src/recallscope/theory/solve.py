@@ -75,7 +75,7 @@ def solve(question: SizeQuery | None = None, unknown: Unknown | None = None, **k
     """The least D, N or number of layers, the largest N_f or V, that reaches the target.
 
     Takes a SizeQuery, or the fields of one as keywords: `solve(vocab_size=512, num_facts=16, embed_dim=64)` finds the
-    state dimension for .99. The unknown is the size that is left out, unless it is named.
+    state dimension for 0.99. The unknown is the size that is left out, unless it is named.
 
     Paper: Rem 4.3 (`rem:practical-scaling-law`) and Rem 4.4 (`rem:dim-scaling-law`), inverted.
     """
@@ -97,7 +97,7 @@ def solve(question: SizeQuery | None = None, unknown: Unknown | None = None, **k
         most = f"p={_show(p, question.target)}"
         return Answer(None, None, f"unreachable: {search.none.format(p=most, at=at)}", unknown=unknown)
     value = unit * found
-    wanted = LARGEST_WANTED.get(unknown, f"least {unknown}")
+    wanted = LARGEST_WANTED.get(unknown, f"smallest {unknown}")
     reason = f"{wanted} that reaches {question.target:g}{search.at_edge if found == edge else ''}"
     p = float(question.evaluate(**{unknown: value}))
     return Answer(value, p, reason, closed_form(question, unknown), question.limits(**{unknown: value}), unknown)

@@ -20,12 +20,7 @@ TOKENS_AT_ONCE = 2**15
 
 @torch.no_grad()
 def evaluate(
-    model: nn.Module,
-    task: TaskSpec,
-    num_sequences: int,
-    generator: torch.Generator | int,
-    *,
-    top_k: Sequence[int] = (),
+    model: nn.Module, task: TaskSpec, num_sequences: int, generator: torch.Generator | int, *, top_k: Sequence[int] = ()
 ) -> Score:
     """Share of queries whose answer has the largest logit, over `num_sequences` drawn from `generator`, or a seed.
 

@@ -69,10 +69,7 @@ def train_run(
 
 
 def _train(
-    run: RunSpec,
-    device: torch.device | str,
-    checkpoint: Path | None,
-    on_progress: Callable[[Tick], None] | None,
+    run: RunSpec, device: torch.device | str, checkpoint: Path | None, on_progress: Callable[[Tick], None] | None
 ) -> Trained:
     """The run itself."""
     train, task = run.train, run.task
@@ -100,7 +97,7 @@ def _train(
         started -= progress.seconds
 
     levels = Levels(run, progress.levels)
-    loss_sum, losses, last_tick = torch.zeros((), device=device), 0, started
+    loss_sum, losses, last_tick = torch.zeros((), device=device), 0, started - PROGRESS_EVERY  # the first step tells
     finished = progress.step >= train.total_steps or progress.best_accuracy >= train.stop_accuracy
     while not finished:
         seed = noise_seed(progress.run, progress.step)

@@ -88,5 +88,5 @@ def load_tensors(path: Path, model: RecallModel) -> None:
 
 def write_record(path: Path, record: RunRecord) -> None:
     """The record as JSON, whole or not at all, with a digest of itself and of weights that lie beside it."""
-    beside = path.with_name("weights.safetensors")
-    write_atomically(path, record_text(record, digest_of(beside.read_bytes()) if beside.is_file() else None))
+    weights = path.with_name("weights.safetensors")
+    write_atomically(path, record_text(record, digest_of(weights.read_bytes()) if weights.is_file() else None))

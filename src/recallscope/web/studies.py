@@ -14,8 +14,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from recallscope.health import left_chance
-from recallscope.measuring.beside import over_seeds, trained_best
-from recallscope.measuring.measurement import Information
+from recallscope.measuring.measurement import Information, over_seeds, trained_best
 from recallscope.runs.store import RunStore
 from recallscope.studies.architecture_variants import (
     QUESTIONS,

@@ -11,31 +11,33 @@ import pytest
 from pandas import DataFrame
 from rich.console import Console
 
+import made_records
+import recallscope.studies.own.components as component_variants
 from closeness import assert_same_text
 from recallscope.health import examine
 from recallscope.records import Evaluation, RunRecord
 from recallscope.runs.store import RunStore
 from recallscope.specs import RunSpec, flat_fields
-from recallscope.studies import component_variants
-from recallscope.studies.chapters.components import components as components_chapter
-from recallscope.studies.component_variants import (
+from recallscope.studies.experiment import paper_figures
+from recallscope.studies.own import large_sizes as large
+from recallscope.studies.own.components import (
+    CELLS,
     FIRST,
     FULL,
     LINEAR,
+    MARGIN,
     SEARCH,
     VARIANTS,
+    components,
     found_in,
     measured,
     measuring,
     references,
     variant_of,
 )
-from recallscope.studies.experiment import paper_figures
-from recallscope.studies.own import large_sizes as large
-from recallscope.studies.own.components import CELLS, MARGIN, components
 from recallscope.studies.own.large_sizes import large_sizes
 from recallscope.studies.paper_runs import NoRunsError, PaperRuns
-from recallscope.studies.report import chapter_page
+from recallscope.studies.report import chapter
 
 ROOT = Path(__file__).resolve().parents[3]
 ND, BANK = 0.7, 0.85
@@ -51,11 +53,8 @@ def as_expected(fields: dict[str, Any]) -> float:
 
 
 def record(spec: RunSpec, accuracy: float, loss: float = 1.0) -> RunRecord:
-    made = RunRecord(
-        run=spec.content_hash(), spec=spec, test_accuracy=accuracy, val_accuracy=accuracy, test_queries=1000,
-        best_step=1, steps=1, seconds=1.0, history=[Evaluation(step=1, loss=loss, accuracy=accuracy)],
-    )  # fmt: skip
-    return made.model_copy(update={"flag": examine(made.model_dump(mode="json")).kind})
+    found = made_records.made(spec, accuracy, history=[Evaluation(step=1, loss=loss, accuracy=accuracy)])
+    return found.model_copy(update={"flag": examine(found.model_dump(mode="json")).kind})
 
 
 class Held(PaperRuns):
@@ -84,8 +83,7 @@ def made(folder: Path, rule: Rule, best: float | None = None) -> PaperRuns:
 def known_laws(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers that do not depend on any law."""
     says = {"linear law": 0.64, component_variants.ND: ND, "bank law": BANK}
-    for module in ("component_variants", "chapters.components", "own.components"):
-        monkeypatch.setattr(f"recallscope.studies.{module}.references", lambda cell: says)
+    monkeypatch.setattr(component_variants, "references", lambda cell: says)
 
 
 def verdicts(runs: PaperRuns) -> dict[str, str]:
@@ -136,17 +134,14 @@ def test_runs_that_do_as_expected_are_found_to(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("question", "broken"),
     [
-        ("Does no ungated model pass the N D law?", lambda w: as_expected(w) + 0.1 * (not w["gate"])),
+        ("Do models without a gate stay below the N D law?", lambda w: as_expected(w) + 0.1 * (not w["gate"])),
         ("Does linear + SiLU reach the N D law?", lambda w: as_expected(w) - 0.1 * (w["activation"] == "silu")),
         ("Does the gate alone help the linear model?", lambda w: as_expected(w) + 0.05 * w["gate"]),
-        ("Does every seed of the full model pass the N D law?", lambda w: as_expected(w) - 0.3 * (w["seed"] == 5)),
+        ("Does every seed of full Mamba beat the N D law?", lambda w: as_expected(w) - 0.3 * (w["seed"] == 5)),
         ("Does the gate help beside SiLU and Delta?", lambda w: as_expected({**w, "gate": False})),
         ("Does expand 4 help without the gate?", lambda w: as_expected(w) + 0.05 * (w["expand"] == 4)),
         ("Does expand 4 help with the gate?", lambda w: as_expected({**w, "expand": 2})),
-        (
-            "Does decay help the full model?",
-            lambda w: as_expected(w) - 0.05 * (w["transition"] == "write"),
-        ),
+        ("Does decay help the full model?", lambda w: as_expected(w) - 0.05 * (w["transition"] == "write")),
     ],
 )
 def test_every_finding_can_fail(tmp_path: Path, question: str, broken: Rule) -> None:
@@ -165,7 +160,7 @@ def test_a_difference_that_the_seeds_do_not_tell_is_open(tmp_path: Path) -> None
 
 def test_the_bound_is_not_tested_while_no_gated_model_passes_it_either(tmp_path: Path) -> None:
     runs = made(tmp_path, lambda w: min(as_expected(w), ND))
-    assert verdicts(runs)["Does no ungated model pass the N D law?"] == "not tested"
+    assert verdicts(runs)["Do models without a gate stay below the N D law?"] == "not tested"
 
 
 def test_runs_that_only_guess_are_left_out_of_differences_and_shown(tmp_path: Path) -> None:
@@ -185,7 +180,7 @@ def test_a_rate_that_the_search_does_not_give_is_named(tmp_path: Path) -> None:
         one for one in components.find(made(tmp_path, as_expected, best=0.003)) if "learning rate" in one.question
     )
     assert finding.verdict == "does not hold"
-    assert finding.ours.startswith("full is trained at 0.01, and the search says 0.003")
+    assert finding.ours.startswith("full is trained at 0.01, and the search prefers 0.003")
 
 
 def test_the_table_and_the_figure_show_every_form_of_every_cell(tmp_path: Path) -> None:
@@ -203,17 +198,15 @@ def test_the_table_and_the_figure_show_every_form_of_every_cell(tmp_path: Path) 
 
 
 def test_the_page_has_every_seed_and_says_what_is_open(tmp_path: Path) -> None:
-    page = chapter_page(components_chapter(made(tmp_path, as_expected)), "here")
+    page = chapter("COMPONENTS.md", made(tmp_path, as_expected))
     assert "**Does the gate alone help the linear model?** No: linear + gate minus linear +0.000" in page
     assert "| linear | 0.640 ±0.010 (0.636, 0.640, 0.644) |" in page
-    assert "**Does trained-sharing hold for linear Mamba at large sizes?** Not measured: no runs yet." in page
-    assert "274 of 283 runs are there" in page
+    assert "From 274 of 274 runs" in page
 
 
 def test_docs_hold_what_the_committed_records_give(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()  # by the real laws
-    chapter = components_chapter(PaperRuns(RunStore(ROOT / "results" / "paper"), "small"))
-    page = chapter_page(chapter, "results/paper")
+    page = chapter("COMPONENTS.md", PaperRuns(RunStore(ROOT / "results" / "paper"), "small"))
     committed = (ROOT / "docs" / "COMPONENTS.md").read_text(encoding="utf-8")
     assert_same_text(page, committed, "make report")
 

@@ -20,13 +20,7 @@ from recallscope.specs import flat_fields
 from recallscope.studies import dn_parts
 from recallscope.studies.claims import Finding
 from recallscope.studies.dn_parts import coefficient_ratio
-from recallscope.studies.experiment import (
-    STUDIES,
-    Scale,
-    all_findings,
-    find_experiment,
-    paper_figures,
-)
+from recallscope.studies.experiment import STUDIES, Scale, all_findings, find_experiment, paper_figures
 from recallscope.studies.law_table import SHOWN_LAWS, law_table
 from recallscope.studies.paper import curves, heads
 from recallscope.studies.paper.dn_grid import equal_products

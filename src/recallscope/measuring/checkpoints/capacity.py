@@ -10,14 +10,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from recallscope.architectures.mamba import MambaSpec
-from recallscope.measuring.checkpoints.curves import (
-    FITS,
-    WHILE_SEARCHING,
-    Counts,
-    crossing,
-    interpolated,
-    law_curve,
-)
+from recallscope.measuring.checkpoints.curves import FITS, WHILE_SEARCHING, Counts, crossing, interpolated, law_curve
 from recallscope.measuring.checkpoints.record import Crossing, LawSays, LawShape, Point
 from recallscope.theory.bounds import information_bits
 from recallscope.theory.law import find_law

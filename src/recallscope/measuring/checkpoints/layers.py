@@ -104,12 +104,7 @@ def _with_shared_key(
 
 @torch.no_grad()
 def _states(
-    asker: Asker,
-    growing: set[Part],
-    layers: list[int],
-    keys: NDArray[np.int64],
-    values: NDArray[np.int64],
-    seed: int,
+    asker: Asker, growing: set[Part], layers: list[int], keys: NDArray[np.int64], values: NDArray[np.int64], seed: int
 ) -> dict[int, Float[Tensor, "contexts features"]]:
     """The recurrent state of each layer after every context, as one row of standardised numbers."""
     together = max(32, TOKENS_AT_ONCE // asker.wording.length(keys.shape[1]))

@@ -7,7 +7,9 @@ same recipe, and the same search of the learning rate on a seed of its own.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,27 +28,30 @@ from recallscope.studies.architecture_variants import (
     REPEATED,
     RULES,
     VARIANTS,
-    WANTED,
     Cell,
+    Measured,
     Size,
+    Variant,
     age_gap,
     ages,
-    best_rate,
     compared_parts,
     flagged,
+    gains,
     label_of,
     law_errors,
+    law_finding,
     linear_at,
     losses,
+    mean_error,
     measured,
     named,
     ranking,
 )
-from recallscope.studies.claims import Finding, Ruling, by_conditions, by_distance, own_check
+from recallscope.studies.claims import Finding, Ruling, best_rates, by_conditions, by_distance, own_check
 from recallscope.studies.experiment import Part, Scale, experiment, part
-from recallscope.studies.law_table import entry_of
-from recallscope.studies.paper_runs import Caption, PaperRuns, no_runs, sheet, source_line
-from recallscope.studies.stored_runs import facts_per_entry
+from recallscope.studies.law_table import facts_per_entry
+from recallscope.studies.markdown import number, sizes_of, table
+from recallscope.studies.paper_runs import Caption, PaperRuns, no_runs, sheet, source_line, span
 from recallscope.theory.law import DIMENSIONS
 
 if TYPE_CHECKING:
@@ -100,31 +105,20 @@ def recall_by_place(weights: Path) -> dict[str, Any]:
 
 # Findings
 
+ALL = 0.995  # accuracy at every place from which a line would show nothing
 FLAT = 0.05  # newest quarter less oldest, at which recall no longer counts as the same for all facts
 
 
 @architectures.findings
 def rates(runs: PaperRuns) -> Iterator[Finding]:
     """Whether every variant is trained with the best rate of its search."""
-    check = own_check("Is every variant trained at the best learning rate of its search?")
-    best = {variant.label: found for variant in VARIANTS if (found := best_rate(runs, variant)) is not None}
-    missing = runs.missing(*(label_of("rates", variant) for variant in VARIANTS))
-    if not best:
-        yield check.untested("no search is complete yet", missing)
-        return
-    wrong = [variant for variant in VARIANTS if best.get(variant.label, variant.rate) != variant.rate]
-    text = "; ".join(
-        f"{variant.label} is trained at {variant.rate:g}, and the search says {best[variant.label]:g} (losses "
-        + ", ".join(f"{loss:.3f} at {rate:g}" for rate, loss in losses(runs, variant).items())
-        + ")"
-        for variant in wrong
-    )
-    yield check.answer(
-        text or f"yes, all {len(best)}",
-        by_conditions(not wrong, False, "holds: every rate is the one of least loss in its search"),
-        f"{len(best)} of {len(VARIANTS)} searches complete, each of {len(RATES)} rates on a seed of its own: 500 "
-        "steps, for published layers the whole training",
-        missing,
+    yield best_rates(
+        own_check("Is every variant trained at the best learning rate of its search?"),
+        {variant.label: losses(runs, variant) for variant in VARIANTS},
+        {variant.label: variant.rate for variant in VARIANTS},
+        len(RATES),
+        f"each of {len(RATES)} rates with a separate seed: 500 steps, for layers as published all steps",
+        runs.missing(*(label_of("rates", variant) for variant in VARIANTS)),
     )
 
 
@@ -160,14 +154,12 @@ def own_laws(runs: PaperRuns) -> Iterator[Finding]:
         why = "no cell of a variant that has a law yet"
         yield own_check("Do minimal variants recall as their laws say?").untested(why, runs.missing(*labels))
     for law, variants in found.items():
-        by_variant = {variant.label: entry_of(errors) for variant, errors in variants.items()}
-        together = entry_of(np.concatenate(list(variants.values())))
-        wanted = WANTED.get(law, 0.01)
-        yield own_check(f"Do minimal variants recall as the law {law} says?").answer(
-            f"off by {together.mean_error:.4f} on average, {together.max_error:.3f} at most ({together.bias:+.3f}); "
-            + ", ".join(f"{label} {one.mean_error:.4f} ({one.max_error:.3f})" for label, one in by_variant.items()),
-            by_distance("mean absolute error", together.mean_error, wanted, 3 * wanted),
-            f"{together.cells} cells, L = 4 N_f and V >= 256, mean of seeds, measured minus predicted",
+        yield law_finding(
+            own_check(f"Do minimal variants recall as the law {law} says?"),
+            law,
+            variants,
+            lambda law, one: f"{mean_error(found, law, one)} ({np.abs(found[law][one]).max():.3f})",
+            "with L = 4 N_f and V >= 256, mean of seeds, measured minus predicted",
             runs.missing(*labels),
         )
 
@@ -313,8 +305,8 @@ def size_figure(runs: PaperRuns, size: Size) -> Figure:
     what = "effective state entry" if size == "state_entries" else "parameter"
     gained = ", ".join(f"{label} {gain:+.3f}" for label, gain in order[:3])
     caption = Caption(
-        f"Per {what} {names[0]} recalls most; gain over the best linear Mamba of the same size, mean over "
-        f"settings: {gained}",
+        f"{names[0]} recalls the most per {what}: its accuracy minus that of the best linear Mamba of the same size, "
+        f"averaged over settings, leads with {gained}",
         "rows: architectures, best mean gain first; symbol: mean accuracy with 95% interval; bar: best linear Mamba "
         f"with as many {size.replace('_', ' ')}, by its law; numbers: {size.replace('_', ' ')}; hollow, below: two "
         "layers, each as published, every seed",
@@ -324,13 +316,13 @@ def size_figure(runs: PaperRuns, size: Size) -> Figure:
     )
     columns, shown = 3, sorted(cells, key=_place)
     rows = -(-len(shown) // columns)
-    heights = [0.155 * len(bare) + 0.45] * rows + [0.155 * max(len(published), 3) + 0.5]
+    heights = [0.155 * len(bare) + 0.6] * rows + [0.155 * max(len(published), 3) + 0.5]
     with sheet(PAGE, sum(heights), caption) as figure:
         axes = figure.subplots(rows + 1, columns, squeeze=False, gridspec_kw={"height_ratios": heights})
         for ax, cell in zip(axes[:rows].flat, shown, strict=False):
             draw_beside(cells[cell], ax, looks=bare)
             V, N_f, D, N = cell
-            ax.set_title(f"$V={V}$, $N_f={N_f}$, $D={D}$, $N={N}$", fontsize=8)
+            ax.set_title(f"$V={V}$, $N_f={N_f}$\n$D={D}$, $N={N}$", fontsize=8)
         for ax in [*axes[:rows, 1:].flat]:
             ax.set_yticklabels([])
         for ax in [*axes[:rows].flat[len(shown) :], axes[rows, -1]]:
@@ -345,7 +337,7 @@ def size_figure(runs: PaperRuns, size: Size) -> Figure:
         ]
         handles.append(Line2D([], [], ls="", marker="|", color=BLACK, ms=8, label="best linear Mamba of that size"))
         axes[rows, 1].set_axis_off()
-        axes[rows, 1].legend(handles=handles, loc="upper left", title="the state as a fact comes in")
+        axes[rows, 1].legend(handles=handles, loc="upper left", title="effect of a new fact on the state")
     return figure
 
 
@@ -373,16 +365,23 @@ def age_figure(runs: PaperRuns) -> Figure:
     here = {variant.rule for variant in MINIMAL if label_of("by age", variant) in runs.parts}
     every = ("adds",), ("fades",), ("replaces",), ("solves", "keeps all")
     groups = [rules for rules in every if here.intersection(rules)]
-    lines = [{f.label: found[f.label] for f in MINIMAL if f.rule in rules and f.label in found} for rules in groups]
+    perfect = [label for label, places in found.items() if min(places) >= ALL]
+    here = {f.rule for f in MINIMAL if f.label in found and f.label not in perfect} or here
+    groups = [rules for rules in groups if here.intersection(rules)]
+    lines = [
+        {f.label: found[f.label] for f in MINIMAL if f.rule in rules and f.label in found and f.label not in perfect}
+        for rules in groups
+    ]
     fields = next(record.fields for variant in MINIMAL for record in runs.records(label_of("by age", variant)))
     gaps = {label: age_gap(places) for label, places in found.items()}
     forget = [label for label, gap in gaps.items() if gap > FLAT]
     caption = Caption(
-        f"{', '.join(forget)} recall new facts better than old ones, by {min(gaps[one] for one in forget):.2f} to "
+        f"{', '.join(forget)} recall recent facts better than old ones, by {min(gaps[one] for one in forget):.2f} to "
         f"{max(gaps[one] for one in forget):.2f} from the oldest to the newest quarter; the others do not"
         if forget
-        else "No architecture recalls new facts better than old ones",
-        "each line is one trained model; panels: what happens to the state as a fact comes in",
+        else "No architecture recalls recent facts better than old ones",
+        "each line is one trained model; panels: effect of a new fact on the state"
+        + (f"; {' and '.join(perfect)} recall every fact and are not shown" if perfect else ""),
         f"{_sizes(fields)}; one model each, {AGE_SEQUENCES:,} sequences, so that no seed noise is in the lines",
         text,
     )
@@ -415,8 +414,8 @@ def repeated_figure(runs: PaperRuns) -> Figure:
     fields = next(record.fields for variant in MINIMAL for record in runs.records(label_of("repeated", variant)))
     can = [variant.label for variant, one in found.items() if one.mean >= 0.9]
     caption = Caption(
-        f"{len(can)} of {len(found)} architectures answer with the newer of two values: those that fade or replace",
-        "every key is written twice and asked for once; dashed: a guess between both values. Attention has no "
+        f"{len(can)} of {len(found)} architectures return the newer of two values: those that fade or replace",
+        "every key is written twice and queried once; dashed: either value with probability 1/2. Attention has no "
         "positions here, and MesaNet no forget gate",
         f"{_sizes(fields)}; every symbol is a seed",
         text,
@@ -428,3 +427,102 @@ def repeated_figure(runs: PaperRuns) -> Figure:
 
 
 architectures.figure("facts-per-entry", "ours: facts per state entry, by the laws and as trained")(facts_per_entry)
+
+
+# Tables
+
+OVERWRITES, GUESSES = 0.9, 0.6  # accuracy with keys written twice from which a variant can, or cannot
+
+
+def architectures_findings(runs: PaperRuns, page: str = "") -> Iterator[str]:
+    """What follows, as a list."""
+    if by_state := dict(ranking(runs, "state_entries")):
+        first = next(iter(by_state))
+        rules = {rule: [by_state[f.label] for f in MINIMAL if f.rule == rule and f.label in by_state] for rule in RULES}
+        ranges = "; ".join(f"{rule}, {span(seen, '+.3f')}" for rule, seen in rules.items() if seen)
+        yield (
+            f"- **{first} recalls the most per state entry.** Its accuracy is {by_state[first]:.3f} above that of the "
+            f"best linear Mamba of equal effective state size. By update rule, the same difference is: {ranges}."
+        )
+    if again := {f.label: one.mean for f in MINIMAL for one in measured(runs, "repeated", f).values()}:
+        can = {label: p for label, p in again.items() if p >= OVERWRITES}
+        cannot = {label: p for label, p in again.items() if p <= GUESSES}
+        between = {label: p for label, p in again.items() if GUESSES < p < OVERWRITES}
+        yield (
+            "- **Decay or the delta rule lets a memory overwrite.** If every key is written twice and the last value "
+            f"counts, these variants return it (accuracy at least {OVERWRITES}): {named(can)}. These return either "
+            f"value with probability 1/2: {named(cannot)}."
+            + (f" In between: {named(between)}." if between else "")
+            + f" {NO_ORDER}."
+        )
+    if gaps := {label: age_gap(places) for label, places in ages(runs).items()}:
+        bent = {label: gap for label, gap in gaps.items() if abs(gap) > FLAT}
+        yield (
+            "- **The delta rule and a fixed decay favour recent facts.** At D = N = 16 the accuracy for the newest "
+            f"quarter of the facts minus that for the oldest is {named(bent, sign='+')}. For the other variants it is "
+            f"within {FLAT} of zero."
+        )
+    if failed := Counter(text.partition(" at ")[0] for text in flagged(runs).values()):
+        yield (
+            "- **Runs with warnings**, which reflect the training more than the memory: "
+            f"{', '.join(f'{label} {count}' for label, count in failed.items())}."
+        )
+
+
+def summary_table(runs: PaperRuns, page: str = "") -> list[str]:
+    """A row per minimal variant with runs: how much it recalls by size, whether it overwrites, whether it forgets."""
+    by_label = {f.label: f for f in MINIMAL if measured(runs, "recall", f)}
+    order = dict.fromkeys([*(label for label, _ in ranking(runs, "state_entries")), *by_label])
+    places, rows = ages(runs), []
+    for label in order:
+        variant = by_label[label]
+        bits = float(np.mean([one.bits_per_entry for one in measured(runs, "recall", variant).values()]))
+        again = next(iter(measured(runs, "repeated", variant).values()), None)
+        row = [label, variant.rule, _gain(runs, variant, "state_entries"), _gain(runs, variant, "parameters")]
+        row += ["-" if isnan(bits) else f"{bits:.3f}", f"{again.mean:.3f}" if again else "-"]
+        rows.append([*row, f"{age_gap(places[label]):+.3f}" if label in places else "-"])
+    columns = "variant", "update rule", "per state entry", "per parameter", "bits per entry", "keys written twice"
+    return table([*columns, "newest minus oldest quarter"], rows) if rows else []
+
+
+def _gain(runs: PaperRuns, variant: Variant, size: Size) -> str:
+    """Mean gain over the best linear Mamba of that size, and half of its 95% interval from the noise of seeds."""
+    known = [one for one in measured(runs, "recall", variant).values() if getattr(one, size)]
+    if not known:
+        return "-"
+    half = float(np.sqrt(sum(((one.interval[1] - one.interval[0]) / 2) ** 2 for one in known)) / len(known))
+    return f"{np.mean(gains(known, size)):+.3f} ±{half:.3f}"
+
+
+def recall_table(runs: PaperRuns, page: str = "") -> list[str]:
+    """Every minimal variant in every cell."""
+    found = {variant: measured(runs, "recall", variant) for variant in MINIMAL}
+    rows = ([variant.label, *(_number(cells.get(cell)) for cell in CELLS)] for variant, cells in found.items())
+    return table(["variant", *map(sizes_of, CELLS)], rows) if any(found.values()) else []
+
+
+def _number(one: Measured | None) -> str:
+    return number(one.seeds, one.interval, 4) if one else "-"
+
+
+def variants_table(runs: PaperRuns, page: str = "") -> list[str]:
+    """What every minimal variant is, and what it takes in one setting."""
+    found = {variant: measured(runs, "recall", variant).get(CELLS[0]) for variant in MINIMAL}
+    rows = ([f.label, f.update, *_size(one), f"{f.rate:g}", _seconds(one)] for f, one in found.items())
+    columns = "variant", "update of the state", "effective state", "parameters", "learning rate", "seconds"
+    return table(columns, rows)
+
+
+def published_table(runs: PaperRuns, page: str = "") -> list[str]:
+    """Two published layers, in the first cell."""
+    found = {variant: measured(runs, "recall", variant).get(CELLS[0]) for variant in PUBLISHED}
+    rows = ([f.label, _number(one), *_size(one), f"{f.rate:g}", _seconds(one)] for f, one in found.items())
+    return table(["variant", "accuracy", "effective state", "parameters", "learning rate", "seconds"], rows)
+
+
+def _size(one: Measured | None) -> tuple[str, str]:
+    return tuple("-" if n is None else f"{n:,}" for n in (one and one.state_entries, one and one.parameters))  # type: ignore[return-value]
+
+
+def _seconds(one: Measured | None) -> str:
+    return "-" if one is None else f"{one.seconds:.0f}"

@@ -8,39 +8,218 @@ model's. Three cells, chosen before any of them was trained here, ask whether th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
 from math import inf, isnan, nan
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from recallscope.analysis.seed_noise import MeanGap
-from recallscope.presets import Preset
-from recallscope.studies.claims import NOT, Finding, Ruling, Verdict, by_conditions, by_distance, own_check
-from recallscope.studies.component_variants import (
-    FIRST,
-    LABELS,
-    ND,
-    PAIRS,
-    REST,
-    SEARCH,
-    VARIANTS,
-    Cell,
-    Found,
-    Measured,
-    Variant,
-    found_in,
-    gap,
-    measuring,
-    references,
-    side_by_side,
-    variant_of,
-)
+import numpy as np
+from pandas import DataFrame, concat
+from scipy.special import stdtrit
+
+from recallscope.analysis.seed_noise import Ends, MeanGap, mean_gap, seed_noise
+from recallscope.analysis.table import recalls
+from recallscope.presets import Fields, Preset
+from recallscope.studies.claims import NOT, Finding, Ruling, Verdict, best_rates, by_conditions, by_distance, own_check
 from recallscope.studies.experiment import Part, Scale, experiment, part
+from recallscope.studies.markdown import number, sizes_of
+from recallscope.studies.markdown import table as markdown_table
 from recallscope.studies.paper_runs import Caption, PaperRuns, sheet, source_line
+from recallscope.theory.law import DIMENSIONS, LAWS, find_law
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console
+
+
+Cell = tuple[int, int, int, int]  # V, N_f, D, N
+FULL: Fields = {
+    "gate": True, "activation": "silu", "transition": "selective", "norm": "rms", "residual": True, "skip": True,
+    "conv_bias": True, "conv_width": 2, "expand": 2,
+}  # fmt: skip
+LINEAR: Fields = FULL | {
+    "gate": False, "activation": "none", "transition": "identity", "norm": "none", "residual": False, "skip": False,
+    "conv_bias": False,
+}  # fmt: skip
+_UNGATED = LINEAR | {"activation": "silu", "transition": "selective"}  # an ungated block with skip may not train at all
+
+
+@dataclass(frozen=True, eq=False)
+class Variant:
+    """A Mamba with some of its parts; `rate` is the best learning rate of its search."""
+
+    label: str
+    fields: Fields
+    rate: float = 0.01
+
+    @property
+    def full(self) -> bool:
+        """Whether it is counted from the full model."""
+        return self.label.startswith("full")
+
+    @property
+    def changes(self) -> int:
+        """Parts in which it differs from the model it is counted from."""
+        base = FULL if self.full else LINEAR
+        return sum(self.fields[name] != base[name] for name in base)
+
+    @property
+    def gated(self) -> bool:
+        """Whether the query can choose among the channels."""
+        return bool(self.fields["gate"])
+
+
+def _on(label: str, rate: float = 0.01, **parts: Any) -> Variant:
+    return Variant(f"linear + {label}", LINEAR | parts, rate)
+
+
+def _off(label: str, rate: float = 0.01, **parts: Any) -> Variant:
+    return Variant(f"full - {label}", FULL | parts, rate)
+
+
+FIRST = (  # what the findings need
+    Variant("full", FULL),
+    Variant("linear", LINEAR),
+    _on("gate", gate=True),
+    _on("SiLU", activation="silu"),
+    _on("selective", transition="selective"),
+    Variant("linear + SiLU + selective", _UNGATED, 0.003),
+    Variant("linear + SiLU + selective, expand 4", _UNGATED | {"expand": 4}),
+    Variant("full, expand 4", FULL | {"expand": 4}),
+    _off("gate", gate=False),
+    _off("gate - skip", gate=False, skip=False),
+    Variant("linear + SiLU + selective, expand 1", _UNGATED | {"expand": 1}),
+    Variant("full, expand 1", FULL | {"expand": 1}),
+)
+REST = (  # every other part, on alone and off alone
+    _on("selective write (no decay)", transition="write"),
+    _on("norm", norm="rms"),
+    _on("residual", residual=True),
+    _on("skip", skip=True),
+    _on("conv bias", conv_bias=True),
+    Variant("linear, conv width 4", LINEAR | {"conv_width": 4}),
+    _off("SiLU", activation="none"),
+    _off("selective", transition="identity"),
+    _off("decay", transition="write"),
+    _off("norm", norm="none"),
+    _off("residual", residual=False),
+    _off("skip", skip=False),
+    _off("conv bias", conv_bias=False),
+    Variant("full, conv width 4", FULL | {"conv_width": 4}),
+)
+PAIRS = (  # which of its partners the gate needs, and whether linear channels help without any
+    _on("gate + SiLU", gate=True, activation="silu"),
+    _on("gate + selective", gate=True, transition="selective"),
+    _on("gate + SiLU + selective", gate=True, activation="silu", transition="selective"),
+    Variant("linear, expand 1", LINEAR | {"expand": 1}),
+    Variant("linear, expand 4", LINEAR | {"expand": 4}),
+    _on("gate, expand 4", gate=True, expand=4),
+)
+VARIANTS = (*FIRST, *REST, *PAIRS)
+_BY_FIELDS = {tuple(variant.fields.values()): variant for variant in VARIANTS}
+
+
+def variant_of(fields: Mapping[str, Any]) -> Variant:
+    """Which variant a run is, from the parts its model has."""
+    return _BY_FIELDS[tuple(fields[name] for name in FULL)]
+
+
+def side_by_side(variants: Iterable[Variant]) -> dict[str, list[Any]]:
+    """The fields of some variants as axes of a grid that are walked together."""
+    variants = list(variants)
+    return {name: [variant.fields[name] for variant in variants] for name in FULL}
+
+
+# What was measured
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All seeds of a variant in one cell."""
+
+    variant: Variant
+    cell: Cell
+    rows: DataFrame
+
+    @property
+    def seeds(self) -> tuple[float, ...]:
+        """The accuracy of each."""
+        return tuple(self.rows["test_accuracy"])
+
+    @property
+    def mean(self) -> float:
+        """Of the seeds."""
+        return float(np.mean(self.seeds))
+
+    @property
+    def interval(self) -> Ends:
+        """95% interval of the mean by these seeds alone; nan if there is one."""
+        count = len(self.seeds)
+        half = float(stdtrit(count - 1, 0.975) * np.std(self.seeds, ddof=1) / count**0.5) if count > 1 else nan
+        return max(self.mean - half, 0.0), min(self.mean + half, 1.0)
+
+    @property
+    def learned(self) -> DataFrame:
+        """The runs that do more than guess."""
+        return self.rows[recalls(self.rows)]
+
+
+Found = dict[tuple[Cell, str], Measured]  # by cell and label of the variant
+
+
+def measured(rows: DataFrame) -> Found:
+    """The runs by cell and variant."""
+    found = {}
+    for _, members in rows.groupby([*DIMENSIONS, *FULL], sort=False) if len(rows) else ():
+        V, N_f, D, N = (int(members[name].iloc[0]) for name in DIMENSIONS)
+        variant = variant_of(members.iloc[0])
+        found[(V, N_f, D, N), variant.label] = Measured(variant, (V, N_f, D, N), members)
+    return found
+
+
+def gap(found: Found, more: str, less: str) -> MeanGap | None:
+    """Accuracy of one variant less that of another, over the cells that have both; None if there is none.
+
+    Runs that only guess are left out: they say nothing of what a variant can hold.
+    """
+    learned = {key: one.learned for key, one in found.items() if key[1] in (more, less) and len(one.learned)}
+    cells = [cell for cell, label in learned if label == more and (cell, less) in learned]
+    if not cells:
+        return None
+    pairs = [((cell, more), (cell, less)) for cell in cells]
+    values = {key: rows["test_accuracy"].to_numpy() for key, rows in learned.items()}
+    used = [learned[key] for pair in pairs for key in pair]
+    return mean_gap(pairs, values, seed_noise(concat(used)))
+
+
+# Laws to stand beside them
+
+ND = "N D law"
+REFERENCES = {"linear law": "trained-sharing", ND: "full-nd", "bank law": "full-bank"}
+
+
+@cache
+def references(cell: Cell) -> dict[str, float]:
+    """What the laws say of the linear model, of a state read without a gate, and of two banks, at expand 2."""
+    sizes = dict(zip(DIMENSIONS, cell, strict=True))
+    return {label: float(find_law(name)(**sizes)) for label, name in REFERENCES.items() if name in LAWS}
+
+
+LABELS = "components, "  # how the names of all parts begin
+SEARCH = f"{LABELS}learning rates"
+
+
+def measuring(runs: PaperRuns) -> list[str]:
+    """Labels of all parts but the search."""
+    return [label for label in runs.parts if label.startswith(LABELS) and label != SEARCH]
+
+
+def found_in(runs: PaperRuns) -> Found:
+    """All that was measured."""
+    return measured(runs.rows(*measuring(runs)))
+
 
 CELLS: tuple[Cell, ...] = ((256, 8, 24, 4), (256, 8, 16, 8), (512, 16, 32, 8))
 COMPONENTS = Preset(
@@ -76,11 +255,7 @@ def label_of(what: str, cell: Cell) -> str:
     return f"{LABELS}{what} at V {V}, N_f {N_f}, D {D}, N {N}"
 
 
-@experiment(
-    "components",
-    "our own: what each part of full Mamba brings",
-    presets={"components": COMPONENTS},
-)
+@experiment("components", "our own: full Mamba, component by component", presets={"components": COMPONENTS})
 def components(scale: Scale) -> Iterator[Part]:
     """Cell by cell, the most telling variants first; then the search of the learning rates."""
     if scale == "quick":
@@ -132,7 +307,7 @@ MARGIN = 0.02  # by which laws are off, and up to which a difference counts as n
 @components.findings
 def bound(runs: PaperRuns) -> Iterator[Finding]:
     """Ungated models against the N D law."""
-    check = own_check("Does no ungated model pass the N D law?", "components")
+    check = own_check("Do models without a gate stay below the N D law?", "components")
     missing = runs.missing(*measuring(runs))
     found = {key: one for key, one in found_in(runs).items() if ND in references(one.cell)}
     above = {key: max(one.seeds) - references(one.cell)[ND] for key, one in found.items()}  # by the best seed
@@ -145,8 +320,8 @@ def bound(runs: PaperRuns) -> Iterator[Finding]:
     rule = f"{_close(0).rule}; a gated run must be above by more than {MARGIN}, or the question is open"
     verdict = _close(max(above[best], 0.0)).verdict if above[leader] > MARGIN else "not tested"
     yield check.answer(
-        f"best run without a gate {above[best]:+.3f} from the law ({_named(found[best])}), best mean "
-        f"{max(over.values()):+.3f}; best run with a gate {above[leader]:+.3f} ({_named(found[leader])})",
+        f"the best run without a gate is {above[best]:+.3f} from the law ({_named(found[best])}), the best mean "
+        f"{max(over.values()):+.3f}; the best run with a gate {above[leader]:+.3f} ({_named(found[leader])})",
         Ruling(verdict, rule),
         _runs(found),
         missing,
@@ -172,7 +347,7 @@ def partners(runs: PaperRuns) -> Iterator[Finding]:
             yield check.untested("no such run that learned, or no law full-nd", missing)
             continue
         yield check.answer(
-            "measured minus the law: " + ", ".join(f"{value:+.3f} {_at(cell)}" for cell, value in off.items()),
+            "measured minus predicted: " + ", ".join(f"{value:+.3f} {_at(cell)}" for cell, value in off.items()),
             _close(max(map(abs, off.values()))),
             f"mean of the seeds that learned; {_runs(found)}",
             missing,
@@ -182,7 +357,7 @@ def partners(runs: PaperRuns) -> Iterator[Finding]:
 @components.findings
 def luck(runs: PaperRuns) -> Iterator[Finding]:
     """Whether training finds what the gate can do, seed by seed."""
-    check = own_check("Does every seed of the full model pass the N D law?", "components")
+    check = own_check("Does every seed of full Mamba beat the N D law?", "components")
     found = {key: one for key, one in found_in(runs).items() if one.variant is FIRST[0] and ND in references(one.cell)}
     passed = {cell: [p > references(cell)[ND] + MARGIN for p in one.seeds] for (cell, _), one in found.items()}
     if not passed:
@@ -227,8 +402,8 @@ def differences(runs: PaperRuns) -> Iterator[Finding]:
             + (f"; every seed of {more} is above every seed of {less}" if _apart(found, more, less) else "")
             + (f". {_optimisation(*beside)}" if "expand 4 help without" in question else ""),
             ruling,
-            f"setting by setting {by_cell}; {_seeds(found, more, less)}; 95 % interval with the noise of seeds; "
-            "runs that only guess left out",
+            f"setting by setting {by_cell}; {_seeds(found, more, less)}; 95% interval with the noise of seeds; "
+            "without runs that only guess",
             missing,
         )
 
@@ -244,9 +419,9 @@ def _apart(found: Found, more: str, less: str) -> bool:
 def _optimisation(without: list[float], with_more: list[float]) -> str:
     """Where both end, against what no ungated model should pass."""
     return (
-        "It mostly helps optimisation: minus the N D law the runs with expand 2 end at "
-        f"{', '.join(f'{value:+.3f}' for value in without)}, with expand 4 at "
-        f"{', '.join(f'{value:+.3f}' for value in with_more)}"
+        "It mostly helps optimisation: the runs minus the N D law are "
+        f"{', '.join(f'{value:+.3f}' for value in without)} with expand 2, and "
+        f"{', '.join(f'{value:+.3f}' for value in with_more)} with expand 4"
     )
 
 
@@ -254,7 +429,7 @@ def helps(one: MeanGap) -> Ruling:
     """By the interval: the verdict is on "yes, it helps"; not tested if the interval does not tell."""
     low, high = one.interval
     verdict: Verdict = "holds" if low > 0 and one.mean > MARGIN else NOT if high <= MARGIN else "not tested"
-    rule = f"helps: mean above {MARGIN} and 95 % interval above 0; does not: interval up to {MARGIN}; open between"
+    rule = f"helps: mean above {MARGIN} and 95% interval above 0; does not: interval up to {MARGIN}; open between"
     return Ruling(verdict, rule)
 
 
@@ -269,29 +444,15 @@ def answer_of(one: MeanGap) -> str:
 @components.findings
 def rates(runs: PaperRuns) -> Iterator[Finding]:
     """Whether every variant is trained with the best rate of its search."""
-    check = own_check("Is every variant trained at the best learning rate of its search?")
     losses: dict[str, dict[float, float]] = {}
-    for record in runs.records(SEARCH):
-        loss = record.history[-1].loss if record.history else None
-        losses.setdefault(variant_of(record.fields).label, {})[record.spec.train.learning_rate] = (
-            inf if loss is None else loss
-        )
-    done = {
-        label: min(tried, key=lambda rate: tried[rate]) for label, tried in losses.items() if len(tried) == len(TRIED)
-    }
-    if not done:
-        yield check.untested("no search is complete yet", runs.missing(SEARCH))
-        return
-    wrong = [variant for variant in VARIANTS if done.get(variant.label, variant.rate) != variant.rate]
-    text = "; ".join(
-        f"{variant.label} is trained at {variant.rate:g}, and the search says {done[variant.label]:g}"
-        for variant in wrong
-    )
-    yield check.answer(
-        text or f"yes, all {len(done)}",
-        by_conditions(not wrong, False, "holds: every rate is the one of least loss in its search"),
-        f"{len(done)} of {len(VARIANTS)} searches complete, rates {', '.join(f'{rate:g}' for rate in TRIED)}, 2000 "
-        f"steps at the first cell, a seed of its own",
+    for record, loss in runs.losses(SEARCH):
+        losses.setdefault(variant_of(record.fields).label, {})[record.spec.train.learning_rate] = loss
+    yield best_rates(
+        own_check("Is every variant trained at the best learning rate of its search?"),
+        losses,
+        {variant.label: variant.rate for variant in VARIANTS},
+        len(TRIED),
+        f"rates {', '.join(f'{rate:g}' for rate in TRIED)}, 2000 steps in the first setting with a separate seed",
         runs.missing(SEARCH),
     )
 
@@ -307,7 +468,8 @@ def _named(one: Measured) -> str:
 def _runs(found: Found) -> str:
     untrained = [one.variant.label for one in found.values() if one.learned.empty]
     runs = sum(len(one.rows) for one in found.values())
-    return f"{runs} runs, {len({cell for cell, _ in found})} cells; no seed learned: {', '.join(untrained) or 'none'}"
+    settings = len({cell for cell, _ in found})
+    return f"{runs} runs, {settings} settings; no seed learned: {', '.join(untrained) or 'none'}"
 
 
 def _seeds(found: Found, *labels: str) -> str:
@@ -324,30 +486,29 @@ def shown_cells(found: Found) -> list[Cell]:
     return sorted({cell for cell, _ in found}, key=lambda cell: (*CELLS, cell).index(cell))
 
 
+def rows_in(cells: list[Cell], found: Found) -> list[list[str]]:
+    """Laws, then every variant: mean, half of its interval, and all seeds, cell by cell."""
+    laws = [[f"*{law}*", *(f"*{references(cell)[law]:.3f}*" for cell in cells)] for law in references(cells[0])]
+    return laws + [
+        [variant.label, *(_number(found.get((cell, variant.label))) for cell in cells)] for variant in in_order(found)
+    ]
+
+
 @components.tables
 def table(runs: PaperRuns, console: Console) -> None:
-    """Every variant: mean, half of its interval, and all seeds, cell by cell."""
+    """Every variant."""
     from rich.table import Table
 
     found = found_in(runs)
-    cells = shown_cells(found)
-    shown = Table(
-        "variant", *(f"V {V}, N_f {N_f}, D {D}, N {N}" for V, N_f, D, N in cells), box=None, header_style="dim"
-    )
-    for name in references(cells[0]) if cells else ():
-        shown.add_row(name, *(f"{references(cell)[name]:.3f}" for cell in cells))
-    for variant in in_order(found):
-        shown.add_row(variant.label, *(number(found.get((cell, variant.label))) for cell in cells))
-    console.print(shown, highlight=False)
+    if cells := shown_cells(found):
+        shown = Table("variant", *map(sizes_of, cells), box=None, header_style="dim")
+        for row in rows_in(cells, found):
+            shown.add_row(*row)
+        console.print(shown, highlight=False)
 
 
-def number(one: Measured | None) -> str:
-    """Mean, half of the interval, and all seeds."""
-    if one is None:
-        return "-"
-    half = (one.interval[1] - one.interval[0]) / 2
-    about = "" if isnan(half) else f" ±{half:.3f}"
-    return f"{one.mean:.3f}{about} ({', '.join(f'{seed:.3f}' for seed in one.seeds)})"
+def _number(one: Measured | None) -> str:
+    return number(one.seeds, one.interval) if one else "-"
 
 
 def in_order(found: Found) -> list[Variant]:
@@ -406,3 +567,10 @@ def components_figure(runs: PaperRuns) -> Figure:
         handles, names = axes[0].get_legend_handles_labels()
         figure.legend(handles, names, loc="outside upper center", ncols=len(names))
     return figure
+
+
+def components_table(runs: PaperRuns, page: str = "") -> list[str]:
+    """Every variant in every cell that has runs, below the laws."""
+    found = found_in(runs)
+    cells = shown_cells(found)
+    return markdown_table(["variant", *map(sizes_of, cells)], rows_in(cells, found)) if cells else []

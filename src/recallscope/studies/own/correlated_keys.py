@@ -6,7 +6,7 @@ asked many times learns to erase the shared tokens while it is asked.
 
 The predictions and the rule of the verdicts below were committed before the runs of seeds 0, 1 and 2:
 
-- a mean over the seeds has a 95 % interval, from the seed variance c p (1 - p) pooled over all settings of the study;
+- a mean over the seeds has a 95% interval, from the seed variance c p (1 - p) pooled over all settings of the study;
 - a prediction is confirmed if all of the interval is within 0.05 of it, refuted if none of it is, else undecided. It is
   also undecided if recall is lower than predicted and a run is flagged: at chance, or still improving.
 
@@ -19,7 +19,7 @@ how often is the right value among the k best, and does the order statistics of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import hypot, inf, nan
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -32,10 +32,10 @@ from recallscope.measuring.training_runs import RECIPE
 from recallscope.presets import Preset
 from recallscope.specs import flat_fields
 from recallscope.studies.architecture_variants import COMPARISON, MINIMAL, QUARTER, Variant
-from recallscope.studies.chapters.page import table
-from recallscope.studies.claims import Finding, Ruling, Verdict, by_conditions, by_distance, own_check
+from recallscope.studies.claims import Finding, Ruling, Verdict, best_rates, by_distance, own_check
 from recallscope.studies.experiment import Part, Scale, experiment, part
-from recallscope.studies.paper_runs import PaperRuns, sheet, source_line
+from recallscope.studies.markdown import table
+from recallscope.studies.paper_runs import Caption, PaperRuns, sheet, source_line
 from recallscope.theory.extremes import NOISE_GRID, NOISE_WEIGHT
 from recallscope.theory.law import law_of
 from recallscope.theory.problem import Problem
@@ -115,6 +115,7 @@ class Measured(NamedTuple):
     seeds: tuple[float, ...]
     flags: tuple[str, ...]  # of flagged runs
     deviation: float  # of the mean
+    degrees: int  # behind it
 
     @property
     def mean(self) -> float:
@@ -122,15 +123,19 @@ class Measured(NamedTuple):
         return float(np.mean(self.seeds))
 
     @property
-    def text(self) -> str:
+    def half(self) -> float:
+        """Of the 95% interval of the mean."""
+        return float(stdtrit(self.degrees, 0.975)) * self.deviation if self.degrees else inf
+
+    @property
+    def each(self) -> str:
         """All seeds, and the flags."""
-        flags = f" ({', '.join(self.flags)})" if self.flags else ""
-        return f"{self.variant} {', '.join(f'{p:.3f}' for p in self.seeds)}{flags}"
+        return ", ".join(f"{p:.3f}" for p in self.seeds) + (f" ({', '.join(self.flags)})" if self.flags else "")
 
 
-def measured(runs: PaperRuns, kind: str) -> dict[str, Measured]:
-    """What every variant recalls; none where runs are missing."""
-    noise = study_noise(runs)
+def measured(runs: PaperRuns, kind: str, pooled: Sequence[Variant] = VARIANTS) -> dict[str, Measured]:
+    """What every variant recalls; none where runs are missing. The seed variance is that of the pooled variants."""
+    noise = study_noise(runs, pooled)
     found: dict[str, Measured] = {}
     for variant in VARIANTS:
         records = runs.records(label_of(kind, variant))
@@ -139,41 +144,34 @@ def measured(runs: PaperRuns, kind: str) -> dict[str, Measured]:
         seeds = tuple(record.test_accuracy for record in records)
         flags = tuple(record.flag for record in records if record.flag)
         deviation = float(noise.deviations(np.array(np.mean(seeds)), np.array(len(seeds)), "mean"))
-        found[variant.label] = Measured(variant.label, seeds, flags, deviation)
+        found[variant.label] = Measured(variant.label, seeds, flags, deviation, noise.degrees)
     return found
 
 
-def study_noise(runs: PaperRuns) -> SeedNoise:
-    """The variance of seeds over all settings."""
-    labels = [label_of(kind, variant) for kind in KEYS for variant in VARIANTS]
+def study_noise(runs: PaperRuns, pooled: Sequence[Variant]) -> SeedNoise:
+    """The variance of seeds over all settings of some variants."""
+    labels = [label_of(kind, variant) for kind in KEYS for variant in pooled]
     return pooled_noise(
         np.array([r.test_accuracy for r in records]) for label in labels if (records := runs.records(label))
     )
 
 
-def outcome(one: Measured, predicted: float, degrees: int) -> Ruling:
+def outcome(one: Measured, predicted: float) -> Ruling:
     """Confirmed (holds), refuted (does not hold) or undecided (not tested), by the rule above."""
-    reach = half_width(one.deviation, degrees)
     rule = (
-        f"confirmed (holds): the whole 95 % interval is within {NEAR} of the prediction; refuted (does not hold): none "
+        f"confirmed (holds): the whole 95% interval is within {NEAR} of the prediction; refuted (does not hold): none "
         f"of it is; undecided (not tested): else, and if recall is lower than predicted and a run is flagged"
     )
-    if abs(one.mean - predicted) + reach <= NEAR:
+    if abs(one.mean - predicted) + one.half <= NEAR:
         return Ruling("holds", rule)
-    outside = abs(one.mean - predicted) - reach > NEAR
+    outside = abs(one.mean - predicted) - one.half > NEAR
     refuted = outside and not (one.flags and one.mean < predicted)
     return Ruling("does not hold" if refuted else "not tested", rule)
-
-
-def half_width(deviation: float, degrees: int) -> float:
-    """Of a 95 % interval."""
-    return float(stdtrit(degrees, 0.975)) * deviation if degrees else inf
 
 
 @correlated_keys.findings
 def recall_as_predicted(runs: PaperRuns) -> Iterator[Finding]:
     """Every prediction against the mean of its seeds."""
-    degrees = study_noise(runs).degrees
     for kind, predictions in PREDICTED.items():
         found = measured(runs, kind)
         for name, predicted in predictions.items():
@@ -182,11 +180,11 @@ def recall_as_predicted(runs: PaperRuns) -> Iterator[Finding]:
             if name not in found:
                 yield check.untested("its runs are not complete", missing)
                 continue
-            one, ruling = found[name], outcome(found[name], predicted, degrees)
+            one, ruling = found[name], outcome(found[name], predicted)
             yield check.answer(
-                OPEN[ruling.verdict] + f"{one.mean:.3f} ± {half_width(one.deviation, degrees):.3f}",
+                OPEN[ruling.verdict] + f"{one.mean:.3f} ± {one.half:.3f}",
                 ruling,
-                f"{one.text}; V = 512, N_f = 16, D = 32, N = 16; seed variance by {degrees} degrees of freedom",
+                f"{one.each}; V = 512, N_f = 16, D = 32, N = 16; seed variance by {one.degrees} degrees of freedom",
                 missing,
             )
 
@@ -194,51 +192,41 @@ def recall_as_predicted(runs: PaperRuns) -> Iterator[Finding]:
 @correlated_keys.findings
 def order(runs: PaperRuns) -> Iterator[Finding]:
     """Who recalls more than whom."""
-    degrees = study_noise(runs).degrees
     for kind, more, less, margin in GAPS:
         check = own_check(f"Correlated keys ({kind}): does {more} recall more than {less}?", "correlated-keys")
         found = measured(runs, kind)
         if not {more, less} <= set(found):
             yield check.untested("its runs are not complete")
             continue
-        gap = found[more].mean - found[less].mean
-        reach = half_width(hypot(found[more].deviation, found[less].deviation), degrees)
+        gap, reach = found[more].mean - found[less].mean, hypot(found[more].half, found[less].half)
         low, high = gap - reach, gap + reach
         verdict: Verdict = "holds" if low > margin else "does not hold" if high < margin else "not tested"
         yield check.answer(
             OPEN[verdict] + f"{gap:+.3f} ± {reach:.3f}",
-            Ruling(verdict, f"holds: the 95 % interval is above {margin:+.2f}; does not hold: it is below"),
-            f"{found[more].text}; {found[less].text}",
+            Ruling(verdict, f"holds: the 95% interval is above {margin:+.2f}; does not hold: it is below"),
+            "; ".join(f"{name} {found[name].each}" for name in (more, less)),
         )
 
 
 @correlated_keys.findings
 def rates(runs: PaperRuns) -> Iterator[Finding]:
     """Whether every variant is trained with the better rate of its search."""
-    check = own_check("Correlated keys: is every variant trained at the better learning rate of its search?")
+    labels = {variant.label: label_of("rates", variant) for variant in (*VARIANTS, SEARCHED)}
     losses = {
-        variant.label: {record.spec.train.learning_rate: record.history[-1].loss or inf for record in records}
-        for variant in (*VARIANTS, SEARCHED)
-        if len(records := runs.records(label_of("rates", variant))) == len(RATES)
+        name: {record.spec.train.learning_rate: loss for record, loss in runs.losses(label)}
+        for name, label in labels.items()
     }
-    missing = runs.missing(*(label_of("rates", variant) for variant in VARIANTS))
-    if not losses:
-        yield check.untested("no search is complete yet", missing)
-        return
-    wrong = [
-        variant.label
-        for variant in VARIANTS
-        if variant.label in losses and min(losses[variant.label], key=losses[variant.label].__getitem__) != variant.rate
-    ]
-    yield check.answer(
-        f"not {', '.join(wrong)}" if wrong else f"yes, all {len(losses)}",
-        by_conditions(not wrong, False, "holds: at every variant's rate the search had the smaller loss"),
-        "; ".join(
-            f"{label} " + ", ".join(f"{loss:.3f} at {rate:g}" for rate, loss in tried.items())
-            for label, tried in losses.items()
-        )
-        + "; loss after 1000 steps on a seed of its own, template keys",
-        missing,
+    yield best_rates(
+        own_check("Correlated keys: is every variant trained at the better learning rate of its search?"),
+        {variant.label: losses[variant.label] for variant in VARIANTS},
+        {variant.label: variant.rate for variant in VARIANTS},
+        len(RATES),
+        "loss after 1000 steps with a separate seed, template keys: "
+        + "; ".join(
+            f"{name} " + ", ".join(f"{loss:.3f} at {rate:g}" for rate, loss in found.items())
+            for name, found in losses.items()
+        ),
+        runs.missing(*labels.values()),
     )
 
 
@@ -296,7 +284,8 @@ def recall_figure(runs: PaperRuns) -> Figure:
     labels = [label_of(kind, variant) for kind in KEYS for variant in VARIANTS]
     titles = {"template": "a template of two tokens, rho = 1", "table": "cells of a 4 x 4 table"}
     source = source_line(runs, correlated_keys.name, labels)
-    with sheet(PAGE, 2.4, f"{source}; dots are seeds, grey bars the prediction and 0.05 around it") as figure:
+    caption = Caption("", "dots are seeds; grey bars are the prediction and 0.05 around it", "", source)
+    with sheet(PAGE, 2.4, caption) as figure:
         axes = figure.subplots(1, 2, sharey=True)
         for ax, kind in zip(axes, KEYS, strict=True):
             found = measured(runs, kind)
@@ -307,7 +296,7 @@ def recall_figure(runs: PaperRuns) -> Figure:
                 if variant.label in found:
                     seeds = found[variant.label].seeds
                     ax.plot(seeds, [place] * len(seeds), "o", color=BLUE, markersize=3.5)
-            ax.set(title=titles[kind], xlabel="recall", xlim=(0.3, 1.06))
+            ax.set(title=titles[kind], xlabel="recall", xlim=(0.2, 1.06))
             ax.set_yticks(range(len(VARIANTS)), labels=[variant.label for variant in VARIANTS])
         axes[0].invert_yaxis()
     return figure
@@ -329,12 +318,15 @@ def top_k_figure(runs: PaperRuns) -> Figure:
     from recallscope.figures.style import PAGE
 
     text = source_line(runs, correlated_keys.name, [label_of("top-k", variant) for variant in RANKED])
-    with sheet(PAGE, 2.8, f"left: laws; right: {text}, MQAR, V = 512, N_f = 16, D = 32, N = 8, one seed") as figure:
+    caption = Caption(
+        "", "left: laws; right: trained models", "MQAR, V = 512, $N_f$ = 16, D = 32, N = 8, one seed", text
+    )
+    with sheet(PAGE, 2.8, caption) as figure:
         left, right = figure.subplots(1, 2)
         values = 2 ** np.arange(6, 17)
         for name, few in {"the best": 1, "5 best": 5, "20 best": 20}.items():
             left.plot(values, [needed(int(V), few) for V in values], label=name)
-        left.plot(values, [needed(int(V), max(1, int(V) // 100)) for V in values], "k--", label="best 1 %")
+        left.plot(values, [needed(int(V), max(1, int(V) // 100)) for V in values], "k--", label="best 1%")
         left.set(xscale="log", xlabel="values to choose from", ylabel="SNR² = N D / n for recall 0.9", ylim=(0, None))
         left.legend()
         for one in top_k(runs):
@@ -346,25 +338,31 @@ def top_k_figure(runs: PaperRuns) -> Figure:
 
 
 def correlated_table(runs: PaperRuns, page: str = "") -> Iterator[str]:
-    """Every variant on both kinds of keys: predicted, by the law, trained, and the outcome."""
-    degrees = study_noise(runs).degrees
+    """Every variant on both kinds of keys: predicted, by the law, trained, and the outcome by the rule above; and the
+    outcome with a seed variance that attention has no part in, which was chosen after the runs.
+    """
     words: Mapping[Verdict, str] = {"holds": "confirmed", "does not hold": "refuted", "not tested": "undecided"}
-    head = ["keys", "memory", "predicted", "law", "trained, mean and 95% interval", "seeds", "among 5 best", "outcome"]
+    head = ["keys", "memory", "predicted", "law", "mean of seeds", "seeds", "among 5 best", "outcome by the rule",
+            "95% interval without attention's seeds", "outcome then"]  # fmt: skip
     rows = []
-    for kind in KEYS:
-        found = measured(runs, kind)
-        for variant in (variant for variant in VARIANTS if variant.label in found):
-            one, records = found[variant.label], runs.records(label_of(kind, variant))
-            predicted, law = PREDICTED[kind].get(variant.label), law_of(records[0].spec.model, "template_ar", 2)
-            said = law(Problem.from_fields(flat_fields(records[0].spec))) if law else None
-            few = [record.top_k["5"] for record in records if record.top_k]
-            cells = [kind, variant.label, "-" if predicted is None else f"{predicted:.2f}"]
-            cells += ["-" if said is None else f"{float(said):.3f}"]
-            cells += [f"{one.mean:.3f} ± {half_width(one.deviation, degrees):.3f}"]
-            cells += [", ".join(f"{p:.3f}" for p in one.seeds) + (f" ({', '.join(one.flags)})" if one.flags else "")]
-            cells += [
-                f"{np.mean(few):.3f}",
-                "-" if predicted is None else words[outcome(one, predicted, degrees).verdict],
+    for kind, predictions in PREDICTED.items():
+        found, again = measured(runs, kind), measured(runs, kind, VARIANTS[:-1])
+        for name, one in found.items():
+            (variant,) = (variant for variant in VARIANTS if variant.label == name)
+            records, predicted = runs.records(label_of(kind, variant)), predictions.get(name)
+            law = law_of(records[0].spec.model, "template_ar", 2)
+            said = f"{float(law(Problem.from_fields(flat_fields(records[0].spec)))):.3f}" if law else "-"
+            few = np.mean([record.top_k["5"] for record in records if record.top_k])
+            row = [
+                kind,
+                name,
+                "-" if predicted is None else f"{predicted:.2f}",
+                said,
+                f"{one.mean:.3f} ± {one.half:.3f}",
             ]
-            rows.append(cells)
-    yield table(head, rows)
+            verdicts = [
+                "-" if predicted is None else words[outcome(by, predicted).verdict] for by in (one, again[name])
+            ]
+            later = ["-"] * 2 if variant is VARIANTS[-1] else [f"± {again[name].half:.3f}", verdicts[1]]
+            rows.append([*row, one.each, f"{few:.3f}", f"**{verdicts[0]}**", *later])
+    yield from table(head, rows)

@@ -18,16 +18,17 @@ from recallscope.studies.architecture_variants import (
     COMPARISON,
     QUARTER,
     TINY,
-    WANTED,
     WITH_LAWS,
     Cell,
     label_of,
     law_errors,
+    law_finding,
+    mean_error,
 )
 from recallscope.studies.claims import Finding, by_distance, own_check
 from recallscope.studies.dn_parts import VOCABULARIES
 from recallscope.studies.experiment import Part, Scale, experiment, part
-from recallscope.studies.law_table import entry_of, mae
+from recallscope.studies.law_table import mae
 from recallscope.studies.paper_runs import PaperRuns
 from recallscope.theory.law import DIMENSIONS, find_law
 
@@ -65,17 +66,12 @@ def on_fresh_cells(runs: PaperRuns) -> Iterator[Finding]:
         yield own_check("Do laws hold on cells trained after them?").untested("no runs yet", missing)
     before = law_errors(runs, "recall", WITH_LAWS)
     for law, variants in found.items():
-        every, wanted = entry_of(np.concatenate(list(variants.values()))), WANTED.get(law, 0.01)
-        each = (
-            f"{variant.label} {entry_of(errors).mean_error:.4f} (comparison "
-            + (f"{entry_of(before[law][variant]).mean_error:.4f})" if variant in before.get(law, {}) else "not run)")
-            for variant, errors in variants.items()
-        )
-        yield own_check(f"Does the law {law} hold on cells trained after it?").answer(
-            f"off by {every.mean_error:.4f} on average, {every.max_error:.3f} at most ({every.bias:+.3f}); "
-            + ", ".join(each),
-            by_distance("mean absolute error", every.mean_error, wanted, 3 * wanted),
-            f"{every.cells} cells that no law was compared with before, one seed, L = 4 N_f, measured minus predicted",
+        yield law_finding(
+            own_check(f"Does the law {law} hold on cells trained after it?"),
+            law,
+            variants,
+            lambda law, one: f"{mean_error(found, law, one)} (comparison {mean_error(before, law, one) or 'not run'})",
+            "that no law was compared with before, one seed, L = 4 N_f, measured minus predicted",
             missing,
         )
 

@@ -49,11 +49,7 @@ def label_of(kind: str) -> str:
     return f"large sizes, {KINDS[kind]}"
 
 
-@experiment(
-    "large-sizes",
-    "our own: laws far from the sizes they were made for",
-    presets={"large-sizes": LARGE},
-)
+@experiment("large-sizes", "our own: laws far from the sizes they were made for", presets={"large-sizes": LARGE})
 def large_sizes(scale: Scale) -> Iterator[Part]:
     """The same cells for every memory; one seed at the small scale."""
     cells, steps = ((TINY,), ({"flat_steps": 100, "decay_steps": 300},)) if scale == "quick" else (CELLS, STEPS)

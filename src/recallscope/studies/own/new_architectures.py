@@ -27,9 +27,9 @@ from recallscope.studies.architecture_variants import (
     label_of,
     measured,
 )
-from recallscope.studies.chapters.page import table
 from recallscope.studies.claims import Finding, Ruling, Verdict, own_check
 from recallscope.studies.experiment import Part, Scale, experiment, part
+from recallscope.studies.markdown import table
 from recallscope.studies.paper_runs import PaperRuns
 from recallscope.theory.law import DIMENSIONS, find_law
 from recallscope.theory.problem import Array
@@ -261,7 +261,7 @@ def predictions_table(runs: PaperRuns, page: str = "") -> Iterator[str]:
     """Every prediction with what came out."""
     head = ["prediction", "quantity", "predicted", "measured, mean and 95% interval", "values", "outcome"]
     found = ((one, Held.of(one, runs)) for one in PREDICTIONS)
-    yield table(
+    yield from table(
         head,
         (
             [one.statement, one.quantity, one.range, held.text, held.values, f"**{held.outcome}**"]

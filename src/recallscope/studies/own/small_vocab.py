@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pandas import DataFrame
 
-from recallscope.analysis.compare import LawPoints, law_on_cells
+from recallscope.analysis.compare import law_on_cells
 from recallscope.analysis.table import accuracies, cells_of, learned, rows_of
 from recallscope.studies.claims import Finding, by_distance, own_check
 from recallscope.studies.dn_parts import LINEAR
 from recallscope.studies.experiment import Part, Scale, experiment, part
-from recallscope.studies.paper_runs import PaperRuns, sheet, source_line
+from recallscope.studies.paper_runs import Caption, PaperRuns, sheet, source_line
 from recallscope.theory.law import DIMENSIONS, Law, find_law
 from recallscope.theory.problem import Problem
 
@@ -37,7 +37,7 @@ HEAD_CELLS = (  # (V, D, N, M, pattern), N_f = 8
     (128, 64, 2, 2, "MHA"), (128, 64, 4, 4, "MQA"), (128, 64, 3, 4, "MKA"), (128, 64, 3, 2, "MVA"),
     (256, 64, 2, 4, "MHA"), (256, 64, 4, 2, "MQA"),
 )  # fmt: skip
-SIZED_CELLS = (  # what `recallscope size` answered for targets from .9 to .99, given V, N_f and D
+SIZED_CELLS = (  # what `recallscope size` answered for targets from 0.9 to 0.99, given V, N_f and D
     (64, 4, 24, 4), (64, 4, 48, 3), (64, 8, 40, 3), (128, 8, 40, 6), (128, 8, 100, 6), (128, 16, 80, 6),
     (256, 16, 80, 6), (256, 16, 160, 9), (256, 8, 256, 3), (512, 16, 128, 6), (512, 16, 256, 5), (512, 32, 192, 7),
 )  # fmt: skip
@@ -120,21 +120,28 @@ def law_at_small_vocabularies(runs: PaperRuns) -> Iterator[Finding]:
 
 @small_vocab.figure("small-vocab", "ours: the law where codes could be orthogonal")
 def small_vocab_figure(runs: PaperRuns) -> Figure:
-    """Predicted against measured accuracy, a dot per cell, by list."""
-    from recallscope.figures.accuracy_panels import draw_law_points
+    """Measured minus predicted accuracy, by list of settings."""
+    from recallscope.figures.accuracy_panels import draw_residuals
     from recallscope.figures.style import BLUE, GREEN, PAGE, PURPLE, VERMILION
 
-    labels = (SMALL, SMALL_HEADS, SIZED, SIZED_INSIDE)
-    text = source_line(runs, small_vocab.name, labels)
-    measured = {label: cells_of(learned(rows)) for label in labels if len(rows := runs.rows(label))}
-    off = {label: errors(cells) for label, cells in measured.items()}
-    accuracy = {label: accuracies(cells) for label, cells in measured.items()}
-    mean = float(np.mean(np.abs(np.concatenate(list(off.values())))))
-    points = LawPoints("trained-sharing", {label: accuracy[label] - off[label] for label in off}, accuracy, mean)
-    colours = dict(zip(labels, (BLUE, VERMILION, GREEN, PURPLE), strict=True))
-    markers = dict(zip(labels, "os^D", strict=True))
-    with sheet(0.6 * PAGE, 3.6, f"{text}; mean of the seeds that learned") as figure:
-        title = f"trained-sharing, V/D from 1 to 8\nmean error {mean:.3f}, {points.cells} cells"
-        ax = draw_law_points(points, figure.subplots(), title=title, colours=colours, markers=markers)
-        ax.legend()
+    names = {
+        SMALL: "one head",
+        SMALL_HEADS: "several heads",
+        SIZED: "sizes from recallscope size",
+        SIZED_INSIDE: "the same, inside the law's domain",
+    }
+    text = source_line(runs, small_vocab.name, list(names))
+    measured = {names[label]: cells_of(learned(rows)) for label in names if len(rows := runs.rows(label))}
+    off = {name: errors(cells) for name, cells in measured.items()}
+    predicted = {name: accuracies(cells) - off[name] for name, cells in measured.items()}
+    every = np.concatenate(list(off.values()))
+    caption = Caption(
+        f"For V/D from 1 to 8, trained-sharing has a mean absolute error of {_size(every)}",
+        "each symbol is one setting; at 0 prediction and measurement agree",
+        f"{len(every)} settings, mean of the seeds that learned",
+        text,
+    )
+    looks = dict(zip(names.values(), zip((BLUE, VERMILION, GREEN, PURPLE), "os^D", strict=True), strict=True))
+    with sheet(0.75 * PAGE, 3.2, caption) as figure:
+        draw_residuals(predicted, off, figure.subplots(), looks=looks).legend(ncols=2)
     return figure

@@ -17,7 +17,7 @@ from recallscope.state_precision import StatePrecision
 from recallscope.studies.architecture_variants import COMPARISON, MINIMAL, NEW, QUARTER, Variant
 from recallscope.studies.claims import Finding, by_conditions, by_distance, own_check
 from recallscope.studies.experiment import Part, Scale, experiment, part
-from recallscope.studies.paper_runs import PaperRuns, sheet, source_line
+from recallscope.studies.paper_runs import Caption, PaperRuns, sheet, source_line
 from recallscope.theory.laws.precision import absmax_square, bits_needed
 
 if TYPE_CHECKING:
@@ -177,10 +177,23 @@ def law_beside_measurement(runs: PaperRuns) -> Iterator[Finding]:
 @state_precision.figure("state-precision", "ours: bits against tokens, and recall with rounded states")
 def state_precision_figure(runs: PaperRuns) -> Figure:
     """Bits by the law with the heads of trained models, and predicted against measured recall."""
+    from recallscope.figures.accuracy_panels import MARKERS
     from recallscope.figures.style import BLUE, GREEN, ORANGE, PAGE, PURPLE, SKY, VERMILION
 
     text = source_line(runs, state_precision.name, [label_of(variant) for variant in VARIANTS])
-    with sheet(PAGE, 3.2, f"{text}; {SEQUENCES} sequences per point") as figure:
+    rows = rows_of(runs)
+    off = np.abs([row.predicted - row.measured for row in rows])
+    caption = Caption(
+        f"Predicted and measured accuracy with a rounded state differ by {off.mean():.3f} on average, by "
+        f"{np.median(off):.3f} at the median, by {off.max():.3f} at most"
+        if rows
+        else "",
+        "left: bits per entry that cost 0.01 of accuracy at 0.9, by what shares a scale; right: trained models, one "
+        "symbol per model and format",
+        f"{SEQUENCES} sequences each, one seed",
+        text,
+    )
+    with sheet(PAGE, 3.2, caption) as figure:
         left, right = figure.subplots(1, 2)
         writes = np.geomspace(1, 65536, 200)
         for (name, numbers), colour in zip(
@@ -193,16 +206,15 @@ def state_precision_figure(runs: PaperRuns) -> Figure:
         counted = [(one["heads"][0]["roundings"], fewest) for one in kept.values() if (fewest := fewest_bits(one))]
         if counted:
             left.plot(*zip(*counted, strict=True), "ko", ms=3.5, label="trained, measured")
-        left.set(xscale="log", xlabel="roundings whose noise is in the state", ylabel="bits for a loss of 0.01")
+        left.set(xscale="log", xlabel="roundings whose noise remains in the state", ylabel="bits for a loss of 0.01")
         left.legend()
-        rows = rows_of(runs)
-        for group, colour in zip(QUESTIONS, (BLUE, GREEN, VERMILION, PURPLE, ORANGE, SKY), strict=True):
+        colours = (BLUE, GREEN, VERMILION, PURPLE, ORANGE, SKY)
+        for group, colour, marker in zip(QUESTIONS, colours, MARKERS, strict=True):
             here = [row for row in rows if FORMATS[row.format][0] == group]
-            right.plot(
-                [row.predicted for row in here], [row.measured for row in here], "o", ms=3, color=colour, label=group
-            )
+            points = [row.predicted for row in here], [row.measured for row in here]
+            right.plot(*points, marker, ms=3, color=colour, label=group)
         right.plot([0, 1], [0, 1], color="0.6", lw=0.7)
-        right.set(xlabel="predicted recall", ylabel="measured recall")
+        right.set(xlabel="predicted accuracy", ylabel="measured accuracy")
         right.legend()
     return figure
 

@@ -40,12 +40,14 @@ from recallscope.studies.experiment import Part, Scale, experiment
 from recallscope.studies.paper_runs import (
     NOTE,
     PRINTED_A,
+    Caption,
     PaperRuns,
     curve_of,
     draw_curve,
     draw_part,
     sheet,
     source_line,
+    span,
 )
 
 if TYPE_CHECKING:
@@ -110,7 +112,7 @@ def one_curve(runs: PaperRuns) -> Iterator[Finding]:
     }
     evidence = (
         f"{sum(fit.runs for fit in fits.values())} runs, {sum(fit.cells for fit in fits.values())} cells, mean of "
-        f"seeds, a and b fitted to each grid; 95 % intervals from {BOOTSTRAP} resamplings of cells, seed noise included"
+        f"seeds, a and b fitted to each grid; 95% intervals from {BOOTSTRAP} resamplings of cells, seed noise included"
     )
     yield checks[0].answer(
         "; ".join(f"{task.upper()} {min(a):.2f} to {max(a):.2f}" for task, a in ranges.items() if a)
@@ -139,7 +141,7 @@ def one_curve(runs: PaperRuns) -> Iterator[Finding]:
     )
 
 
-IN_INTERVALS = "holds: all 95 % intervals contain the printed value; approximately: more than half of them"
+IN_INTERVALS = "holds: all 95% intervals contain the printed value; approximately: more than half of them"
 
 
 def _has(value: float, ends: Ends) -> bool:
@@ -186,10 +188,10 @@ def half_of_a(runs: PaperRuns) -> Iterator[Finding]:
         by_conditions(
             all(apart) and all(together),
             all(together),
-            "holds: in every regime both 95 % intervals of the ratio contain 1/2 and exclude 1; approximately: the one "
+            "holds: in every regime both 95% intervals of the ratio contain 1/2 and exclude 1; approximately: the one "
             "with one b for both does",
         ),
-        "mean of seeds, on the cells that both models have; 95 % intervals by resampling cells, the same for both, "
+        "mean of seeds, on the cells that both models have; 95% intervals by resampling cells, the same for both, "
         "seed noise included",
         missing,
         (("regime", "a_full", "b_full", "a_linear", "b_linear", "ratio", "ratio, one b", "runs"), *table),
@@ -244,7 +246,7 @@ def curves_figure(runs: PaperRuns, wanted: Sequence[str], *, grids: bool = False
     Paper: Fig. 4 (`fig:scaling-laws-1d-dims`), Fig. 8 (`app-fig:scaling-laws-1d-dims`), Fig. 9
     (`app-fig:scaling-curves-regimes`).
     """
-    from recallscope.figures.accuracy_panels import draw_bar, draw_size_bar
+    from recallscope.figures.accuracy_panels import draw_bar, draw_size_key
     from recallscope.figures.style import PAGE
 
     regimes = regimes_here(runs, wanted)[: len(wanted)]
@@ -253,29 +255,35 @@ def curves_figure(runs: PaperRuns, wanted: Sequence[str], *, grids: bool = False
     parts = list(zip(*columns.values(), strict=True))
     labels = [part.label for row in parts for part in row if part]
     lost = sum(len(rows) - len(learned(rows)) for rows in map(runs.rows, labels))
-    note = f"{source_line(runs, curves.name, labels)}; {NOTE}; points: mean of seeds, coloured by $N$"
-    note += f", {lost} left out that stayed at chance" if lost else ""
-    note += "; grids: best of seeds" if grids else ""
+    text = source_line(runs, curves.name, labels)
+    found = [
+        [
+            curve_of(runs, part.label, PRINTED_A[key][0]) if part else None
+            for part, key in zip(row, columns, strict=True)
+        ]
+        for row in parts
+    ]
+    below = [curve.level.b - curve.printed_level for row in found for curve in row if curve and curve.level]
+    caption = Caption(
+        f"The fitted level b minus the printed $\\sqrt{{2\\log V}}$ is {span(below, '+.2f')}" if below else "",
+        f"points: mean over seeds with 95% interval, by $N$; {NOTE}" + ("; grids: best of seeds" if grids else ""),
+        f"left out, as they stayed at chance: {lost}" if lost else "",
+        text,
+    )
     width = max(0.35 * len(columns) + 0.1, 0.6) * PAGE
-    with sheet(width, 2.4 * (len(regimes) + grids) + 0.4, note) as figure:
+    with sheet(width, 2.4 * (len(regimes) + grids) + 0.4, caption) as figure:
         axes = figure.subplots(len(regimes) + grids, len(columns), squeeze=False)
         if grids:
             for part, ax in zip(parts[0], axes[0], strict=True):
                 draw_part(runs, part, ax)
             draw_bar(figure, axes[0])
-        found = [
-            [
-                curve_of(runs, part.label, PRINTED_A[key][0]) if part else None
-                for part, key in zip(row, columns, strict=True)
-            ]
-            for row in parts
-        ]
         sizes = [float(N) for row in found for curve in row if curve for N in curve.group]
         for regime, row, of_row, panels in zip(regimes, found, parts, axes[int(grids) :], strict=True):
             for curve, part, key, ax in zip(row, of_row, columns, panels, strict=True):
                 draw_curve(runs, part, curve, ax, PRINTED_A[key][1], sizes)
+                ax.set_ylabel("")
             panels[0].set_ylabel(f"{regime_name(regime)}\naccuracy")
-        draw_size_bar(figure, axes[int(grids) :].flat, sizes, "$N$")
+        draw_size_key(figure, axes[int(grids) :].flat, sizes, "$N$")
         for ax, (model, task) in zip(axes[0], columns, strict=True):
             ax.set_title(f"({'abc'[list(PRINTED_A).index((model, task))]}) {task.upper()}, {model}")
     return figure

@@ -20,7 +20,7 @@ from recallscope.presets import Fields, Preset
 from recallscope.studies.claims import Check, Finding, by_conditions, by_distance, own_check
 from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.law_table import counted, mae
-from recallscope.studies.paper_runs import PaperRuns, draw_part, sheet, source_line
+from recallscope.studies.paper_runs import Caption, PaperRuns, draw_part, sheet, source_line
 from recallscope.theory.law import find_law
 from recallscope.theory.reduction import head_bounds
 
@@ -35,6 +35,7 @@ HEADS = Preset(
     seeds=3,
 )
 PATTERNS = ("MQA", "MKA", "MVA", "MHA")  # also the labels of the parts
+LETTERS = {"D": "embed_dim", "V": "vocab_size", "N_f": "num_facts"}
 SINGLE = "single"
 Cells = dict[tuple[str, int, int], NDArray[np.float64]]  # (pattern, N, M) to the accuracies of its seeds
 SAME = 0.02  # differences within this count as equal
@@ -109,7 +110,7 @@ def pairs_of_patterns(runs: PaperRuns) -> Iterator[Finding]:
             f"{SAME}; approximately: all but one",
         ),
         f"{len(found['MQA', SINGLE].gaps)} cells (N, M > 1), mean of seeds against mean of seeds; single: mean of all "
-        f"one-head models with the same N; 95 % interval: {pooled_noise(cells.values())}",
+        f"one-head models with the same N; 95% interval: {pooled_noise(cells.values())}",
         missing,
     )
 
@@ -239,9 +240,19 @@ def heads_figure(runs: PaperRuns) -> Figure:
     from recallscope.figures.accuracy_panels import draw_bar
     from recallscope.figures.style import PAGE
 
-    text = source_line(runs, heads.name, PATTERNS)
-    note = f"{text}; best of seeds; $N$ is the state of one head, $M$ the number of heads"
-    with sheet(1.2 * PAGE, 2.5, note) as figure:
+    source = source_line(runs, heads.name, PATTERNS)
+    rows = runs.rows(*PATTERNS)
+    by_heads = rows.pivot_table("test_accuracy", "num_heads", "head_pattern")
+    some = [M for M in (2, by_heads.index.max()) if {1, M} <= {*by_heads.index}]
+    gains = by_heads.loc[some] - by_heads.loc[1] if some else by_heads[:0]
+    changes = {M: ", ".join(f"{name} {gain:+.2f}" for name, gain in row.items()) for M, row in gains.iterrows()}
+    caption = Caption(
+        "; ".join(f"with {M} heads instead of one accuracy changes by {text}" for M, text in changes.items()),
+        "accuracy over the state size $N$ of one head and the number of heads $M$; best of seeds; changes: mean over N",
+        ", ".join(f"${letter}$ = {rows[name].iloc[0]}" for letter, name in LETTERS.items()),
+        source,
+    )
+    with sheet(1.2 * PAGE, 2.5, caption) as figure:
         axes = figure.subplots(1, len(PATTERNS))
         for letter, pattern, ax in zip("abcd", PATTERNS, axes, strict=True):
             draw_part(runs, runs.parts.get(pattern), ax, ("state_dim", "num_heads"), f"({letter}) {pattern}")

@@ -23,7 +23,7 @@ from recallscope.studies.claims import Check, Finding, by_conditions, by_distanc
 from recallscope.studies.dn_parts import VOCABULARIES
 from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.law_table import mae
-from recallscope.studies.paper_runs import PaperRuns, sheet, source_line
+from recallscope.studies.paper_runs import Caption, PaperRuns, sheet, source_line, span
 from recallscope.theory.extremes import typical_max
 from recallscope.theory.law import find_law
 
@@ -45,10 +45,7 @@ PUBLISHED = 1.18, 1.56  # slopes in the caption of Fig. 12
 
 
 @experiment(
-    "large-vocab",
-    "V-L grid, and slopes against m_V",
-    claims=("fig-11", "fig-12"),
-    presets={"large-vocab": LARGE_VOCAB},
+    "large-vocab", "V-L grid, and slopes against m_V", claims=("fig-11", "fig-12"), presets={"large-vocab": LARGE_VOCAB}
 )
 def large_vocab(scale: Scale) -> Iterator[Part]:
     """One grid over V and N_f; L follows from N_f."""
@@ -95,7 +92,7 @@ class VocabularySlope:
 
     @property
     def interval(self) -> Ends:
-        """95 % interval of the slope by the scatter around its line; nan with fewer than three points."""
+        """95% interval of the slope by the scatter around its line; nan with fewer than three points."""
         half = float(stdtrit(max(int((~np.isnan(self.normal_inverse)).sum()) - 2, 1), 0.975)) * self.slope_error
         return self.slope - half, self.slope + half
 
@@ -145,7 +142,7 @@ def vocabulary_findings(runs: PaperRuns) -> Iterator[Finding]:
         yield from (check.untested("no length has two vocabularies done") for check in (slope_check, grid_check, own))
         return
     evidence = (
-        f"{len(rows)} runs, one seed; {runs.parts[VOCABULARIES].cut or 'as published'}; 95 % intervals of the lines"
+        f"{len(rows)} runs, one seed; {runs.parts[VOCABULARIES].cut or 'as published'}; 95% intervals of the lines"
     )
     by_law = {line.length: line.slope for line in vocabulary_slopes(as_predicted(rows, "trained-sharing"))}
     meets = [line.interval[0] <= PUBLISHED[1] and line.interval[1] >= PUBLISHED[0] for line in slopes]
@@ -192,8 +189,17 @@ def large_vocab_figure(runs: PaperRuns) -> Figure:
     from recallscope.figures.style import PAGE
 
     text = source_line(runs, large_vocab.name, (VOCABULARIES,))
-    grid = planned_grid(runs.parts[VOCABULARIES].grid, runs.rows(VOCABULARIES), ("vocab_size", "length"))
-    with sheet(0.75 * PAGE, 2.8, text) as figure:
+    rows = runs.rows(VOCABULARIES)
+    grid = planned_grid(runs.parts[VOCABULARIES].grid, rows, ("vocab_size", "length"))
+    slopes = vocabulary_slopes(rows)
+    lost = [float(slope.accuracy[0] - slope.accuracy[-1]) for slope in slopes if len(slope.accuracy) > 1]
+    caption = Caption(
+        f"From the smallest to the largest vocabulary, accuracy falls by {span(lost)}" if lost else "",
+        "accuracy over vocabulary size and length",
+        "one seed",
+        text,
+    )
+    with sheet(0.75 * PAGE, 2.8, caption) as figure:
         ax = figure.subplots()
         title = f"linear, $D={grid.shared['embed_dim']}$, $N={grid.shared['state_dim']}$, $N_f=L/4$"
         draw_grid(grid, ax, title=title, box_aspect=None)
@@ -208,7 +214,18 @@ def vocab_curves_figure(runs: PaperRuns) -> Figure:
 
     text = source_line(runs, large_vocab.name, (VOCABULARIES,))
     slopes = vocabulary_slopes(runs.rows(VOCABULARIES))
-    with sheet(PAGE, 2.9, f"{text}; ±: standard error of the slope") as figure:
+    found = [slope.slope for slope in slopes if slope.slope == slope.slope]
+    caption = Caption(
+        f"Accuracy falls faster with V than Rem 4.3 predicts: the slope against $m_V$ is {span(found)}, not 1"
+        if found and min(found) > 1.05
+        else f"The slope against $m_V$ is {span(found)}; Rem 4.3 predicts 1"
+        if found
+        else "",
+        "left: accuracy; right: its normal inverse, with a fitted line for each length",
+        "one seed; ± is the standard error of the slope",
+        text,
+    )
+    with sheet(PAGE, 2.9, caption) as figure:
         left, right = figure.subplots(1, 2)
         _draw_vocabularies(slopes, left)
         _draw_slopes(slopes, right)
@@ -217,10 +234,11 @@ def vocab_curves_figure(runs: PaperRuns) -> Figure:
 
 def _draw_vocabularies(slopes: Sequence[VocabularySlope], ax: Axes) -> None:
     """Accuracy against V, a line per length."""
-    from recallscope.figures.accuracy_panels import shades
+    from recallscope.figures.accuracy_panels import MARKERS, shades
 
-    for slope, colour in zip(slopes, shades(len(slopes)), strict=True):
-        ax.plot(slope.vocab_sizes, slope.accuracy, "o-", color=colour, label=f"$L={slope.length}$")
+    for place, (slope, colour) in enumerate(zip(slopes, shades(len(slopes)), strict=True)):
+        marker = f"{MARKERS[place % len(MARKERS)]}-"
+        ax.plot(slope.vocab_sizes, slope.accuracy, marker, color=colour, label=f"$L={slope.length}$")
     ax.set_xscale("log")
     sizes = sorted({int(V) for slope in slopes for V in slope.vocab_sizes})
     step = -(-len(sizes) // 6)
@@ -231,17 +249,18 @@ def _draw_vocabularies(slopes: Sequence[VocabularySlope], ax: Axes) -> None:
 
 
 def _draw_slopes(slopes: Sequence[VocabularySlope], ax: Axes) -> None:
-    """Phi^-1 of accuracy against m_V, with a line per length whose slope stands in the legend."""
-    from recallscope.figures.accuracy_panels import shades
+    """Phi^-1 of accuracy against m_V, with a line per length whose slope is in the legend."""
+    from recallscope.figures.accuracy_panels import MARKERS, shades
     from recallscope.figures.style import GUESS
 
-    for slope, colour in zip(slopes, shades(len(slopes)), strict=True):
+    for place, (slope, colour) in enumerate(zip(slopes, shades(len(slopes)), strict=True)):
         error = f" ± {slope.slope_error:.2f}" if slope.slope_error == slope.slope_error else ""
         fitted = f": slope {slope.slope:.2f}{error}" if slope.slope == slope.slope else ": no line"
-        ax.plot(slope.typical_max, slope.normal_inverse, "o", color=colour, label=f"$L={slope.length}${fitted}")
+        marker, label = MARKERS[place % len(MARKERS)], f"$L={slope.length}${fitted}"
+        ax.plot(slope.typical_max, slope.normal_inverse, marker, color=colour, label=label)
         ends = np.array([slope.typical_max.min(), slope.typical_max.max()])
         ax.plot(ends, slope.intercept - slope.slope * ends, color=GUESS, lw=1, zorder=0)
     ax.set(title="Its normal inverse", xlabel="$m_V$", ylabel=r"$\Phi^{-1}$(accuracy)")
     low, high = ax.get_ylim()
     ax.set_ylim(low - 0.1 * (len(slopes) + 1) * (high - low), high)  # room for the legend below the points
-    ax.legend(title="the law says slope 1", title_fontsize=7, loc="lower left", labelspacing=0.3)
+    ax.legend(title="predicted slope: 1", title_fontsize=7, loc="lower left", labelspacing=0.3)

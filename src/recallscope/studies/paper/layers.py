@@ -6,7 +6,7 @@ Paper: Thm 4.6 (`thm:multi-layer-recall-scaling-laws`), Sec. 5.3 (`subsec:multi-
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,12 +22,14 @@ from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.paper_runs import (
     NOTE,
     PRINTED_A,
+    Caption,
     PaperRuns,
     curve_of,
     draw_curve,
     draw_part,
     sheet,
     source_line,
+    span,
 )
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ AR_PRESET = Preset(
 )  # fmt: skip
 MQAR, AR = "layers MQAR", "layers AR"
 AXES = ("state_dim", "num_layers")
-ANCHOR = ((12, 1), (6, 2), (4, 3), (3, 4))  # (N, Lambda) where the paper reads about .38
+ANCHOR = ((12, 1), (6, 2), (4, 3), (3, 4))  # (N, Lambda) where the paper reads about 0.38
 PUBLISHED = 0.38
 
 
@@ -118,6 +120,11 @@ def named_cells(runs: PaperRuns) -> Iterator[Finding]:
     )
 
 
+def equal_products(cells: Iterable[tuple[int, int]]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Pairs (N, Lambda) with equal Lambda N, the deeper one first."""
+    return [(p, q) for p in cells for q in cells if p[1] > q[1] and p[0] * p[1] == q[0] * q[1]]
+
+
 @layers.findings
 def product_alone(runs: PaperRuns) -> Iterator[Finding]:
     """Cells with equal Lambda N, and the collapse with N_eff = Lambda N."""
@@ -128,13 +135,7 @@ def product_alone(runs: PaperRuns) -> Iterator[Finding]:
     for label in (MQAR, AR):
         rows = runs.rows(label)
         cells = seeds_by(rows, *AXES)
-        pairs = [
-            (deep, shallow)
-            for deep in cells
-            for shallow in cells
-            if deep[1] > shallow[1] and deep[0] * deep[1] == shallow[0] * shallow[1]
-        ]
-        if not pairs:
+        if not (pairs := equal_products(cells)):
             continue
         noise = runs.noise(rows)
         gap = mean_gap(pairs, cells, noise)
@@ -150,7 +151,7 @@ def product_alone(runs: PaperRuns) -> Iterator[Finding]:
             f"deeper minus shallower {gap.mean:+.3f} {interval(*gap.interval, 3)}{fitted}"
         )
         cut = runs.parts[label].cut or "as published"
-        evidence.append(f"{label}: {len(rows)} runs, {len(pairs)} pairs, {cut}; 95 % intervals: {noise}")
+        evidence.append(f"{label}: {len(rows)} runs, {len(pairs)} pairs, {cut}; 95% intervals: {noise}")
     if not said:
         yield check.untested("no two cells with equal Lambda N done", missing)
         return
@@ -175,7 +176,7 @@ def layers_figure(runs: PaperRuns, shown: dict[str, str]) -> Figure:
 
     Paper: Fig. 5 (`fig:multi-layer-scaling-laws`), Fig. 10 (`app-fig:multi-layer-scaling-laws`).
     """
-    from recallscope.figures.accuracy_panels import draw_bar, draw_size_bar
+    from recallscope.figures.accuracy_panels import draw_bar, draw_size_key
     from recallscope.figures.style import PAGE
 
     shown = {label: task for label, task in shown.items() if label in runs.parts}
@@ -185,14 +186,26 @@ def layers_figure(runs: PaperRuns, shown: dict[str, str]) -> Figure:
         for label, task in shown.items()
     }
     depths: Sequence[float] = [float(depth) for curve in curves.values() if curve for depth in curve.group]
-    with sheet(1.1 * PAGE, 2.5 * len(shown) + 0.4, f"{text}; {NOTE}; hatched: no run") as figure:
+    cells = {label: seeds_by(runs.rows(label), *AXES) for label in shown}
+    gaps = [
+        float(np.mean([abs(np.mean(here[p]) - np.mean(here[q])) for p, q in pairs]))
+        for here in cells.values()
+        if (pairs := equal_products(here))
+    ]
+    caption = Caption(
+        f"Settings with equal $\\Lambda N$ differ in accuracy by {span(gaps, '.3f')} on average" if gaps else "",
+        f"left: accuracy; right: the same against $1/\\sigma$, N counted over all layers, with 95% intervals; {NOTE}",
+        "white: not part of the plan",
+        text,
+    )
+    with sheet(1.1 * PAGE, 2.5 * len(shown) + 0.4, caption) as figure:
         axes = figure.subplots(len(shown), 2, squeeze=False)
         for (label, task), (left, right) in zip(shown.items(), axes, strict=True):
             found = runs.parts.get(label)
             draw_part(runs, found, left, AXES, f"{task.upper()}, linear").set_box_aspect(None)
             name_a = PRINTED_A["linear", task][1]
             draw_curve(runs, found, curves[label], right, name_a, depths)
-            right.set_title(r"against $1/\sigma$, $N$ counted over all $\Lambda$ layers")
+            right.set_title(r"against $1/\sigma$")
         draw_bar(figure, axes[:, 0])
-        draw_size_bar(figure, axes[:, 1], depths, r"$\Lambda$")
+        draw_size_key(figure, axes[:, 1], depths, r"$\Lambda$")
     return figure

@@ -22,7 +22,7 @@ from recallscope.records import RunRecord
 from recallscope.runs.store import RunStore
 from recallscope.studies.claims import Check, Finding, by_distance, own_check
 from recallscope.studies.experiment import Misses, Part, Scale, experiment, part
-from recallscope.studies.paper_runs import PaperRuns, no_runs, sheet, source_line
+from recallscope.studies.paper_runs import Caption, PaperRuns, no_runs, sheet, source_line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -176,6 +176,8 @@ def why_laws_differ(runs: PaperRuns, misses: Misses) -> Iterator[str]:
 
 # Figures: a row for every model
 
+CLAIM_OF = {"hash_table": "fig-13", "attention": "fig-14", "copy_and_shift": "fig-15", "operators": "fig-16"}
+
 
 @mechanism.figure("fig-3", "hash tables of one trained model", panels="hash_table", height=2.9, most=1)
 @mechanism.figure("fig-13", "hash tables of three trained models", panels="hash_table", height=2.9)
@@ -191,9 +193,16 @@ def inside_figure(runs: PaperRuns, panels: str, height: float, most: int | None 
     models = found[:most]
     if not models:
         raise no_runs(runs, mechanism.name, "trained models but no look inside any")
-    some = f"{len(models)} of {len(found)} models; " if len(models) < len(found) else ""
     width, _, note = SHEETS[panels]
-    with sheet(width, height * len(models) + 0.4, f"{note}; {some}{text}") as figure:
+    scores = next(read for check, read in SCORES if check.claim == CLAIM_OF[panels])
+    values = {name: ", ".join(f"{float(read(model.scores)):.4f}" for model in models) for name, read in scores.items()}
+    caption = Caption(
+        "; ".join(f"{name}: {numbers}" for name, numbers in values.items()),
+        note,
+        f"{len(models)} of {len(found)} trained models; scores over {NUM_SEQUENCES} sequences each",
+        text,
+    )
+    with sheet(width, height * len(models) + 0.4, caption) as figure:
         for model, row in zip(models, figure.subfigures(len(models), 1, squeeze=False)[:, 0], strict=True):
             inside_panels(model.arrays, model.context_length)[panels](row)
             row.suptitle(_name(model), fontsize=9)

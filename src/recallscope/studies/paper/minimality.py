@@ -18,7 +18,8 @@ from recallscope.analysis.table import rows_of
 from recallscope.presets import Fields, Preset
 from recallscope.studies.claims import Check, Finding, by_distance
 from recallscope.studies.experiment import Part, Scale, experiment, part
-from recallscope.studies.paper_runs import PaperRuns, sheet, source_line
+from recallscope.studies.markdown import table
+from recallscope.studies.paper_runs import Caption, PaperRuns, sheet, source_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -147,30 +148,48 @@ def step_by_step(runs: PaperRuns) -> Iterator[Finding]:
 
 @minimality.figure("fig-17", "the ablations")
 def ablations_figure(runs: PaperRuns) -> Figure:
-    """The ablations as bars.   Paper: Fig. 17 (`app-fig:circuit-minimality`), Tab. 8 (`fig:mqar_ablation`)."""
-    from recallscope.figures.style import COLUMN
+    """Errors of the ablations.   Paper: Fig. 17 (`app-fig:circuit-minimality`), Tab. 8 (`fig:mqar_ablation`)."""
+    from recallscope.figures.style import PAGE
 
     text = source_line(runs, minimality.name, (ABLATION_LABEL,))
     rows = runs.rows(ABLATION_LABEL)
     results = ablation_results(rows)
-    names = "; ".join(f"{result.ablation.name}: {result.ablation.title}" for result in results)
-    with sheet(1.3 * COLUMN, 2.9, f"{names}. Bars: mean, dots: seeds. {text}") as figure:
-        ax = figure.subplots()
-        _draw_ablations(results, rows["num_facts"].iloc[0], ax)
-        ax.set_title("What can be taken away")
+    fine = [result.mean for result in results if result.mean >= 0.9]
+    lost = [f"{result.ablation.name} ({result.mean:.2f})" for result in results if result.mean < 0.9]
+    caption = Caption(
+        f"{len(fine)} of {len(results)} variants recall, with an accuracy of at least {min(fine, default=0):.4f}"
+        + (f"; lost: {', '.join(lost)}" if lost else ""),
+        "bars: mean error, one minus accuracy; dots: seeds; dashed: a guess among the facts",
+        f"{min(len(result.accuracies) for result in results)} seeds each",
+        text,
+    )
+    with sheet(PAGE, 2.0, caption) as figure:
+        _draw_ablations(results, rows["num_facts"].iloc[0], figure.subplots())
     return figure
 
 
 def _draw_ablations(results: Sequence[AblationResult], num_facts: int, ax: Axes) -> None:
-    """Mean accuracy of each ablation as a bar, every seed as a dot, and guessing among the facts as a line."""
-    from recallscope.figures.style import BLACK, BLUE, GUESS
+    """Mean error of each ablation as a bar, every seed as a dot, and guessing among the facts as a line."""
+    from recallscope.figures.style import BLACK, GUESS, SKY
 
-    ax.bar(range(len(results)), [result.mean for result in results], color=BLUE, width=0.6)
+    ax.barh(range(len(results)), [1 - result.mean for result in results], color=SKY, height=0.6)
     for place, result in enumerate(results):
         count = len(result.accuracies)
         beside = np.linspace(-0.2, 0.2, count) if count > 1 else np.zeros(count)
-        ax.plot(place + beside, result.accuracies, ".", color=BLACK)
-    ax.axhline(1 / num_facts, color=GUESS, ls="--", lw=0.8)
-    ax.text(1.01, 1 / num_facts, "$1/N_f$", color="#555555", va="center", transform=ax.get_yaxis_transform())
-    ax.set_xticks(range(len(results)), [result.ablation.name for result in results])
-    ax.set(ylabel="accuracy", ylim=(0, 1.05))
+        ax.plot(1 - np.array(result.accuracies), place + beside, ".", color=BLACK, ms=3)
+    ax.axvline(1 - 1 / num_facts, color=GUESS, ls="--", lw=0.8)
+    ax.set_yticks(range(len(results)), [f"{result.ablation.name}: {result.ablation.title}" for result in results])
+    ax.invert_yaxis()
+    ax.set(xlabel="error (1 - accuracy)", xscale="log")
+
+
+def ablations_table(runs: PaperRuns, page: str = "") -> list[str]:
+    """Tab. 8, seed by seed."""
+    rows, records = [], runs.records(ABLATION_LABEL)
+    for result in ablation_results(runs.rows(ABLATION_LABEL)):
+        members = [record for record in records if ablation_of(record.fields) == result.ablation]
+        steps, seconds = (np.mean([getattr(record, name) for record in members]) for name in ("steps", "seconds"))
+        seeds = ", ".join(f"{p:.4f}" for p in result.accuracies)
+        one, numbers = result.ablation, (f"{result.mean:.4f}", f"{result.spread:.4f}", seeds)
+        rows.append([one.name, one.title, f"{one.published:.2f}", *numbers, f"{steps:.0f}", f"{seconds:.0f}"])
+    return table(["ablation", "", "published", "mean", "sd", "seeds", "steps", "seconds a run"], rows) if rows else []

@@ -15,7 +15,7 @@ from recallscope.analysis.table import seeds_by
 from recallscope.presets import Preset
 from recallscope.studies.claims import Check, Finding, by_conditions, by_distance
 from recallscope.studies.experiment import Part, Scale, experiment, part
-from recallscope.studies.paper_runs import PaperRuns, sheet, source_line
+from recallscope.studies.paper_runs import Caption, PaperRuns, sheet, source_line, span
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -112,9 +112,18 @@ def repeated_keys_figure(runs: PaperRuns) -> Figure:
 
     text = source_line(runs, repeated_keys.name, (REPEATS,))
     grid = planned_grid(runs.parts[REPEATS].grid, runs.rows(REPEATS), AXES)
-    with sheet(PAGE, 2.9, text) as figure:
+    deep = [float(p) for p in grid.measured.query("num_layers > 1 and key_repeats > 1")["test_accuracy"]]
+    caption = Caption(
+        f"With one layer the model guesses among the key's values; with more, its accuracy is {span(deep)}"
+        if deep
+        else "",
+        "every key is written $N_k$ times and the last value counts; dashed: a guess among its values",
+        "one seed; white: not part of the plan",
+        text,
+    )
+    with sheet(PAGE, 2.9, caption) as figure:
         left, right = figure.subplots(1, 2)
-        draw_grid(grid, left, title="Accuracy")
+        draw_grid(grid, left)
         draw_bar(figure, [left])
         _draw_repeats(grid, right)
     return figure
@@ -127,10 +136,10 @@ def _draw_repeats(grid: AccuracyGrid, ax: Axes) -> None:
 
     depths, repeats = grid.axes.values()
     N_k = np.array([float(str(value)) for value in repeats])
-    ax.plot(N_k, 1 / N_k, color=GUESS, ls="--", lw=1, zorder=3, label="guess: $1/N_k$")
+    ax.plot(N_k, 1 / N_k, color=GUESS, ls="--", lw=1, zorder=3, label="$1/N_k$")
     for row, (depth, colour) in enumerate(zip(depths, shades(len(depths)), strict=True)):
         kept = ~np.isnan(grid.accuracy[row])
         marker = MARKERS[row % len(MARKERS)] + "-"
         ax.plot(N_k[kept], grid.accuracy[row, kept], marker, color=colour, label=rf"$\Lambda={depth}$")
-    ax.set(title="By depth", xlabel="times a key is written, $N_k$", ylabel="accuracy", ylim=(-0.03, 1.03), xticks=N_k)
+    ax.set(xlabel="times a key is written, $N_k$", ylabel="accuracy", ylim=(-0.03, 1.03), xticks=N_k)
     ax.legend()

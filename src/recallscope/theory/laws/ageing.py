@@ -1,16 +1,15 @@
 """Laws of matrix memories in which facts age: a state that fades (RetNet), and one that is corrected (the delta rule).
 
-In both, the weight of a fact depends on how many writes came after it, and the noise it meets as well. The gated law
-and the sharing law become laws by slot and age: the noise grows by a factor f over that of equal weights, and with it
-the weight of every wrong fact. Recall then is that of the law without ageing plus what ageing changes, which is
-smooth, and taken with few nodes over the ages of the facts.
+In both, the weight of a fact and the noise on it depend on how many writes followed. The gated law and the sharing law
+become laws by slot and age: the noise is f times that of equal weights, and so is the weight of every wrong fact.
+Recall is that of the law without ageing plus the change due to ageing, which is smooth and needs few nodes over ages.
 
-**Fading.** With S <- gamma S + k vᵀ a pair written at t_j disturbs a fact written at t_i by gamma^(t_i - t_j): what
-came later is louder. f is the mean of gamma^(2 (t_i - t_j)) over the noise pairs. (Derived. That all wrong facts then
-weigh alike is assumed.) As facts are asked in any order and filler comes last, gamma < 1 only loses.
+**Fading.** With S <- gamma S + k vᵀ a pair written at t_j interferes with a fact written at t_i in proportion to
+gamma^(t_i - t_j): later pairs weigh more. f is the mean of gamma^(2 (t_i - t_j)) over the noise pairs. (Derived. Equal
+weights of all wrong facts are assumed.) Since facts are queried in any order after the filler, gamma < 1 only loses.
 
-**The delta rule**, S <- S (I - b k kᵀ) + b v kᵀ, takes from S what it would answer before it writes. Isotropic unit
-keys, n writes, m of them after the fact's: with rho = 1 - b (2 - b) / N and q = 1 - 2 b / N + 2 b² / (N (N + 2)),
+**The delta rule**, S <- S (I - b k kᵀ) + b v kᵀ, subtracts the current prediction before each write. For isotropic
+unit keys and n writes, m of them after the fact's, with rho = 1 - b (2 - b) / N, q = 1 - 2 b / N + 2 b² / (N (N + 2)),
 
     E a = b (1 - b/N)^m        E a² = b² s_m,   s_m = ((N - 1) q^m + rho^m) / N
     E sum w² = b / (2 - b) [1 - rho^m + (1 - rho^(n-m-1)) (rho^m - b (2 - b) s_m)].
@@ -81,16 +80,16 @@ def delta_moments(dim: ArrayLike, rate: ArrayLike, writes: ArrayLike, later: Arr
 
 @takes_fields
 def delta_law(problem: Problem, *, b: ArrayLike | None = None, slot_nodes: int | None = None, **nodes: int) -> Array:
-    """Chance that a delta rule answers a query rightly: at rate `b`, or at the best one (see `delta_rate`).
+    """Probability that a delta rule answers a query correctly: at rate `b`, or at the best one (see `delta_rate`).
 
-    Paper: none; it asks the question of Thm 4.2 (`thm:prob-scaling-law`) of another memory.
-    Holds for: unit keys, and a rate that is high for (key, value) pairs and 0 for others. Forget gates end at 1. At a
-        given b = .2 it is up to .06 too high, at b = 1 up to .1 (results/theory/memories_monte_carlo.md): recent facts
-        disturb more than old ones, and it takes the mean. At the best b, which is smaller, within .02.
+    Paper: none; Thm 4.2 (`thm:prob-scaling-law`) is the same for another memory.
+    Holds for: unit keys, and a rate that is high for (key, value) pairs and 0 for others. Forget gates train to 1. For
+        a given b = 0.2 it is up to 0.06 too high, for b = 1 up to 0.1 (results/theory/memories_monte_carlo.md), because
+        it averages over wrong facts although recent ones weigh more. At the best b, which is smaller, within 0.02.
     """
     rate = delta_rate(problem) if b is None else np.broadcast_to(np.asarray(b, float), problem.shape)
     if np.any((rate <= 0) | (rate > 1)):
-        raise ValueError(f"b={np.asarray(b)}: the rate of a delta rule lies above 0, where it writes, and up to 1.")
+        raise ValueError(f"b={np.asarray(b)} is outside (0, 1]: at rate 0 the delta rule writes nothing.")
     base = gated_law(problem, slot_nodes=slot_nodes, **nodes)
     some = (rate > LEAST_RATE) & ((base < SURE) | (b is not None))
     codes = (*tight_codes(problem), np.zeros(problem.shape))
@@ -100,9 +99,9 @@ def delta_law(problem: Problem, *, b: ArrayLike | None = None, slot_nodes: int |
 
 @takes_fields
 def delta_rate(problem: Problem) -> Array:
-    """The rate b with the largest mean recall, to 20 %, over slots and ages; 1e-6 where correcting does not pay.
+    """The rate b with the largest mean recall over slots and ages, to 20%; 1e-6 where correction does not help.
 
-    Competitors count as random directions here, all alike: recall is flat around the best rate.
+    All competitors are treated as random directions, which suffices because recall is flat around the best rate.
     """
     asked, place = _ages(queries(problem, slot_nodes=SLOTS))
     N_star, D_star, _ = star_dimensions(*(v.reshape(-1, 1) for v in tight_codes(problem)))
@@ -128,13 +127,13 @@ def _delta_noise(asked: Queries, place: Array, N_star: Array, lam: Array | float
 
 @takes_fields
 def retention_law(problem: Problem, *, gamma: float = RETNET) -> Array:
-    """Chance that a linear layer whose state fades by gamma per token answers a query rightly.
+    """Probability that a linear layer whose state fades by gamma per token answers a query correctly.
 
     Paper: Thm 4.2 (`thm:prob-scaling-law`) has gamma = 1.
     Holds for: gamma near 1; the weight of the wrong facts, old or recent, is taken as the same.
     """
     if not 0 < gamma <= 1:
-        raise ValueError(f"gamma={gamma}: the share of the state that a token leaves lies above 0, up to 1.")
+        raise ValueError(f"gamma={gamma} is outside (0, 1]: it is the fraction of the state kept per token.")
     codes = sharing_codes(problem)
     variances = (codes.key_variance, codes.value_variance, codes.leak)
     some, rate = np.full(problem.shape, gamma < 1), np.full(problem.shape, gamma)
@@ -204,16 +203,16 @@ LAWS = [
         summary="the delta rule at its best rate b, by slot and age",
         models=("delta_net", "gated_delta_net", "kda", "gated_delta_net2", "comba", "delta_product"),
         with_templates="template-delta",
-        support="minimal DeltaNet and KDA are .01 off on average, at most .02; Gated DeltaNet .03 and .05 after 2000 "
-        "steps (docs/ARCHITECTURE_COMPARISON.md), .005 and .015 after 8000",
+        support="mean absolute error 0.01 (max 0.02) for minimal DeltaNet and KDA; for Gated DeltaNet 0.03 (max 0.05) "
+        "after 2000 steps, 0.005 (max 0.015) after 8000",
         **_MEMORY,
     ),
     Law(
         "retention",
         retention_law,
-        summary="trained-sharing with a state that fades by a fixed gamma per token, 31/32 unless given",
+        summary="trained-sharing with a state that decays by a fixed gamma per token (default: 31/32)",
         models=("retnet",),
-        support="minimal RetNet is .012 off on average, at most .03 (docs/ARCHITECTURE_COMPARISON.md)",
+        support="mean absolute error 0.012 (max 0.03) for minimal RetNet",
         **_MEMORY,
     ),
 ]

@@ -68,7 +68,7 @@ def similarities(problem: Problem) -> tuple[Array, Array]:
 
 @takes_fields
 def effective_dimension(problem: Problem) -> Array:
-    """N_eff, the dimensions in which uncorrelated keys would disturb each other as much: SNR² = N_eff D / n."""
+    """N_eff, the dimensions in which uncorrelated keys would interfere as much: SNR² = N_eff D / n."""
     gamma, chance = similarities(problem)
     v_N = tight_codes(problem)[0]
     return np.asarray(1 / (chance @ gamma**2 + (chance @ (1 - gamma**2) ** 2) * v_N))
@@ -76,7 +76,7 @@ def effective_dimension(problem: Problem) -> Array:
 
 @takes_fields
 def effective_law(problem: Problem) -> Array:
-    """Chance that addition with a write gate answers rightly: as with uncorrelated keys in N_eff dimensions.
+    """Probability that addition with a write gate answers correctly: as with uncorrelated keys in N_eff dimensions.
 
     Paper: Rem F.3 (`app-rem:key-value-selectivity`), N D / N_kv, with N_eff for N.
     """
@@ -112,9 +112,11 @@ def table_rank(problem: Problem) -> Array:
 
 @takes_fields
 def template_law(problem: Problem, *, memory: Memory = "delta", b: float | None = None, top_k: int = 1) -> Array:
-    """Chance that a memory answers rightly, by exact weights in sampled contexts; the delta rule at `b`, or its best.
+    """Probability that a memory answers correctly, from exact weights in sampled contexts.
 
-    Paper: none; it asks the question of Thm 4.2 (`thm:prob-scaling-law`) of correlated keys.
+    The delta rule is taken at rate `b`, by default the best one.
+
+    Paper: none; Thm 4.2 (`thm:prob-scaling-law`) is the same for uncorrelated keys.
     Holds for: a write gate or a rate that is shut at all tokens but the values, and a state that queries leave alone.
     """
     return _over_cells(problem, lambda keys, D, V_v: _memory_recall(keys, D, V_v, memory, b, top_k)[0])
@@ -122,7 +124,7 @@ def template_law(problem: Problem, *, memory: Memory = "delta", b: float | None 
 
 @takes_fields
 def template_rate(problem: Problem) -> Array:
-    """The rate b of the delta rule with the largest recall, to 35 %; 0 where correcting does not pay."""
+    """The rate b of the delta rule with the largest recall, to 35%; 0 where correcting does not pay."""
     return _over_cells(problem, lambda keys, D, V_v: _memory_recall(keys, D, V_v, "delta", None)[1])
 
 
@@ -167,7 +169,7 @@ def _memory_recall(
 
 
 def _recall(W: Array, D: float, V_v: float, k: int = 1) -> float:
-    """Mean chance that the right value has one of the k largest logits, over contexts and the facts asked in them."""
+    """Mean probability that the right value has one of the k largest logits, over contexts and queried facts."""
     n = W.shape[-1]
     asked = np.unique(np.linspace(0, n - 1, min(n, QUERIES)).round().astype(int))
     W = W[:, asked]
@@ -268,7 +270,7 @@ LAWS = [
         models=("mlstm",),
         summary="correlated keys, a write gate that adds",
         holds=GATED,
-        support=f"memories of random codes are .017 off on average, at most .04 {PAGE}",
+        support=f"mean absolute error 0.017 (max 0.04) for memories with random codes {PAGE}",
         options={"memory": "addition"},
         **_TEMPLATE,
     ),
@@ -279,7 +281,7 @@ LAWS = [
         models=("delta_net", "gated_delta_net", "kda"),
         summary="correlated keys, the delta rule at its best rate b",
         holds=GATED,
-        support=f"memories of random codes at b = .05 to .4 are .007 to .017 off on average, at most .04 {PAGE}",
+        support=f"mean absolute error 0.007 to 0.017 (max 0.04) for random codes and b = 0.05 to 0.4 {PAGE}",
         **_TEMPLATE,
     ),
     Law(
@@ -289,7 +291,7 @@ LAWS = [
         models=("mesa_net",),
         summary="correlated keys, the least-squares answer: correlations cost nothing up to the rank of the keys",
         holds=GATED,
-        support=f"memories of random codes are .007 off on average, at most .02 {PAGE}",
+        support=f"mean absolute error 0.007 (max 0.02) for memories with random codes {PAGE}",
         options={"memory": "least-squares"},
         **_TEMPLATE,
     ),
@@ -298,7 +300,7 @@ LAWS = [
         effective_law,
         models=("mlstm",),
         holds=GATED,
-        support=f"memories of random codes are .025 off on average, at most .06 {PAGE}",
+        support=f"mean absolute error 0.025 (max 0.06) for memories with random codes {PAGE}",
         summary="correlated keys, addition: SNR² = N_eff D / n, 1 / N_eff = E[Gamma² + (1 - Gamma²)² / N]",
         **_TEMPLATE,
     ),
@@ -307,8 +309,8 @@ LAWS = [
         template_rank_law,
         models=(),
         summary="correlated keys, a ceiling: no matrix memory has more than SNR² = R D / (N_f - R), R their rank",
-        holds="a bound on the mean of h; that equal h are best, and rivals without a head start, are assumed",
-        support="loose: no memory of random codes was above it, and least squares is .1 below it at N = N_f, .4 at "
+        holds="a bound on the mean of h; assumes that equal h are best and that no competitor has a head start",
+        support="loose: no memory with random codes exceeds it, and least squares is 0.1 below it at N = N_f, 0.4 at "
         f"N_f = 4 N {PAGE}",
         **_TEMPLATE,
     ),

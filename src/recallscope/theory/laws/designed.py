@@ -29,14 +29,14 @@ from recallscope.theory.quadrature import slot_rule
 
 @takes_fields
 def designed_improved_law(problem: Problem) -> Array:
-    """Mean chance that the designed model answers a query rightly; nan where N > D, which cannot be designed.
+    """Mean probability that the designed model answers a query correctly; nan where N > D, which cannot be designed.
 
     Paper: weights of App. E.1 (`app-subsec:designed-weights`); takes the place of Thm F.2
         (`app-thm:designed-scaling-law`) and of Eq. label `eq:p-succ-exact`.
     Holds for: random filler, spherical E, N <= D, D >= 8. Against Monte Carlo on the paper's three regimes the mean
-        error is .004 and the largest .015, with a bias of -.004; for N_f <= 3 it grows to .02. Below D = 8 recall is
-        a few times chance and the law falls short of it (by up to .005 for N_f = 16, .05 for N_f = 4, .08 for N_f = 2).
-        L > 4 N_f is checked to .015 up to L = 2 V, and refused beyond.
+        absolute error is 0.004, at most 0.015, with a bias of -0.004; for N_f <= 3 it grows to 0.02. Below D = 8,
+        recall is a few times chance and the law is too low, by up to 0.005 for N_f = 16, 0.05 for N_f = 4, 0.08 for
+        N_f = 2. L > 4 N_f is checked to 0.015 up to L = 2 V, and refused beyond.
     Departs: logits of tokens are not independent given the right one (they share u), nor are they Gaussian; the
         self-noise 1/D scales with the signal and sets no ceiling; competitors are all tokens on the value side, not
         N_f - 1; Var(A) = 2 (D - N) / (N (D + 2)), twice the printed one; the mean is over query slots. A filler token
@@ -132,12 +132,12 @@ LAWS = [
     Law(
         "designed-improved",
         designed_improved_law,
-        summary="exact noise of the designed weights: sphere tails, signal-noise correlation, all competitors",
+        summary="exact noise of hand-constructed weights: sphere tails, signal-noise correlation, all competitors",
         reference="ours; App. E.1",
         domain=Domain("2 <= N <= D", "N_f >= 2", "V > 4 N_f"),
         fewest_facts=2,
         vocab_per_fact=4,
-        support="closest to Monte Carlo, without a fitted constant (results/theory)",
+        support="closest law to Monte Carlo, without a fitted constant (results/theory)",
         **_DESIGNED,
     ),
     Law(
@@ -180,7 +180,7 @@ LAWS = [
     Law(
         "designed-printed",
         large_context_law,
-        summary="the sum as printed, one term too many: may exceed 1",
+        summary="the sum as printed, with one term too many; can exceed 1",
         reference="Thm F.2",
         holds=ALL_SIZES,
         options={"weights": "designed", "printed": True},

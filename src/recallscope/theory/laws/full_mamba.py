@@ -8,14 +8,14 @@ assumed.) Hence:
 - SiLU, or a Delta that depends on the input, can switch a channel off by the kind of the previous token: (value, key)
   neighbours are no longer written, and the price of sharing is gone. r = N D, the law of a write gate, reached by
   either of the two (`full-nd`). Without a gate R stays in the D dimensions of P_out, and `expand` brings nothing.
-- With a gate R spans all expand D channels, and with keys blind to the value r = N (expand D - N). One bit per key gets
-  there: two banks of channels, Delta writes a fact into the bank of its key, the gate reads that of the query. A query
-  hears half of the other facts, in (expand D - N) / 2 dimensions (`full-bank`): N (2 D - N) / n, which is the paper's
-  a_full = a_linear / 2. (Derived for banks; trained models that found the bit are there, and not all find it.)
+- With a gate R spans all expand D channels, and with keys blind to the value r = N (expand D - N). Two banks of
+  channels reach it, with each key assigned to one: Delta writes a fact into its key's bank, and the gate reads the bank
+  of the query. Half of the other facts interfere, in (expand D - N) / 2 dimensions (`full-bank`): N (2 D - N) / n, the
+  paper's a_full = a_linear / 2. (Derived for banks, which not all trained models find.)
 - In between, every key opens each channel with chance p, on or off: interference p² + (1 - p²) / R of that of open
   channels, self-noise 1 + (1/p - 1) / R, weight of a wrong fact p² + 3 (1 - p²) / (R D), R = expand - N/D, and the p
   that minimises self-noise and interference together (`full-mask`). It leaves out that the signal varies, 3 (1/p - 1)
-  / (R D): independent masks are .03 to .11 below it. Trained masks are better ordered than independent ones, and the
+  / (R D): independent masks are 0.03 to 0.11 below it. Trained masks are better ordered than independent ones, and the
   two errors cancel. An interpolation, not a theorem; beyond the capacity of two banks it is cut (`full-mamba`).
 
 Filler behind a query is written like a fact. Norm, residual, skip and decay do not enter. No constant is fitted.
@@ -30,13 +30,7 @@ import numpy as np
 from recallscope.theory.domain import FULL, Domain
 from recallscope.theory.law import Law
 from recallscope.theory.laws.matrix_memory import gated_law, tight_codes
-from recallscope.theory.laws.sharing import (
-    num_keys,
-    pair_counts,
-    recall_given_variances,
-    sharing_codes,
-    tight_variance,
-)
+from recallscope.theory.laws.sharing import num_keys, pair_counts, recall_given_variances, sharing_codes, tight_variance
 from recallscope.theory.problem import Array, Problem, takes_fields
 
 BANKS = 0.5  # chance that a fact is in the bank of the query
@@ -44,7 +38,7 @@ BANKS = 0.5  # chance that a fact is in the bank of the query
 
 @takes_fields
 def mask_law(problem: Problem, **nodes: int | None) -> Array:
-    """Chance that a trained full Mamba answers a query rightly, if keys open and close channels independently.
+    """Probability that a trained full Mamba answers a query correctly, if keys open and close channels independently.
 
     Paper: Fig. 4 (`fig:scaling-laws-1d-dims`), where a of the full model is half of the linear one's.
     Departs: half of a is the end of a range; what training reaches lies between no mask and two banks.
@@ -63,7 +57,7 @@ def mask_law(problem: Problem, **nodes: int | None) -> Array:
 
 @takes_fields
 def bank_law(problem: Problem, **nodes: int | None) -> Array:
-    """Chance that a full Mamba with two banks of channels answers a query rightly.
+    """Probability that a full Mamba with two banks of channels answers a query correctly.
 
     Paper: Fig. 4 (`fig:scaling-laws-1d-dims`), a_full = a_linear / 2.
     """
@@ -76,11 +70,11 @@ def bank_law(problem: Problem, **nodes: int | None) -> Array:
 
 @takes_fields
 def full_mamba_law(problem: Problem, **nodes: int | None) -> Array:
-    """Chance that a well-trained full Mamba answers a query rightly: by its masks, as far as banks hold.
+    """Accuracy of the best of a few seeds of a full Mamba: `full-mask`, capped at the two-bank law.
 
-    Where masks are to be sparse the interpolation is too good: it leaves out that the signal varies. Banks hold a
-    little less again as N nears D, and so the law falls there, by .02 at most. It is no ceiling: training that starts
-    with banks gets beyond it (results/mechanism/full/BANK_START.md).
+    For sparse masks the interpolation is too optimistic, because it ignores that the signal varies. The bank law
+    decreases slightly as N approaches D, and so does this one, by at most 0.02. It is not a ceiling: training that
+    starts from two banks exceeds it (results/mechanism/full/BANK_START.md).
 
     Paper: Fig. 4 (`fig:scaling-laws-1d-dims`), where a of the full model is half of the linear one's.
     """
@@ -93,40 +87,40 @@ LAWS = [
     Law(
         "full-mask",
         mask_law,
-        summary="on/off masks per key, between N D and N (2 D - N): an interpolation",
+        summary="random on/off masks per key: an interpolation between N D and N (2 D - N)",
         holds="full Mamba at the paper's budget",
-        support="trained full models that recall at all are .034 off on average, at most .17, by the mean of seeds",
+        support="mean absolute error 0.034 (max 0.17) for the mean over seeds of full models that learned",
         status="hypothesis",
         **_FULL,
     ),
     Law(
         "full-bank",
         bank_law,
-        summary="one bit per key, two banks of channels: SNR² = N (2 D - N) / n",
-        holds="N <= D; full Mamba that found the bit, expand >= 2",
+        summary="two banks of channels, each key assigned to one: SNR² = N (2 D - N) / n",
+        holds="N <= D; full Mamba that found two banks, expand >= 2",
         domain=Domain("N <= D"),
-        support="trained full models that recall at all are .043 off on average, at most .21, mostly below it; "
-        "memories with two banks .01, at most .02",
+        support="mean absolute error 0.043 (max 0.21) for full models that learned, which are mostly below it; "
+        "0.01 (max 0.02) for memories built with two banks",
         status="approximate",
         **_FULL,
     ),
     Law(
         "full-mamba",
         full_mamba_law,
-        summary="full-mask, and no more than two banks hold",
-        holds="full Mamba as the best of a few seeds trains it",
-        support="trained full models are .017 off on average, at most .08, by the best of seeds; by the mean of the "
-        "seeds that recall at all .03, at most .15",
+        summary="full-mask, capped at full-bank",
+        holds="the best of a few seeds of a full Mamba",
+        support="mean absolute error 0.017 (max 0.08) for the best of seeds; 0.03 (max 0.15) for the mean over seeds "
+        "that learned",
         status="hypothesis",
         **_FULL,
     ),
     Law(
         "full-nd",
         gated_law,
-        summary="nothing but facts is written: SNR² = N D / n",
+        summary="only facts are written: SNR² = N D / n",
         holds="Mamba without a gate, with SiLU or input-dependent Delta, trained long",
-        support="Mamba with SiLU alone, or with a selective Delta alone, is .01 off after 8000 steps or more "
-        "(docs/COMPONENTS.md); after 2000 it is still far below (docs/ARCHITECTURE_COMPARISON.md)",
+        support="mean absolute error 0.01 for Mamba with SiLU or a selective Delta after 8000 steps; after 2000 steps "
+        "such models are still far below the law",
         status="approximate",
         **_FULL,
     ),

@@ -29,7 +29,7 @@ from recallscope.theory.reduction import one_head
 
 @takes_fields
 def sharing_heads_law(problem: Problem, *, exact: bool = False) -> Array:
-    """Chance that a trained many-headed linear layer answers a query rightly.
+    """Probability that a trained many-headed linear layer answers a query correctly.
 
     Paper: takes the place of Thm 4.7 (`thm:multi-head-recall`).
     Holds for: trained models with the published expand = 2 (docs/REPRODUCTION.md). With expand = 1 no channel is idle,
@@ -72,10 +72,10 @@ LAWS = [
     Law(
         "trained-sharing-heads",
         sharing_heads_law,
-        summary="trained-sharing with the expand D channels of the heads counted",
+        summary="trained-sharing, counting the expand D channels that the heads share",
         reference="ours; replaces Thm 4.7",
         holds="one trained linear layer with expand = 2",
-        support="trained models with several heads are .01 off on average, at most .07 (docs/REPRODUCTION.md)",
+        support="mean absolute error 0.01 (max 0.07) for trained models with several heads",
         compared=SHARING_HEADS,
         layers="one",
         tolerance=QUICK,

@@ -56,11 +56,11 @@ def tight_codes(problem: Problem) -> tuple[Array, Array]:
 
 @takes_fields
 def gated_law(problem: Problem, **nodes: int | None) -> Array:
-    """Chance that a memory with a write gate answers a query rightly: mLSTM, Mamba-2-like and gated linear attention.
+    """Probability that a memory with a write gate (mLSTM, Mamba-2-like) answers a query correctly.
 
     Paper: Rem F.3 (`app-rem:key-value-selectivity`), N D / N_kv, which a linear layer does not reach.
-    Holds for: a gate that depends on both tokens of a pair. Forgetting is left unused by training, and rightly so:
-        facts are asked in any order, and what comes last is filler.
+    Holds for: a gate that depends on both tokens of a pair. Training leaves forgetting unused, as it should: facts are
+        queried in any order, and filler comes last.
     """
     v_N, v_D = tight_codes(problem)
     return recall_given_variances(problem, key_variance=v_N, value_variance=v_D, leak=0.0, **nodes)
@@ -68,14 +68,14 @@ def gated_law(problem: Problem, **nodes: int | None) -> Array:
 
 @takes_fields
 def least_squares_law(problem: Problem, *, slot_nodes: int | None = None, **nodes: Any) -> Array:
-    """Chance that a memory read by least squares answers a query rightly (MesaNet, recursive least squares).
+    """Probability that a memory read by least squares answers a query correctly (MesaNet, recursive least squares).
 
     1 / (kᵀ (sum of k kᵀ)⁻¹ k) - 1 is the noise over the signal. With c_j writes of key j, one or, where filler came
     after its query, two, the inverse is that of a random Gram matrix: sum_j c_j t / (1 + c_j t) = N (1 - 1/N_f) over
     the other keys gives t, and n_eff = N / t; without filler n_eff = N_f - N. The state is N D numbers and N (N + 1) /
     2 more.
 
-    Paper: none; it asks the question of Thm 4.2 (`thm:prob-scaling-law`) of another memory.
+    Paper: none; Thm 4.2 (`thm:prob-scaling-law`) is the same for another memory.
     Holds for: L = 4 N_f, where filler repeats keys of the context; and a small ridge.
     """
     asked = queries(problem, slot_nodes=slot_nodes)
@@ -93,7 +93,7 @@ def least_squares_law(problem: Problem, *, slot_nodes: int | None = None, **node
 
 @takes_fields
 def rank_bound(problem: Problem, **nodes: int | None) -> Array:
-    """Recall of a matrix memory that reaches the rank bound and is not disturbed by filler: AR's least squares.
+    """Recall of a matrix memory that reaches the rank bound, without interference from filler: least squares in AR.
 
     Paper: beside Lem 4.5 (`lem:info-lower-bound`), which bounds any state by its bits.
     """
@@ -102,10 +102,10 @@ def rank_bound(problem: Problem, **nodes: int | None) -> Array:
 
 @takes_fields
 def routed_law(problem: Problem, *, memories: int = 4, **nodes: int | None) -> Array:
-    """Chance that one of B memories, which a router chose by the key, answers a query rightly.
+    """Probability that a router's choice among B memories, made by the key, answers a query correctly.
 
-    A query meets only what is in its own memory: each of the n other facts with chance 1/B, independently, so that on
-    average SNR² = B N D / n. The number that it meets is binomial, which costs recall: some memories are fuller.
+    Only facts in the same memory interfere. Each of the n other facts is there with probability 1/B, independently, so
+    that on average SNR² = B N D / n. Their number is binomial, which costs recall: some memories are fuller.
 
     Paper: none; two banks of channels (`full-bank`) are the case B = 2.
     Holds for: as many keys for each memory, N + B - 1 <= D, so that the key's code and its route both fit into the
@@ -132,13 +132,12 @@ LAWS = [
         "gated",
         gated_law,
         top_k=True,
-        summary="a write gate stores facts only: SNR² = N D / n",
+        summary="a write gate stores only facts: SNR² = N D / n",
         reference="ours; Rem F.3 with a gate",
         models=("mlstm", "mamba3"),
         with_templates="template-addition",
         holds=MINIMAL,
-        support="minimal mLSTM is .011 off on average, at most .03, and memories of random codes as far "
-        "(docs/ARCHITECTURE_COMPARISON.md)",
+        support="mean absolute error 0.011 (max 0.03) for minimal mLSTM, and the same for memories with random codes",
         **_MEMORY,
     ),
     Law(
@@ -150,15 +149,15 @@ LAWS = [
         models=("mesa_net",),
         with_templates="template-least-squares",
         holds=MINIMAL,
-        support="minimal MesaNet is .005 off on average, at most .02; .01 and .025 on cells trained after the law; "
-        "memories of random codes .01 and .05 (docs/ARCHITECTURE_COMPARISON.md)",
+        support="mean absolute error 0.005 (max 0.02) for minimal MesaNet, 0.01 (max 0.025) at settings trained after "
+        "the law, 0.01 (max 0.05) for memories with random codes",
         domain=Domain("L = 4 N_f"),
         **_MEMORY,
     ),
     Law(
         "routed",
         routed_law,
-        summary="B routed memories, four unless given: SNR² = B N D / n, with binomial numbers of facts in each",
+        summary="B routed memories (default: 4): SNR² = B N D / n, with a binomial number of facts in each",
         reference="ours",
         models=("routed_memory",),
         holds=f"N + B - 1 <= D, {MINIMAL}",
@@ -172,13 +171,13 @@ LAWS = [
         reference="ours",
         models=(),
         holds="any update that is linear in the values, one head; a bound on the mean of h, not on recall itself",
-        support="neither a trained memory nor one of random codes was found above it by more than .02",
+        support="no memory, trained or with random codes, exceeds it by more than 0.02",
         **_MEMORY,
     ),
     Law(
         "softmax",
         softmax_law,
-        summary="keys that differ are told apart, however many: 1, with a memory of (N + D) t numbers",
+        summary="distinct keys are never confused: recall is 1, with a memory of (N + D) t entries",
         reference="exact reference",
         models=("attention",),
         status="exact",
@@ -187,6 +186,6 @@ LAWS = [
         compared=TRAINED_MEMORIES,
         holds=f"N >= 5, {MINIMAL}",
         domain=Domain("N >= 5"),
-        support="minimal attention is above .999 for N >= 8; for N <= 4 training stops short of it, and this is no law",
+        support="minimal attention is above 0.999 for N >= 8; for N <= 4 training does not get there",
     ),
 ]

@@ -61,7 +61,7 @@ def inv_sigma(
 ) -> Array:
     """x = sqrt(N D / (a N_f + N)), the one variable onto which recall collapses; N counts all layers (Thm 4.6).
 
-    `a` is that of task and weights unless given.
+    `a` defaults to that of the task and the weights.
 
     Paper: Rem 4.3 (`rem:practical-scaling-law`), Fig. 4 (`fig:scaling-laws-1d-dims`).
     """
@@ -72,7 +72,7 @@ def inv_sigma(
 
 
 def above_the_rest(x: Array, vocab_size: Array, level: Level) -> Array:
-    """The chance that a logit of signal-to-noise x tops V - 1 others, with their maximum at sqrt(2 log V) or at m_V."""
+    """Probability that a logit of signal-to-noise x exceeds V - 1 others, whose maximum is at sqrt(2 log V) or m_V."""
     return np.asarray(ndtr(x - (sqrt_two_log if level == "sqrt" else typical_max)(vocab_size)))
 
 
@@ -245,7 +245,7 @@ LAWS = [
     Law(
         "trained-printed",
         large_context_law,
-        summary="the sum as printed, one term too many: may exceed 1",
+        summary="the sum as printed, with one term too many; can exceed 1",
         reference="Thm 4.2, Eq. 15",
         holds=ALL_SIZES,
         options={"printed": True},

@@ -7,8 +7,8 @@ numbers say what a number format costs: the power s² of an entry, and the gain 
     SNR_i² = D g_i² / (s² - g_i² / N),    without rounding and fading N D / (n - 1).
 
 **Noise.** Rounding adds c d² per entry, c = 1/12 to the nearest and 1/6 at random; with an absmax scale d = A s / q,
-q = 2^(bits - 1) - 1, and with floats E d² = .541 4^-mantissa s² (their mantissas being distributed by Benford's law).
-Every rounding thus multiplies the power by 1 + lam, lam = c A² / q² or .541 c 4^-mantissa, and a token keeps a share
+q = 2^(bits - 1) - 1, and with floats E d² = 0.541 4^-mantissa s² (their mantissas being distributed by Benford's law).
+Every rounding thus multiplies the power by 1 + lam, lam = c A² / q² or 0.541 c 4^-mantissa, and a token keeps a share
 rho of it: a², or 1 - b (2 - b) / N in a delta rule. (Derived, for steps d up to the size of a write.) Without fading
 n roundings cost SNR² a factor lam n / (e^(lam n) - 1); with it the noise ends at lam / (1 - rho) of the state's power,
 so that 2 / (1 - rho) takes the place of n. Solved for the bits, with a loss delta of SNR² allowed:
@@ -43,7 +43,7 @@ from recallscope.theory.quadrature import beta_rule, normal_rule
 NEAREST, STOCHASTIC = 1 / 12, 1 / 6  # c, mean square of the rounding error in steps
 FLOAT_SPACING = (1 - 1 / 4) / (2 * np.log(2))  # E ulp² 4^mantissa / s², by Benford's law
 BLOCKS = {"block16": 16, "block32": 32}
-SMALL_STEP = 2.0  # sqrt(p) / d: above, nearest rounding is noise to within 1 %
+SMALL_STEP = 2.0  # sqrt(p) / d: above, nearest rounding is noise to within 1%
 PLAYED = 40_000  # entries, at least, of the independent ones
 WHOLE_MATRICES = 6  # of them, at least: each has one scale, or one per row
 SEED = 0
@@ -288,7 +288,7 @@ def snr_share(memory: Memory, precision: StatePrecision) -> float:
 
 
 def recall(memory: Memory, precision: StatePrecision | None = None) -> float:
-    """Chance that a query is answered correctly, mean over the facts: random words, random keys."""
+    """Probability that a query is answered correctly, mean over the facts: random words, random keys."""
     stored = exact_state(memory) if precision is None else stored_state(memory, precision)
     N, D = memory.key_dim, memory.value_dim
     if memory.rate:  # what the own write erased is no noise to it
@@ -349,7 +349,7 @@ def bits_needed(
     delta: float | None = None,
     vocab_size: float = 32768,
 ) -> int:
-    """Bits of an integer for which rounding costs less than `delta` of SNR²: 1 % of recall .9 unless given.
+    """Bits of an integer for which rounding costs less than `delta` of SNR²: 1% of recall 0.9 unless given.
 
     The noise of one rounding (a cached prefix, or exact error feedback) is there in full, as that of two of many.
     """

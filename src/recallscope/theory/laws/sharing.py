@@ -3,7 +3,7 @@
 A trained layer answers a query with two kernels, one that matches keys (rank N) and one that reads values
 out. Both are Gram matrices of codes inside the same D dimensions. Training drives each code to a tight frame,
 the least noisy there is, and then one question is left: how much of the value code may lie in the N
-dimensions of the keys? Whatever lies there mistakes (value, key) neighbours for facts; keeping values out
+dimensions of the keys? Whatever is there mistakes (value, key) neighbours for facts; keeping values out
 squeezes them into D - N dimensions. At the best share the signal-to-noise ratio is
 
     SNR² = N (D - N/2) / n        n noise pairs; it would be N D / n if sharing cost nothing.
@@ -62,20 +62,19 @@ class SharingCodes(NamedTuple):
 
 @takes_fields
 def sharing_law(problem: Problem, *, value_rank: ArrayLike | None = None, exact: bool = False, top_k: int = 1) -> Array:
-    """Chance that a trained linear layer answers a query rightly (expand 2, convolution of width 2, tied).
+    """Probability that a trained linear layer answers a query correctly (expand 2, convolution of width 2, tied).
 
-    The codes of `sharing_codes`, then the chance that the right logit tops those of all other values, averaged
-    over the query slots. State dimensions beyond D are allowed, but the rank of the keys is capped. The result
-    lies in [1/V_v, 1], V_v = V/2. It grows with D and N and falls with N_f and V, for V >= 4 D and V >= 8 N_f, but for
-    steps the wrong way of the size of its error; outside of that, steps of up to 1e-3 have been seen with `exact`, too,
-    and larger ones for N_f < 4 or D < 8. Two kinds have a reason. With D > V/2 values are orthogonal, and recall
-    suffers only from filler that repeats a value, which is rarer with a larger V. A single fact needs one direction.
+    Takes the codes of `sharing_codes`, and averages over the query slots the probability that the right logit exceeds
+    those of all other values. State dimensions beyond D are allowed, but the rank of the keys is capped. The result is
+    in [1/V_v, 1], V_v = V/2. For V >= 4 D and V >= 8 N_f it grows with D and N and falls with N_f and V, up to its
+    numerical error; elsewhere it can violate this by 1e-3 even with `exact`, and by more for N_f < 4 or D < 8. Two
+    cases are genuine: with D > V/2 values are orthogonal, and recall suffers only from filler that repeats a value,
+    which is rarer with a larger V; and a single fact needs one direction.
 
-    Paper: Thm 4.2 (`thm:prob-scaling-law`) asks the question, Rem F.3 (`app-rem:key-value-selectivity`) has
-        the mechanism.
+    Paper: Thm 4.2 (`thm:prob-scaling-law`); the mechanism is in Rem F.3 (`app-rem:key-value-selectivity`).
     Holds for: one linear layer; what it was compared with is in `theory/domain.py`. The quadrature is good to 1e-3, and
-        to 5e-4 for V >= 4.8 D, D >= 8, N_f >= 8; for N_f < 4 or D < 4 to 1e-2. `exact` asks for its slow twin, 30 times
-        as slow: good to 1e-4 for V >= 4.8 D, but to 1e-2 for D near V/2. In AR with N = 2 and D >= .75 V it is an
+        to 5e-4 for V >= 4.8 D, D >= 8, N_f >= 8; for N_f < 4 or D < 4 to 1e-2. `exact` takes its plain twin, 30 times
+        as slow: good to 1e-4 for V >= 4.8 D, but to 1e-2 for D near V/2. In AR with N = 2 and D >= 0.75 V it is an
         upper bound: training puts keys into a few buckets.
     Departs: Rem F.3 lets keys and values span orthogonal subspaces free of charge, and SNR² = N D / N_kv.
         Without D >= N + V_v dimensions they cannot; the price is N/2 out of D. With them they could, but training
@@ -388,8 +387,8 @@ LAWS = [
         summary="keys and values share the D dimensions: SNR² = N (D - N/2) / n",
         reference="ours; builds on Rem F.3",
         holds="one trained linear layer",
-        support="trained linear models are 0.01 off on average, at most 0.03 in MQAR and 0.06 in AR "
-        "(means of seeds, docs/REPRODUCTION.md; single runs up to 0.065)",
+        support="mean absolute error 0.01 for trained linear models: at most 0.03 in MQAR and 0.06 in AR for means of "
+        "seeds, 0.065 for single runs",
         compared=SHARING,
         with_heads="trained-sharing-heads",
         status="approximate",
