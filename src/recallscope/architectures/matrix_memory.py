@@ -419,6 +419,8 @@ class HybridSpec(MatrixMemory):
                     f"docs/ARCHITECTURES.md."
                 )
             fields = dict(pair.partition("=")[::2] for pair in given)
+            if "num_layers" in fields:
+                raise ValueError(f"layers={self.layers!r}: every word is one layer. Repeat {kind} instead.")
             layer = {name: _value(text) for name, text in fields.items()}
             found.append(cls(**((cls.PUBLISHED if self.as_published else {}) | shared | sizes | layer)))
         return tuple(found)
