@@ -338,13 +338,13 @@ def law_finding(
     basis: str,
     missing: int,
 ) -> Finding:
-    """How far a law is off over the cells of some variants, and what is told of each."""
+    """The error of a law over the settings of some variants, and of each."""
     every, wanted = entry_of(np.concatenate(list(errors.values()))), WANTED.get(law, 0.01)
     return check.answer(
-        f"off by {every.mean_error:.4f} on average, {every.max_error:.3f} at most ({every.bias:+.3f}); "
+        f"mean absolute error {every.mean_error:.4f}, at most {every.max_error:.3f}, bias {every.bias:+.3f}; "
         + ", ".join(f"{variant.label} {told(law, variant)}" for variant in errors),
         by_distance("mean absolute error", every.mean_error, wanted, 3 * wanted),
-        f"{every.cells} cells {basis}",
+        f"{every.cells} settings {basis}",
         missing,
     )
 

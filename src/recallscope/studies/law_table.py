@@ -148,7 +148,7 @@ def where_it_fails(law: str, cells: Sequence[tuple[Mapping[str, Any], float]]) -
     """How the error of a law (measured minus predicted, nan where it does not apply) goes with N / D, and its worst."""
     sound = [(cell, error) for cell, error in cells if error == error]
     if not sound:
-        return f"{law}: applies to no cell of the linear grids."
+        return f"{law}: applies to no setting of the linear grids."
     means = []
     for name, low, high in (("N <= D/8", 0, 1 / 8), ("D/8 < N <= D/2", 1 / 8, 1 / 2), ("N > D/2", 1 / 2, np.inf)):
         errors = [error for cell, error in sound if low < cell["state_dim"] / cell["embed_dim"] <= high]
