@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from made_records import record
-from recallscope.records import RecordError
+from recallscope.records import MOST_BYTES, RecordError
 from recallscope.runs.driver import run_sweep
 from recallscope.runs.grid import Cell
-from recallscope.runs.packed import MAX_LINE
 from recallscope.runs.plan import make_plan
 from recallscope.runs.store import RunStore, StoreError
 from recallscope.runs.table import find_runs
@@ -137,7 +136,7 @@ def test_a_bad_line_is_named_and_costs_no_other(packed):
     edited = lines[1].replace(b'"steps":2000', b'"steps":2001')
     assert edited != lines[1]
     bad = [edited, b"\xff\x00 no JSON\n", b"[" * 10**5 + b"\n", lines[2][:90] + b"\n", lines[3], b'{"run":"../../x"}\n']
-    packed.root.write_bytes(b"".join([header, lines[0], *bad, *lines[3:], b"\n", b"x" * (MAX_LINE + 1)]))
+    packed.root.write_bytes(b"".join([header, lines[0], *bad, *lines[3:], b"\n", b"x" * (MOST_BYTES + 1)]))
     rows = find_runs(packed)
     assert len(rows) == 10 + 7
     damaged = {row["run"] for row in rows if row["status"] == "damaged"}

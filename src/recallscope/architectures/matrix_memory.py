@@ -383,7 +383,7 @@ class HybridSpec(MatrixMemory):
     FOLLOWING = ("residual", "num_layers")
     layers: str = Field(
         "gated_delta_net attention",
-        description="architectures from the bottom up, each with fields of its own: 'gla window_attention,window=32'",
+        description="architectures from the bottom up, each with its own fields: 'gla window_attention,window=32'",
     )
     as_published: bool = Field(False, description="every layer as its authors have it, not in its minimal variant")
 
@@ -419,6 +419,8 @@ class HybridSpec(MatrixMemory):
                     f"docs/ARCHITECTURES.md."
                 )
             fields = dict(pair.partition("=")[::2] for pair in given)
+            if "num_layers" in fields:
+                raise ValueError(f"layers={self.layers!r}: every word is one layer. Repeat {kind} instead.")
             layer = {name: _value(text) for name, text in fields.items()}
             found.append(cls(**((cls.PUBLISHED if self.as_published else {}) | shared | sizes | layer)))
         return tuple(found)
