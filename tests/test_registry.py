@@ -96,7 +96,7 @@ def test_files_of_one_name_do_not_clash_and_a_changed_file_is_read_again(tmp_pat
 
 def test_a_module_that_is_not_there_is_told_from_one_that_fails(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match=r"there is no module 'no_such_package\.nets'"):
+    with pytest.raises(ValueError, match=r"no module 'no_such_package\.nets'"):
         import_from("no_such_package.nets")
     (tmp_path / "needs_more.py").write_text("import no_such_dependency")
     with pytest.raises(ModuleNotFoundError, match="no_such_dependency"):

@@ -26,10 +26,11 @@ print(f"{len(list(store.records()))} trainings")
 
 # %%
 runs = rs.load_runs(store.root).sort_values("test_accuracy")
+runs["state"] = runs["effective_entries"].astype("string").fillna("grows")
 figure, ax = plt.subplots(figsize=(5, 2.4), layout="constrained")
 ax.barh(runs["model"], runs["test_accuracy"])
 for place, run in enumerate(runs.itertuples()):
-    ax.text(run.test_accuracy + 0.01, place, f"{run.test_accuracy:.2f}, state {run.state_entries}", va="center")
+    ax.text(run.test_accuracy + 0.01, place, f"{run.test_accuracy:.2f}, state {run.state}", va="center")
 ax.set(xlabel="recall", xlim=(0, 1.25))
 plt.show()
 

@@ -29,7 +29,7 @@ _RULES = {
     "float_type": "it must be a number",
     "bool_type": "it must be true or false",
     "literal_error": "it must be one of {expected}",
-    "extra_forbidden": "there is no such field",
+    "extra_forbidden": "no such field",
     "missing": "it is needed",
 }
 

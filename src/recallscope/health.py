@@ -119,7 +119,7 @@ def _diverged(
     than = f" than {rate:g}" if isinstance(rate, float | int) else ""
     return RunWarning(
         "diverged",
-        f"diverged: at step {lost} its loss was no longer a finite number. The accuracy is that of step "
+        f"diverged: at step {lost} its loss was not a finite number. The accuracy is that of step "
         f"{facts.get('best_step')}. Try a smaller --learning-rate{than}.",
     )
 

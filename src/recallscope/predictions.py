@@ -121,11 +121,11 @@ def question(fields: Mapping[str, Any]) -> tuple[TaskSpec, Problem, list[Law]]:
 def _among_best(laws: list[Law], k: int, num_values: int, *, named: bool) -> list[Law]:
     """The laws for the chance that the right value is among the k best, those that have one."""
     if not 1 < k < num_values:
-        raise ValueError(f"--top-k {k}: of {num_values} values, 1 to {num_values - 1} can be looked at. Try --top-k 5.")
+        raise ValueError(f"--top-k {k}: of {num_values} values, k can be 1 to {num_values - 1}. Try --top-k 5.")
     able = [replace(law, options={**law.options, "top_k": k}) for law in laws if law.top_k]
     if len(able) < len(laws) if named else not able:
         some = ", ".join(law.name for law in LAWS if law.top_k)
-        raise ValueError(f"--top-k: only these laws say how often the right value is among the k best: {some}.")
+        raise ValueError(f"--top-k: only these laws predict how often the right value is among the k best: {some}.")
     return able
 
 
@@ -288,7 +288,7 @@ def _unknown(fields: Mapping[str, Any]) -> Wanted:
         if chosen not in solvable:
             raise ValueError(f"--solve-for {chosen}: it must be one of {', '.join(solvable)}.")
         if others := [name for name in missing if name != chosen]:
-            raise ValueError(f"--solve-for {chosen} needs {', '.join(others)} as well.")
+            raise ValueError(f"--solve-for {chosen} also needs {', '.join(others)}.")
         return cast(Wanted, chosen)
     if missing == ["embed_dim", "state_dim"]:
         return "frontier"

@@ -146,7 +146,7 @@ def read_facts(text: str | bytes) -> dict[str, Any]:
         raise RecordError(f"a record is a JSON object, this is a {type(facts).__name__}")
     version = facts.get("schema_version")
     if not isinstance(version, int) or isinstance(version, bool) or version < OLDEST:
-        raise RecordError(f"schema_version={version!r} is not a whole number from {OLDEST}: no record of ours")
+        raise RecordError(f"schema_version={version!r} is not an integer from {OLDEST}: not a record of recallscope")
     if not is_run_name(facts.get("run")):
         raise RecordError(f"run={facts.get('run')!r} is not the name of a run (24 hex digits)")
     if "digest" not in facts and version > OLDEST:

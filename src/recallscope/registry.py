@@ -121,7 +121,7 @@ def import_from(reference: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and (reference == error.name or reference.startswith(f"{error.name}.")):
             raise ValueError(
-                f"there is no module {reference!r}, neither installed nor in {here}. Name a module, "
+                f"no module {reference!r}, neither installed nor in {here}. Name a module, "
                 f"my_package.my_nets, or a file, path/to/my_nets.py."
             ) from error
         raise
@@ -151,7 +151,7 @@ class _SourceLoader(SourceFileLoader):
 
 def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise ValueError(f"there is no file {path} (from {os.getcwd()}). Name a Python file, path/to/my_nets.py.")
+        raise ValueError(f"no file {path} (from {os.getcwd()}). Name a Python file, path/to/my_nets.py.")
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     if main and Path(main).resolve() == path.resolve():
         return sys.modules["__main__"]

@@ -69,7 +69,7 @@ class StatePrecision(Spec):
         "took off is kept and added back before the next token",
     )
     residual_bits: Annotated[int, Field(ge=2, le=16)] | None = Field(
-        None, description="bits of what error-feedback keeps; all of it, exactly, unless given"
+        None, description="bits of the rounding error that error-feedback keeps (default: all of it, exactly)"
     )
     every: Size | Literal["once"] = Field(
         1, description="tokens between roundings; once: only before the first query, as a cached prefix"

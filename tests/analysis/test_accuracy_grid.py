@@ -65,7 +65,7 @@ def test_runs_that_differ_in_more_than_the_seed_are_not_mixed():
         AccuracyGrid.from_runs(as_table([run(0.5), run(0.6, expand=1)]))
     with pytest.raises(ValueError, match="embed_dim"):
         AccuracyGrid.from_runs(as_table(RUNS), axes=("embed_dm",))
-    with pytest.raises(ValueError, match="no field of a linear_mamba model"):
+    with pytest.raises(ValueError, match="not a field of a linear_mamba model"):
         AccuracyGrid.from_runs(as_table(RUNS), axes=("num_heads",))
 
 

@@ -74,5 +74,5 @@ def test_the_two_moment_form_is_wider_by_the_variance_of_the_maximum():
 def test_too_little_or_too_mixed_data_is_refused():
     with pytest.raises(ValueError, match="at least 4"):
         fit_collapse(cells(1, 3, sizes=CELLS[:3]), np.random.default_rng(0))
-    with pytest.raises(ValueError, match="each vocab_size by itself"):
+    with pytest.raises(ValueError, match="each vocab_size separately"):
         fit_collapse(cells(1, 3, vocabularies=(512, 1024)), np.random.default_rng(0))

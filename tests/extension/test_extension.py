@@ -208,8 +208,8 @@ def test_a_source_file_that_changed_under_a_checkpoint_is_refused_and_nothing_lo
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--model", "nowhere.py:Model"], "there is no file nowhere.py"),
-        (["--model", "no_such_module:Model"], "there is no module 'no_such_module'"),
+        (["--model", "nowhere.py:Model"], "no file nowhere.py"),
+        (["--model", "no_such_module:Model"], "no module 'no_such_module'"),
         (["--model", "lineer"], "Did you mean linear"),
         (["--model", "my_gru.py"], "Write my_gru.py:MyModel"),
         (["--model", "my_gru.py:Model", "--model-args", "{width: 4}"], "is not JSON"),

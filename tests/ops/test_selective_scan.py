@@ -322,7 +322,7 @@ def test_without_a_compiler_torch_computes(caplog, monkeypatch) -> None:
 
 def test_a_form_the_environment_made_up_is_refused(monkeypatch) -> None:
     monkeypatch.setenv("RECALLSCOPE_SCAN", "fast")
-    with pytest.raises(ValueError, match=r"RECALLSCOPE_SCAN='fast' is none of auto, loop, torch, compiled"):
+    with pytest.raises(ValueError, match=r"RECALLSCOPE_SCAN='fast' must be one of auto, loop, torch, compiled"):
         selective_scan(*draw_inputs(1, 3, 2, 2).values())
 
 

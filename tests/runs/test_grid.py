@@ -116,7 +116,7 @@ def test_the_documented_example_has_24_runs():
         ({"derived": {"state_dim": "embed_dim", "embed_dim": "state_dim"}}, "circle"),
         ({"derived": {"state_dim": "60 / 7"}}, "state_dim=8.57"),
         ({"derived": {"state_dim": 3}}, "texts"),
-        ({"derived": {"state_dim": "nonsense"}}, "no field of a run"),
+        ({"derived": {"state_dim": "nonsense"}}, "not a field of a run"),
         ({"skip": [3]}, "rules are texts"),
         ({"skip": ["state_dim >"]}, "not a formula"),
         ({"preset": "dn-liner"}, "dn-linear"),

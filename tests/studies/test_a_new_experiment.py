@@ -112,7 +112,7 @@ def test_a_new_file_is_listed_run_found_drawn_and_reported(recallscope_with_it):
     page = (folder / "REPRODUCTION_APPENDIX.md").read_text(encoding="utf-8")
     assert (folder / "REPORT.md").exists()
     assert "Did they run?" in page
-    assert "| tiny cells<br>2 cells |" in page
+    assert "| tiny cells<br>2 settings |" in page
     assert (folder / "figures" / "tiny-figure.png").exists() or (folder / "figures" / "tiny-figure.svg").exists()
 
 

@@ -90,7 +90,7 @@ def test_scales_grow_and_costs_are_known_for_each() -> None:
 
 
 def test_an_unknown_experiment_is_named_with_those_there_are() -> None:
-    with pytest.raises(ValueError, match=r"'dn-gird' is no experiment of the paper\. There are: dn-grid"):
+    with pytest.raises(ValueError, match=r"'dn-gird' is not an experiment\. Choose one of dn-grid"):
         find_experiment("dn-gird")
 
 

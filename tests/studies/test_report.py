@@ -210,7 +210,7 @@ def test_an_empty_report_is_still_a_page(facts):
     empty = Report({}, LawTable((), (), {}), replace(facts, runs=0, environment={}, parts={}))
     page = Page(html_page(empty))
     assert "Of 0 questions" in page.all_text
-    assert "No measured cell" in page.all_text
+    assert "No measured setting" in page.all_text
     assert page.named("img") == []
 
 

@@ -42,8 +42,9 @@ def test_longest_first_fills_the_workers():
     assert schedule([1.0], 100) == 1.0
 
 
-def test_the_measured_tables_are_in_the_page():
-    page = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
+def test_the_measured_tables_are_in_the_pages():
+    names = "docs/scaling.md", "results/sweeps/README.md"
+    page = "".join((ROOT / name).read_text(encoding="utf-8") for name in names)
     for table in sweep_scale.tables(MEASURED).split("\n\n"):
         assert table in page, "python benchmarks/sweep_scale.py --tables results/sweeps/scale.json"
 

@@ -128,7 +128,7 @@ def test_capacity_prints_its_trainings_and_uses_them_again(run, tmp_path):
         (["measure"], "which model?"),
         (["measure", "liner", *TASK], "Did you mean linear"),
         (["measure", "linear_mamba", *TASK], "--embed-dim"),
-        (["measure", "nowhere.py:Model", *TASK], "there is no file nowhere.py"),
+        (["measure", "nowhere.py:Model", *TASK], "no file nowhere.py"),
         (["measure", "linear_mamba", "--weights", "nowhere.safetensors"], "no such weights file"),
         (["measure", "linear_mamba", *TASK, *SIZES, "--seeds", 0], "seeds=0"),
         (["measure", "linear_mamba", *TASK, *SIZES, "--compare-with", "nowhere"], "no such store or architecture"),

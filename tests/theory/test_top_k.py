@@ -61,5 +61,5 @@ def test_a_law_without_order_statistics_says_so():
     assert found["headline"]["probability"] > prediction(asked)["headline"]["probability"]
     with pytest.raises(ValueError, match="only these laws"):
         prediction(asked | {"top_k": 5, "law": ("unified",)})
-    with pytest.raises(ValueError, match="1 to 63 can be looked at"):
+    with pytest.raises(ValueError, match="k can be 1 to 63"):
         prediction(asked | {"top_k": 64})

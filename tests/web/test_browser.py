@@ -192,7 +192,7 @@ def test_runs_are_filtered_sorted_opened_and_linked(visit, store_set):
     name = page.locator("h2:has-text('Run') code").inner_text()  # filled once, with all of its panel
     assert store_set.stores[0].get(name).spec.model.state_dim == 4
     page.get_by_label("Only runs with").fill("nothing=3")
-    page.wait_for_selector("text=nothing is no column of this store")
+    page.wait_for_selector("text=nothing is not a column of this store")
     place = page.url.partition("#")[2].replace("nothing%3D3", "embed_dim%3D64")
     again = visit(charts=False).open(place, "text=3 of 12 runs")
     expect(again.locator("h2:has-text('Run') code")).to_have_text(name)

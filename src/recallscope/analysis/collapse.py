@@ -120,7 +120,7 @@ def fit_with_draws(
         )
     problem = dimensions(cells)
     if len(set(problem.V)) > 1:
-        raise ValueError("b depends on the vocabulary, and these runs have several. Fit each vocab_size by itself.")
+        raise ValueError("b depends on the vocabulary, and these runs have several. Fit each vocab_size separately.")
     noise = noise or grid.noise
     accuracy, seeds = accuracies(cells), cells["seeds"].to_numpy(int)
     typical = float(typical_max(problem.V[0]))

@@ -111,7 +111,7 @@ def cells_of(
         if name not in table or table[name].isna().any():
             model = table["model"].iloc[0] if "model" in table else None
             raise ValueError(
-                f"{name!r} is no field of a {model} model, so it cannot be an axis of these runs. "
+                f"{name!r} is not a field of a {model} model, so it cannot be an axis of these runs. "
                 f"{suggestion(name, fields_of(table))}"
             )
     cells = table.groupby(axes, sort=False)
@@ -140,7 +140,7 @@ def _reducer(reduce: Reduce, threshold: float) -> Callable[[NDArray[np.float64]]
         "best": np.max, "mean": np.mean, "seed": np.max, "convergence": lambda values: np.mean(values >= threshold),
     }  # fmt: skip
     if reduce not in functions:
-        raise ValueError(f"reduce={reduce!r} is none of {', '.join(functions)}.")
+        raise ValueError(f"reduce={reduce!r} must be one of {', '.join(functions)}.")
     return lambda values: float(functions[reduce](values)) if len(values) else float("nan")
 
 

@@ -52,7 +52,7 @@ class WindowLayer(SoftmaxLayer):
     """o_t = Σ_τ softmax_τ(kᵀ_τ q_t) v_τ over t - w < τ <= t."""
 
     spec: WindowAttentionSpec
-    no_state = "a window keeps the last keys and values as they are: its memory is no matrix that facts share"
+    no_state = "a window keeps the last keys and values as they are: its memory is not a matrix that facts share"
 
     def recall(self, drive: Drive, positions: Int[Tensor, "batch Q"] | None) -> Float[Tensor, "batch Q M P"]:
         """The last w keys and values, the token's own included."""

@@ -226,11 +226,11 @@ class BlockModel(OuterProductModel):
         if protocol is HasOperators:
             return "gate, SiLU and decay depend on the input: no fixed G_vv and G_kq, no Alg. 2"
         if protocol is HasRotations:
-            return "SiLU, gate, norm and decay act on every channel by itself: no rotation leaves the function as it is"
+            return "SiLU, gate, norm and decay act on each channel separately: no rotation leaves the function as it is"
         if protocol is HasRates:
-            return "SiLU, Δ and gate act on every channel by itself: no single rate; masks are what there is"
+            return "SiLU, Δ and gate act on each channel separately: it has masks instead of a single rate"
         if protocol is HasMasks and self.layers[0].mixer.gate(self.E.new_zeros(1, 1, len(self.E))) is None:
-            return "without a gate every query reads all channels alike: there are no masks"
+            return "without a gate every query reads all channels alike, so it has no masks"
         if protocol in (WritesFacts, HasMasks) and not self.reads_pairs:
             return why_not_by_pairs(len(self.layers), self.spec.conv_width)
         return super().why_not(protocol)

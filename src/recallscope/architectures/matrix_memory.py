@@ -383,7 +383,7 @@ class HybridSpec(MatrixMemory):
     FOLLOWING = ("residual", "num_layers")
     layers: str = Field(
         "gated_delta_net attention",
-        description="architectures from the bottom up, each with fields of its own: 'gla window_attention,window=32'",
+        description="architectures from the bottom up, each with its own fields: 'gla window_attention,window=32'",
     )
     as_published: bool = Field(False, description="every layer as its authors have it, not in its minimal variant")
 

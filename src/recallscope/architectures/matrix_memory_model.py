@@ -183,7 +183,7 @@ class SwiGLU(nn.Module):
 class MemoryLayer(RecallLayer):
     """One layer. Weights: `W_in` (taps, rows, D), rows for q, k, v of all heads, then gates; `W_out` (D, M P)."""
 
-    no_state = "softmax attention keeps every key and value: its memory grows, and is no matrix of a fixed size"
+    no_state = "softmax attention keeps every key and value: its memory grows and is not a matrix of fixed size"
 
     def __init__(self, spec: MatrixMemory) -> None:
         super().__init__()

@@ -203,7 +203,7 @@ def weight_files(folder: Path) -> list[str]:
         files = _shards(folder)
     else:
         pickled = sorted(file.name for file in folder.iterdir() if file.suffix in (".bin", ".pt", ".pth", ".ckpt"))
-        found = f"; {pickled[0]} is pickled, and unpickling runs whatever the file says" if pickled else ""
+        found = f"; {pickled[0]} is pickled, and unpickling can run any code in the file" if pickled else ""
         raise FileNotFoundError(
             f"{folder} has neither {SINGLE} nor {INDEX}{found}. Load it with transformers where you trust it, and "
             f"save_pretrained(folder) writes safetensors."

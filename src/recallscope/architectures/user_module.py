@@ -89,7 +89,7 @@ def source_file(place: str) -> Path:
     if place.endswith(".py"):
         path = Path(place)
         if not path.is_file():
-            raise ValueError(f"there is no file {place} (from {os.getcwd()}). Name a Python file, path/to/my_nets.py.")
+            raise ValueError(f"no file {place} (from {os.getcwd()}). Name a Python file, path/to/my_nets.py.")
         return path
     first, *rest = place.split(".")
     try:

@@ -135,9 +135,7 @@ class UserModule(RecallModel):
         with seeded_global_rng(0, batch.tokens.device), torch.enable_grad():
             logits = self(batch.tokens)
             if not bool(logits.isfinite().all()):
-                raise UserModuleError(
-                    f"{called} returned NaN or infinity before any training. Check its initial weights."
-                )
+                raise UserModuleError(f"{called} returned NaN or infinity before training. Check its initial weights.")
             if not logits.requires_grad:
                 raise UserModuleError(f"{called} returned logits that no parameter has a gradient of: it cannot learn.")
             with _their_code(f"{called} succeeded, and the backward pass failed"):
@@ -204,7 +202,7 @@ class UserModule(RecallModel):
         except TypeError as error:
             raise UserModuleError(
                 f"{call}, and takes {signature}: {error}. Arguments of its constructor are flags, or --model-args "
-                f"'{{\"width\": 32}}'; a function that makes the module may stand in for its class."
+                f"'{{\"width\": 32}}'; a function that makes the module may replace its class."
             ) from error
         with seeded_global_rng(seed), _their_code(f"{call}, and failed"):
             module = make(**given)
@@ -311,7 +309,9 @@ class Block(nn.Module):
         mixed = mixed[0] if isinstance(mixed, tuple) else mixed
         if not isinstance(mixed, Tensor) or mixed.shape != x.shape:
             got = tuple(mixed.shape) if isinstance(mixed, Tensor) else type(mixed).__name__
-            raise ValueError(f"the mixer was given {tuple(x.shape)} and returned {got}: batch, length, width are asked")
+            raise ValueError(
+                f"the mixer was given shape {tuple(x.shape)} and returned {got}; it must keep (batch, length, width)"
+            )
         return x + mixed
 
 

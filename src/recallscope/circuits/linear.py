@@ -219,7 +219,7 @@ def mka(sizes: CircuitSizes, generator: torch.Generator) -> MultiHeadMamba:
     return _random_heads("MKA", sizes, generator)
 
 
-@circuit("MHA", "num_heads heads, each with a hash of its own (Lem H.5)", laws=(), head_pattern="MHA")
+@circuit("MHA", "num_heads heads, each with its own hash (Lem H.5)", laws=(), head_pattern="MHA")
 def mha(sizes: CircuitSizes, generator: torch.Generator) -> MultiHeadMamba:
     return _random_heads("MHA", sizes, generator)
 
@@ -278,6 +278,6 @@ def soft(sizes: CircuitSizes, generator: torch.Generator) -> LinearMamba:
     )
 
 
-@circuit("selective-hard", "keys and values in dimensions of their own (Rem F.3)")
+@circuit("selective-hard", "keys and values in separate dimensions (Rem F.3)")
 def hard(sizes: CircuitSizes, generator: torch.Generator) -> LinearMamba:
     return selective_circuit(sizes.vocab_size, sizes.embed_dim, sizes.state_dim, generator, split="hard")

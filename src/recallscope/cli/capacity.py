@@ -17,26 +17,28 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class FindCapacity(StateFlags, RunFlags):
-    """recallscope capacity --model linear_mamba --vocab-size 512 --embed-dim 32 --state-dim 16 --target 0.9
+    """Find how many facts a trained model can hold at a target accuracy.
 
-    Train until it is known how many facts a model holds at a target recall: the law proposes a number, training
-    corrects it. Leave out --num-facts to find the most facts, or --state-dim or --embed-dim to find the least. A
-    torch.nn.Module of your own needs no law; any whole number among its arguments can be looked for:
+    recallscope capacity --model linear_mamba --vocab-size 512 --embed-dim 32 --state-dim 16 --target 0.9
 
-    recallscope capacity --model examples/my_memory.py:Model --vocab-size 64 --num-facts 4 --target .8 --solve-for width
+    The law proposes a number, and a few training runs correct it. Leave out --num-facts to find the largest number of
+    facts, or --state-dim or --embed-dim to find the smallest size. Your own torch.nn.Module needs no law; --solve-for
+    takes any integer argument of its constructor:
 
-    With --state-format it is the recall of models whose state is stored in few bits. Every training is kept in --store
-    and used again.
-    """
+    recallscope capacity --model examples/my_memory.py:Model --vocab-size 64 --num-facts 4 --target 0.8 --solve-for width
+
+    With --state-format, accuracies are those of models with the state stored in few bits. Every run is kept in --store
+    and reused.
+    """  # noqa: E501
 
     target: float
-    """Wanted recall, between 0 and 1."""
+    """Target accuracy, between 0 and 1."""
     solve_for: OptionalText = None
-    """The field to find; unless given, the one that is left out."""
+    """The field to find (default: the one that is left out)."""
     max_runs: int = 6
-    """Training runs at most."""
+    """Largest number of training runs."""
     store: Path = Path("runs/capacity")
-    """Folder of the training runs, made if it does not exist."""
+    """Folder of the training runs; created if missing."""
     workers: OptionalInt = None
     """Training runs in parallel (default: one per core), used by the learning-rate search; 0: in this process."""
     quiet: Quiet = False

@@ -11,14 +11,16 @@ from recallscope.cli.output import console, print_json, show, table
 
 @dataclass(kw_only=True)
 class Claims:
-    """recallscope claims
+    """List every claim of the paper, with its test and status.
 
-    List every theorem, lemma, remark, algorithm, figure and table of the paper: where it is implemented and tested, and
-    whether it is exact, approximate, measured, departed from, or still to do.
+    recallscope claims
+
+    Covers every theorem, lemma, remark, algorithm, figure and table: where it is implemented and tested, and whether it
+    is exact, approximate, measured, departed from, or still to do.
     """
 
     status: Literal["all", "exact", "approximate", "measured", "departs", "todo"] = "all"
-    """Only claims of this status."""
+    """Only claims with this status."""
     json: bool = False
     """Print one JSON object."""
 

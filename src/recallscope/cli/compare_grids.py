@@ -14,18 +14,20 @@ from recallscope.studies.other_groups import Over, Split
 
 @dataclass(kw_only=True)
 class CompareGrids:
-    """recallscope compare-grids mamba-recall-scaling-laws/saved_runs_data
+    """Compare every law with the accuracy grids (.npy) that the paper's authors published.
 
-    Read the accuracy grids (.npy) in a folder of the paper's authors and print how far each law is from each grid: mean
-    absolute error, largest error and bias (measured minus predicted). Nothing is trained, and no file is unpickled.
+    recallscope compare-grids mamba-recall-scaling-laws/saved_runs_data
+
+    Prints for each grid and law the mean absolute error, the largest error and the bias (measured minus predicted).
+    Nothing is trained, and no file is unpickled.
     """
 
     folder: Annotated[Path, tyro.conf.Positional]
     """Folder with FAMILY/RUN/accuracy_grid__SPLIT.npy, such as saved_runs_data of the authors' repository."""
     split: Split = "val"
-    """Which of their test sets; their figures use val."""
+    """Test set; their figures use val."""
     seeds: Over = "best"
-    """The best of the seeds, as in their figures, or their mean."""
+    """Best of the seeds, as in their figures, or their mean."""
     json: bool = False
     """Print one JSON object."""
 

@@ -18,24 +18,25 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class Design(SpecFlags):
-    """recallscope design --circuit compressive --vocab-size 512 --num-facts 16 --embed-dim 64 --state-dim 32
+    """Construct a recall circuit by hand, as weights, and measure its accuracy beside the laws.
 
-    Write a recall circuit down as weights and measure its accuracy, beside what the laws predict for it. One draw of
-    the codes is one sample: --num-draws averages over several.
+    recallscope design --circuit compressive --vocab-size 512 --num-facts 16 --embed-dim 64 --state-dim 32
+
+    One draw of the codes is one sample; --num-draws averages over several.
     """
 
     circuit: Annotated[str, names_from(CIRCUITS.names)] = "compressive"
     """Which circuit."""
     embed_dim: OptionalInt = None
-    """D (V for the ideal circuit)."""
+    """D, embedding dimension (V for the ideal circuit)."""
     state_dim: OptionalInt = None
-    """N (V for the ideal circuit)."""
+    """N, state dimension (V for the ideal circuit)."""
     num_layers: int = 2
-    """Lambda (depth)."""
+    """Lambda, number of layers (depth)."""
     num_heads: int = 2
-    """M (MVA .. MHA)."""
+    """M, number of heads (MVA .. MHA)."""
     write_rate: float = 0.05
-    """b, what the delta rule replaces of the old value (delta)."""
+    """Write strength beta of the delta rule (delta)."""
     task: Annotated[str, names_from(TASKS.names)] = "mqar"
     """Task it is measured on; its fields are flags."""
     num_sequences: int = 2000

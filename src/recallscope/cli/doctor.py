@@ -24,10 +24,13 @@ _VARIABLES = re.compile(r"RECALLSCOPE_.*|OMP_NUM_THREADS|MKL_NUM_THREADS|CUDA_VI
 
 @dataclass(kw_only=True)
 class Doctor:
-    """recallscope doctor
+    """Check the installation.
 
-    What is installed and which versions, which extras are missing, whether the compiled kernels load and agree with
-    torch, compiler, threads, devices and cache folder. Paste it into a bug report. Exits with 1 if something is broken.
+    recallscope doctor
+
+    Prints what is installed in which version, which extras are missing, whether the compiled kernels load and agree
+    with torch, and compiler, threads, devices and cache folder. Paste it into a bug report. The exit code is 1 if
+    something is broken.
     """
 
     json: bool = False

@@ -20,22 +20,24 @@ MODELS = Path("results/mechanism")
 
 @dataclass(kw_only=True)
 class Explore:
-    """recallscope explore results/paper
+    """Open laws, runs, models and the paper in your browser.
 
-    Open a page in your browser: will it fit (laws), runs of a store and a sweep as it goes, the state of a model as a
+    recallscope explore results/paper
+
+    Shows predictions with sliders, the runs of a store (also while a sweep writes to it), the state of a model as a
     hash table, architectures compared, and the paper claim by claim. Nothing leaves this machine. Ctrl-C ends it.
     """
 
     store: Annotated[tuple[Path, ...], tyro.conf.Positional, Unset] = ()
-    """Folders of runs; results/paper or runs/paper if one is here."""
+    """Folders of runs (default: results/paper or runs/paper, if present)."""
     weights: Annotated[tuple[Path, ...], Unset] = ()
-    """Weights to look into beside those in the stores; those below results/mechanism if it is here."""
+    """More weights to inspect (default: those below results/mechanism, if present)."""
     trust_code: bool = False
-    """Import the code that weights name, if they name any; without this no file makes us run code."""
+    """Import the code that weights name; without this flag no file makes recallscope run code."""
     port: int = 0
     """Port; 0 for a free one."""
     host: str = "127.0.0.1"
-    """Address to listen on. Any other than this machine's own lets others read your runs."""
+    """Address to listen on; any address but this machine's own lets others read your runs."""
     no_browser: bool = False
     """Only print the address."""
 
@@ -52,8 +54,8 @@ class Explore:
         address = f"http://{name}:{listener.getsockname()[1]}/"
         if not is_loopback(self.host):
             print(
-                f"warning: {self.host} may be reached by other machines, and whoever reaches it can read these stores. "
-                f"There is no password. Leave --host out to be safe.",
+                f"warning: {self.host} may be reachable from other machines, and anyone who reaches it can read these "
+                f"stores. There is no password. Leave --host out to be safe.",
                 file=sys.stderr,
             )
         print(address, flush=True)

@@ -22,9 +22,11 @@ Answers = list[dict[str, Any]]
 
 @dataclass(kw_only=True)
 class Figures:
-    """recallscope figures results/paper fig-2 --out figures
+    """Draw figures of the paper from the runs of a store, as PNG and SVG.
 
-    Draw figures of the paper from the runs of a store, as PNG and SVG. Which there are:
+    recallscope figures results/paper fig-2 --out figures
+
+    To list the figures:
 
     recallscope figures --list
     """
@@ -34,11 +36,11 @@ class Figures:
     names: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="NAME", help_behavior_hint="")] = ()
     """A figure (fig-1), an experiment (dn-grid: all its figures), or all."""
     scale: Scale = "small"
-    """At which scale the runs were made."""
+    """Scale of the runs."""
     out: Path = Path("figures")
     """Folder for the pictures."""
     show: Annotated[bool, tyro.conf.arg(name="list")] = False
-    """Say which figures there are, and draw none."""
+    """Only list the figures."""
     json: bool = False
     """Print one JSON object."""
 

@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class FitStore:
-    """recallscope fit STORE
+    """Fit the scaling law to the runs of a store, and compare all laws with them.
 
-    Fit a and b of Phi(x - b), x = sqrt(N D / (a N_f + N)), to the runs of a store, task by task and model by model,
-    with 95 % intervals from resampling cells, seed noise included where cells have several seeds; also with the
-    two-moment form. Then compare all laws.
+    recallscope fit STORE
+
+    Fits a and b of Phi(x - b), x = sqrt(N D / (a N_f + N)), for each task and model, also in the two-moment form. The
+    95% intervals come from resampling settings and include seed noise where settings have several seeds.
     """
 
     store: Annotated[Path, tyro.conf.Positional]
@@ -37,13 +38,13 @@ class FitStore:
     exclude: Annotated[tuple[Kind, ...], Unset] = ()
     """Leave out runs with these warnings: diverged, still-improving, at-chance."""
     reduce: Literal["mean", "best", "seed"] = "mean"
-    """Of the seeds of a cell: their mean, the best, or the one of --seed."""
+    """How to aggregate seeds: mean, best, or the single seed given by --seed."""
     seed: OptionalInt = None
     """Which seed (with --reduce seed)."""
     bootstrap: int = 200
-    """Resamplings behind the intervals; 0 for none."""
+    """Number of resamplings for the intervals; 0 for none."""
     cells: bool = False
-    """Print the comparison cell by cell, for the closest law and those of --law."""
+    """Print the comparison setting by setting, for the closest law and those of --law."""
     law: Annotated[tuple[str, ...], Unset] = ()
     """Only these laws (see: recallscope laws)."""
     figure: OptionalPath = None

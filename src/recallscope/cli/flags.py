@@ -171,7 +171,7 @@ class StateFlags:
     """How a model's state is stored between tokens."""
 
     state_format: Annotated[str | None, names_from(format_names)] = None
-    """Store the state in this number format after every token: it is exact unless this is given."""
+    """Store the state in this number format after every token (default: exact)."""
     state_scale: Annotated[str | None, _SCALES] = None
     """What shares an absmax scale (default: a row for integers, 16 neighbours for fp4, none for other floats)."""
     state_step: Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="")] = None
@@ -179,7 +179,7 @@ class StateFlags:
     rounding: Annotated[str | None, _ROUNDINGS] = None
     """How the state is rounded (default: nearest)."""
     residual_bits: OptionalInt = None
-    """Bits that error-feedback keeps of what rounding took off (default: all of it)."""
+    """Bits that error-feedback keeps of the rounding error (default: all)."""
     round_every: Annotated[str | None, arg(metavar="TOKENS", help_behavior_hint="")] = None
     """Tokens between roundings (default: 1), or once: before the first query, as a cached prefix."""
 
@@ -214,15 +214,15 @@ class RunFlags(SpecFlags):
     """A preset or a file, and what is changed of it; or a task and a model."""
 
     config: OptionalPath = None
-    """Start from this TOML file, with tables task, model and train as in a grid; flags change it."""
+    """Start from this TOML file, with tables task, model and train as in a grid; flags override it."""
     preset: Annotated[str | None, names_from(PRESETS.keys)] = None
     """Start from this published experiment."""
     model: Annotated[str | None, names_from(ARCHITECTURES.names)] = None
-    """Architecture, or a module of your own, my_nets.py:MyModel. Its fields are flags: --model mamba --help."""
+    """Architecture, or your own module, my_nets.py:MyModel. Its fields are flags: --model mamba --help."""
     model_args: Annotated[str | None, arg(metavar="JSON", help_behavior_hint="")] = None
-    """Fields of the model as a JSON table; for a module of your own the arguments of its constructor."""
+    """Fields of the model as a JSON table; for your own module, the arguments of its constructor."""
     task: Annotated[str | None, names_from(TASKS.names)] = None
-    """mqar asks for every fact, ar for one, repeated writes keys several times, template_* has correlated keys. Its
+    """mqar queries every fact, ar one; repeated writes keys several times; template_* has correlated keys. Its
     fields are flags."""
     seed: OptionalInt = None
     """Random seed of the run (default: 0)."""

@@ -21,27 +21,29 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class Inspect(StateFlags, RunFlags):
-    """recallscope inspect WEIGHTS --out DIR
+    """Look inside a model: is its state a hash table?
 
-    Show that the state of a model is a hash table: operators, tables, attention, copy and shift, state patching.
-    A model that cannot show all of that, a module of your own for one, gets what it can, and why the rest is left out.
-    WEIGHTS is what `recallscope train --out` or `recallscope design --output` wrote. Without it, train first:
+    recallscope inspect WEIGHTS --out DIR
+
+    Shows operators, hash tables, attention, copy and shift, and state patching, with a verdict. A model that does not
+    offer all of this, such as your own module, is shown as far as it goes, with the reasons for what is left out.
+    WEIGHTS comes from `recallscope train --out` or `recallscope design --output`. Without it, a model is trained first:
 
     recallscope inspect --preset mechanism --embed-dim 32 --state-dim 16 --vocab-size 64 --num-facts 4 --eval-size 200
 
-    With --out: scores.json, and every picture as PNG and SVG; after training also weights and record. The flags of a
-    run, --preset and below, are for a model to be trained first; --seed is also that of the sequences.
+    --out saves scores.json and every picture as PNG and SVG, and after training also weights and record. The run's
+    flags, --preset and below, describe the model to train; --seed also seeds the sequences.
     """
 
     weights: Annotated[Path | None, tyro.conf.Positional, Unset] = None
-    """A .safetensors file, the folder that train --out wrote, or a Hugging Face folder of a Mamba or Mamba-2 (its
-    task is given by --num-facts, --vocab-size and the other flags of the task)."""
+    """A .safetensors file, the folder of train --out, or a Hugging Face folder of a Mamba or Mamba-2 (give its task by
+    --num-facts, --vocab-size and the other task flags)."""
     trust_code: bool = False
-    """Import the code that WEIGHTS names, if it names any; without this no file makes us run code."""
+    """Import the code that WEIGHTS names; without this flag no file makes recallscope run code."""
     out: OptionalPath = None
     """Folder for scores.json and pictures."""
     num_sequences: int = 2000
-    """Sequences to measure accuracy on; the other scores take a tenth of them."""
+    """Sequences for the accuracy; the other scores use a tenth of them."""
     quiet: Quiet = False
     """Show no progress while training."""
     json: bool = False

@@ -9,9 +9,11 @@ from recallscope.cli.output import console, print_json
 
 @dataclass(kw_only=True)
 class Laws:
-    """recallscope laws
+    """List every law of the catalogue.
 
-    List every law: its name, where it comes from, what it says, where it holds, what it was compared with.
+    recallscope laws
+
+    Shows each law's name and source, what it predicts, where it holds, and what it was compared with.
     """
 
     json: bool = False

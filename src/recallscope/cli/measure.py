@@ -39,58 +39,58 @@ SHOWN = 9  # models beside the measured one, those nearest in state
 
 @dataclass(kw_only=True)
 class Measure(StateFlags, RunFlags):
-    """recallscope measure examples/my_memory.py:Model --vocab-size 64 --num-facts 4
+    """Measure what a model recalls: accuracy, effective state size, and bits per state entry.
 
-    Measure an architecture, or a torch.nn.Module of your own, on a recall task: accuracy with its interval, the
-    effective size of its state, the bits it holds per state entry, the linear Mamba it equals, and its place among
-    stored runs on the same task. It is trained by one recipe for all: the learning rate is the best of four in short
-    runs on another seed, unless you give one, and a model that stays at chance at all of them is trained with fewer
-    facts first, by a curriculum or a mixture, unless you give --training-facts. Runs that are still at chance, or gain
-    from more steps, are extended to twice and four times the steps, unless you give the steps. A model that stays at
-    chance "did not learn under this recipe", and no size is derived. Any field of task, model and training is a flag,
-    and so are the arguments of your constructor:
+    recallscope measure examples/my_memory.py:Model --vocab-size 64 --num-facts 4
+
+    MODEL is an architecture or your own torch.nn.Module. The output also has the linear Mamba it equals and its rank
+    among stored runs on the same task. All models are trained by one recipe: the learning rate is the best of four in
+    short runs on another seed, and a model that stays at chance at all of them is trained with fewer facts first, by a
+    curriculum or a mixture. Runs that are still at chance, or gain from more steps, are extended to twice and four
+    times the steps. A model that stays at chance "did not learn under this recipe", and no size is derived. Flags
+    override any of this: every field of task, model and training is one, and so is every argument of your constructor:
 
     recallscope measure linear_mamba --vocab-size 32 --num-facts 2 --embed-dim 8 --state-dim 4 --flat-steps 9
 
-    Weights are measured as they are, nothing is trained: those that recallscope train or design wrote, on the task they
-    were made for or a variant of it (more facts, longer sequences, other filler, another --task); a Hugging Face
-    folder of a Mamba or Mamba-2, whose token numbers are then keys and values; or, with --weights, your module's.
+    Weights are measured without training: those of recallscope train or design, on their own task or a variant of it
+    (more facts, longer sequences, other filler, another --task); a Hugging Face folder of a Mamba or Mamba-2, with
+    token numbers as keys and values; or, with --weights, those of your module.
 
     recallscope measure WEIGHTS --num-facts 4 --vocab-size 32 --num-sequences 20
 
-    A bare mixer, (batch, L, D) -> (batch, L, D), gets an embedding, and in every layer norm, short convolution (width
-    3, as in zoology; --short-conv) and residual: --mixer my_nets.py:MyMixer --width 64 --num-layers 2.
+    A bare mixer, (batch, L, D) -> (batch, L, D), is wrapped with an embedding and, in every layer, norm, short
+    convolution (width 3, as in zoology; --short-conv) and residual: --mixer my_nets.py:MyMixer --width 64 --num-layers
+    2.
 
-    With --state-format the state is stored in few bits after every token; the exact recall and the law's stand beside:
+    --state-format stores the state in few bits after every token, and also prints the exact and the predicted accuracy:
 
     recallscope measure WEIGHTS --state-format int4 --rounding stochastic --num-sequences 20
     """
 
     model: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL", help_behavior_hint="")] = None
-    """Architecture, a module of your own (my_nets.py:MyModel), or weights: a .safetensors file, the folder that train
-    --out wrote, or a Hugging Face folder. Comes first."""
+    """Architecture, your own module (my_nets.py:MyModel), or weights: a .safetensors file, the folder of train --out,
+    or a Hugging Face folder. Must be the first argument."""
     mixer: OptionalText = None
-    """In the place of MODEL: a bare mixer, my_nets.py:MyMixer, to be wrapped."""
+    """Instead of MODEL: a bare mixer to be wrapped, my_nets.py:MyMixer."""
     weights: OptionalPath = None
-    """Measure MODEL with these weights: any safetensors of your module."""
+    """Measure MODEL with these weights, a safetensors file of its state_dict."""
     seeds: int = 1
     """Training runs with different seeds; with several the interval is over seeds."""
     compare_with: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="NAME ...", help_behavior_hint="")] = None
-    """Rivals and stores to compare with. Architectures (linear_mamba delta_net attention), or other modules of your
-    own, are trained by the same recipe, with the same width and about the same state. Default: stores of this
-    repository."""
+    """Rivals and stores to compare with. Architectures (linear_mamba delta_net attention) and your other modules are
+    trained by the same recipe, with the same width and about the same state (default: stores of this repository)."""
     num_sequences: int = 2000
-    """Test sequences of weights; after training it is --eval-size."""
+    """Test sequences for weights; after training, --eval-size applies."""
     device: str = "auto"
-    """Where weights are measured: auto, cpu, cuda ..."""
+    """Device for measuring weights: auto, cpu, cuda ..."""
     workers: OptionalInt = None
     """Training runs in parallel (default: one per core); 0 runs them in this process, which a debugger can follow."""
     out: Path = Path("runs/measured")
-    """Folder for the figure, the measurement as JSON, and the store of the training runs, which are used again."""
+    """Folder for the figure, the measurement as JSON, and the store of training runs, which are reused."""
     figure: OptionalPath = None
-    """The figure's file instead, as PNG and SVG."""
+    """File for the figure instead, as PNG and SVG."""
     trust_code: bool = False
-    """Import the code that the weights name, if they name any; without this no file makes us run code."""
+    """Import the code that the weights name; without this flag no file makes recallscope run code."""
     quiet: Quiet = False
     """Show no progress."""
     json: bool = False

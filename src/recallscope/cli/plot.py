@@ -25,22 +25,24 @@ MOST_NAMED = 5  # fields that a mean is also taken over
 
 @dataclass(kw_only=True)
 class Plot:
-    """recallscope plot STORE --x state_dim --y test_accuracy --color embed_dim --facet num_facts --figure plot.png
+    """Plot any two columns of a store's runs.
 
-    Plot any two columns of a store's runs: a dot per run, so seeds are dots, and a line through the means. Columns are
-    those of recallscope store list, numbers or texts.
+    recallscope plot STORE --x state_dim --y test_accuracy --color embed_dim --facet num_facts --figure plot.png
+
+    Each dot is a run, so seeds are separate dots, and lines join the means. The columns are those of recallscope store
+    list, numeric or text.
     """
 
     store: Annotated[Path, tyro.conf.Positional]
     """Folder of the runs."""
     x: str
-    """Column to the right, such as state_dim."""
+    """Column for the x axis, such as state_dim."""
     y: str = "test_accuracy"
-    """Column upwards."""
+    """Column for the y axis."""
     color: OptionalText = None
-    """Column whose values get a colour and a line each."""
+    """Column that selects the colour and line."""
     facet: OptionalText = None
-    """Column whose values get a panel each."""
+    """Column that selects the panel."""
     where: Annotated[tuple[str, ...], Unset] = ()
     """Only runs that satisfy these, such as model=linear_mamba or "state_dim<=16"."""
     figure: Path = Path("plot.png")

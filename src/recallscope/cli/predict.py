@@ -16,25 +16,27 @@ SIZES = problem_flags(
 
 @dataclass(kw_only=True)
 class Predict(StateFlags, SIZES):  # type: ignore[misc, valid-type]
-    """recallscope predict --task mqar --vocab-size 1024 --num-facts 16 --embed-dim 64 --state-dim 16
+    """Predict a model's recall accuracy from its dimensions.
 
-    Predict the recall probability of a model from its dimensions: by the recommended law, or with --all by every law
-    that applies. An answer beyond what a law was compared with is marked as extrapolated. Give lists to get a table:
+    recallscope predict --task mqar --vocab-size 1024 --num-facts 16 --embed-dim 64 --state-dim 16
+
+    Uses the recommended law; --all also shows every other law that applies. A prediction beyond the sizes a law was
+    compared with is marked as extrapolated. Give lists to get a table:
 
     recallscope predict --vocab-size 512 --num-facts 16 --embed-dim 32 64 --state-dim 4 8 16
 
-    With --state-format the recall with a state stored in few bits stands below it. --top-k 5 predicts how often the
-    right value is among the 5 best.
+    --state-format adds the accuracy with the state stored in few bits. --top-k 5 predicts how often the right value is
+    among the 5 best.
     """
 
     model: Annotated[str, names_from(ARCHITECTURES.names)] = "linear_mamba"
-    """Architecture whose law is asked first."""
+    """Architecture whose law is shown first."""
     designed: bool = False
     """Hand-constructed weights instead of trained ones."""
     law: tuple[str, ...] = ()
     """Only these laws (see: recallscope laws)."""
     top_k: int = 1
-    """How likely the right value is among the k best, by the laws that say so."""
+    """Predict how often the right value is among the k best, where the law allows it."""
     all: bool = False
     """Show every law that applies, not only the recommended one."""
     json: bool = False

@@ -40,12 +40,14 @@ def _templates() -> list[str]:
 
 @dataclass(kw_only=True)
 class ProbeCheckpoint:
-    """recallscope probe CHECKPOINT
+    """Find how many facts a language model on disk holds in its context.
 
-    How many facts does a language model hold in its context? The probe writes key-value facts line by line, queries
-    them, and finds n_50, the number of facts beyond which accuracy is below one half. CHECKPOINT is a local folder in
-    Hugging Face format (config.json, safetensors, tokenizer) or a .gguf file; recurrent, hybrid or transformer. Nothing
-    is downloaded, and no code from the checkpoint is run. Facts are read once; every query uses a copy of the cache.
+    recallscope probe CHECKPOINT
+
+    Puts key-value facts in the context, one per line, queries each one, and finds n_50, the number of facts beyond
+    which accuracy is below one half. CHECKPOINT is a local folder in Hugging Face format (config.json, safetensors,
+    tokenizer) or a .gguf file; recurrent, hybrid or transformer. Nothing is downloaded, and no code from the checkpoint
+    is run. Facts are read once; every query uses a copy of the cache.
 
     The record is kept in --store with its figure and page, so that checkpoints can be compared:
 
@@ -55,27 +57,27 @@ class ProbeCheckpoint:
     checkpoint: Annotated[Path | None, tyro.conf.Positional, Unset] = None
     """Folder or .gguf file."""
     name: OptionalText = None
-    """Name in tables and figures; from the checkpoint's configuration or folder unless given."""
+    """Name in tables and figures (default: from the checkpoint's configuration or folder)."""
     template: Annotated[str, names_from(_templates)] = "bare"
-    """How a fact is written: a name, or a line of your own, such as '{key} is {value}.\\n'."""
+    """How a fact is written: a name, or your own line, such as '{key} is {value}.\\n'."""
     chat: bool = False
-    """Put the facts into a user's message, in the chat template of the checkpoint."""
+    """Put the facts in a user message, with the checkpoint's chat template."""
     shots: int = 0
-    """Example facts before the others, each written twice."""
+    """Number of example facts before the others, each written twice."""
     candidates: int = 256
-    """Values of the forced choice, or as many as the tokenizer has words for; at most so many facts."""
+    """Number of values in the forced choice, as far as the tokenizer has words; also the largest number of facts."""
     num_facts: Annotated[tuple[int, ...] | None, tyro.conf.arg(metavar="INT ...", help_behavior_hint="")] = None
-    """Only these numbers of facts, instead of a search."""
+    """Use these numbers of facts instead of a search."""
     max_facts: OptionalInt = None
-    """The search doubles the number of facts up to here; up to the number of candidates unless given."""
+    """Largest number of facts in the search (default: the number of candidates)."""
     num_sequences: int = 4
-    """Contexts of 32 queries at each number of facts to begin with; more contexts where they are shorter."""
+    """Initial contexts of 32 queries at each number of facts; more where contexts are shorter."""
     width: float = 1.4
     """Queries are added near n_50 until the ends of its interval differ by at most this factor."""
     max_queries: int = 2048
-    """No queries are added after so many; the estimate of time on stderr is for all of them."""
+    """Largest number of queries; the time estimate on stderr is for all of them."""
     floor: float = 0.3
-    """Accuracy at which the search ends."""
+    """Accuracy below which the search ends."""
     layers: bool = False
     """Also find the layers that hold the facts."""
     from_scratch: bool = False
@@ -85,13 +87,13 @@ class ProbeCheckpoint:
     device: str = "auto"
     """auto, cpu, cuda ..."""
     dtype: OptionalText = None
-    """Precision of the weights: float32 unless given, bfloat16, float16."""
+    """Precision of the weights: float32, bfloat16 or float16."""
     store: Path = Path("runs/probes")
-    """Folder of the records, a store, made if it does not exist."""
+    """Folder of the records; created if missing."""
     compare_with: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="NAME ...", help_behavior_hint="")] = None
-    """Show probes of the store side by side: names of checkpoints, beginnings of ids, or files."""
+    """Show stored probes side by side: names of checkpoints, prefixes of ids, or files."""
     figure: OptionalPath = None
-    """The figure's file, PNG or SVG; beside the record unless given."""
+    """File for the figure, PNG or SVG (default: beside the record)."""
     quiet: Quiet = False
     """Show no progress."""
     json: bool = False

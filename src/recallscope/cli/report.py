@@ -21,22 +21,23 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class WriteReport:
-    """recallscope report results/paper --output report.html
+    """Write the report: what a store's runs show about the paper.
 
-    Put what the runs of a store say about the paper on one page: every finding with its verdict, the figures, all laws
-    against all measured cells, what does not hold, and how to run it again. The page needs no network.
-    Without --output or --markdown, only the findings are printed.
+    recallscope report results/paper --output report.html
+
+    The page has every finding with its verdict, the figures, all laws against all measurements, what does not hold, and
+    how to run it again. It needs no network. Without --output or --markdown, only the findings are printed.
     """
 
     store: Annotated[Path, tyro.conf.Positional]
-    """Folder of the runs, of recallscope reproduce."""
+    """Folder of the runs from recallscope reproduce."""
     output: OptionalPath = None
-    """The page, one HTML file."""
+    """Write the report as one HTML file."""
     markdown: OptionalPath = None
-    """A summary for readers, as Markdown. The appendix with every finding and chapters with more detail go beside it,
-    pictures to a folder figures beside it, and tables into pages that have a place for them."""
+    """Write a summary for readers as Markdown. The appendix, chapters and a folder figures go beside it, and tables
+    into pages that have a place for them."""
     scale: Scale = "small"
-    """Which runs of the store: those of this scale of recallscope reproduce."""
+    """Use the runs of this scale of recallscope reproduce."""
     json: bool = False
     """Print findings and law table as one JSON object."""
 

@@ -28,22 +28,24 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class Reproduce:
-    """recallscope reproduce dn-grid --scale quick
+    """Run an experiment of the paper, draw its figures, and compare the results with the paper.
 
-    Run what the store lacks of an experiment of the paper, draw its figures and compare with what the paper says.
-    Stop it at any time: the same command resumes. All experiments, what they show and what they cost:
+    recallscope reproduce dn-grid --scale quick
+
+    Trains only what the store lacks. Interrupt it any time; the same command resumes. To list all experiments with
+    their figures and costs:
 
     recallscope reproduce --list
     """
 
     name: Annotated[str, tyro.conf.Positional] = ""
-    """Experiment, or all of them; without a name they are listed, and nothing is run."""
+    """An experiment, or all; without a name, only lists them."""
     scale: Scale = "small"
     """quick: seconds to two minutes each; small: an evening of two cores for all; paper: the paper's own axes."""
     store: Path = Path("runs/paper")
-    """Folder of the runs; results/paper of the repository holds the small scale, done."""
+    """Folder of the runs; results/paper of the repository holds the finished small scale."""
     out: OptionalPath = None
-    """Folder of the figures; STORE/figures unless given."""
+    """Folder for the figures (default: STORE/figures)."""
     workers: OptionalInt = None
     """Runs in parallel (default: one per core); 0 runs them in this process."""
     show: Annotated[bool, tyro.conf.arg(name="list")] = False
@@ -107,7 +109,7 @@ class Reproduce:
         outcome = run_sweep(cells, store, workers=self.workers, view=view, weights=keep_weights)
         if outcome.interrupted:
             warn(
-                f"stopped, nothing is lost. Go on with: recallscope reproduce {self.name} --scale {self.scale} "
+                f"stopped; nothing is lost. To resume: recallscope reproduce {self.name} --scale {self.scale} "
                 f"--store {self.store}"
             )
             return 130

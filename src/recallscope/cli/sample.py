@@ -18,24 +18,26 @@ MOST_TOKENS = 50_000_000  # about 400 MB of tokens: more is a slip of the keyboa
 
 @dataclass(kw_only=True)
 class Sample(SpecFlags):
-    """recallscope sample --task mqar --vocab-size 64 --num-facts 4 --num-sequences 2 --seed 0
+    """Print sequences of a recall task, token by token.
 
-    Draw sequences of the recall task. --stream zoology repeats zoology's own generator bit for bit:
+    recallscope sample --task mqar --vocab-size 64 --num-facts 4 --num-sequences 2 --seed 0
+
+    --stream zoology reproduces zoology's own generator bit for bit:
 
     recallscope sample --vocab-size 128 --num-facts 16 --length 64 --power-a 0.01 --stream zoology --filler zero --json
     """
 
     task: Annotated[str, names_from(TASKS.names)] = "mqar"
-    """mqar asks for every fact, ar for one, repeated writes keys several times, template_* has correlated keys. Its
-    fields are flags."""
+    """mqar queries every fact, ar one; repeated writes keys several times; template_* has correlated keys. Its fields
+    are flags."""
     num_sequences: int = 1
     """Sequences to draw."""
     seed: int = 0
     """Random seed of the sequences."""
     stream: Literal["torch", "zoology"] = "torch"
-    """torch: our own fast drawer; zoology: the original stream, row by row."""
+    """torch: our fast generator; zoology: the original stream, row by row."""
     filler_seed: OptionalInt = None
-    """zoology only: seed of the filler, which the original draws from torch's global stream; --seed unless given."""
+    """zoology only: seed of the filler, which the original draws from torch's global stream (default: --seed)."""
     json: bool = False
     """Print one JSON object."""
 

@@ -12,21 +12,23 @@ from recallscope.specs import ARCHITECTURES
 
 @dataclass(kw_only=True)
 class Size(problem_flags(required=())):  # type: ignore[misc]
-    """recallscope size --target 0.99 --vocab-size 1024 --num-facts 16 --embed-dim 64
+    """Find the smallest dimensions, or the largest number of facts, for a target accuracy.
 
-    Find what is missing for a wanted recall probability. Give all but one of --embed-dim, --state-dim, --num-facts and
-    --vocab-size and the missing one is found; give neither --embed-dim nor --state-dim and all minimal pairs are
-    listed:
+    recallscope size --target 0.99 --vocab-size 1024 --num-facts 16 --embed-dim 64
+
+    Give all but one of --embed-dim, --state-dim, --num-facts and --vocab-size to find the missing one. Give neither
+    --embed-dim nor --state-dim to list all minimal pairs:
 
     recallscope size --target 0.99 --vocab-size 1024 --num-facts 16
 
-    An answer outside of what the law was compared with is marked as extrapolated. Bits of a state that is rounded:
+    An answer beyond the sizes the law was compared with is marked as extrapolated. --bits finds the bits per entry of a
+    rounded state instead:
 
     recallscope size --target 0.9 --bits 4096 --embed-dim 128 --state-dim 128 --vocab-size 32768
     """
 
     target: float
-    """Wanted recall probability, between 0 and 1."""
+    """Target accuracy, between 0 and 1."""
     solve_for: OptionalText = None
     """The field to find, one of the four or num_layers (default: the one that is left out)."""
     model: Annotated[str, names_from(ARCHITECTURES.names)] = "linear_mamba"
@@ -36,8 +38,8 @@ class Size(problem_flags(required=())):  # type: ignore[misc]
     law: OptionalText = None
     """Invert this law instead (see: recallscope laws)."""
     bits: OptionalInt = None
-    """Instead: bits of a state entry for a context of so many writes, or a decay time of so many tokens, that cost 1 %
-    of recall at --target."""
+    """Instead: bits per state entry that cost 1% of accuracy at --target, for a context of this many writes or a decay
+    time of this many tokens."""
     json: bool = False
     """Print one JSON object."""
 

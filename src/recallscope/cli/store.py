@@ -86,7 +86,7 @@ class List:
             print(f"{all_runs - shown} learning-rate trials of measurements are left out: --trials shows them")
         damaged = sum(row.get("status") == "damaged" for row in rows)
         if damaged:
-            print(f"{damaged} damaged: recallscope store verify {self.store} --dry-run says what is wrong with them")
+            print(f"{damaged} damaged: recallscope store verify {self.store} --dry-run shows what is wrong with them")
         return 0
 
 

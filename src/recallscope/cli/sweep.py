@@ -26,11 +26,12 @@ SWITCHES = ("save_weights", "retry_failed")
 
 @dataclass(kw_only=True)
 class Sweep:
-    """recallscope sweep examples/tiny_grid.toml --store runs/tiny
+    """Run every setting of a grid that the store does not hold yet.
 
-    Run every cell of a grid that the store does not hold yet. Stop it at any time, kill it, start it twice at once: the
-    same command resumes where it was, and no run is done twice. A wider grid runs only its new cells.
-    Look before you leap:
+    recallscope sweep examples/tiny_grid.toml --store runs/tiny
+
+    Interrupt it any time, or start it twice: the same command resumes, and no run is done twice. A wider grid runs only
+    its new settings. To see what is missing:
 
     recallscope sweep examples/tiny_grid.toml --store runs/tiny --dry-run
     """
@@ -38,24 +39,24 @@ class Sweep:
     grid: Annotated[Path, tyro.conf.Positional]
     """A TOML file: base run, axes, derived fields, skip rules; examples/tiny_grid.toml explains them all."""
     store: OptionalPath = None
-    """Folder of the runs, made if it does not exist; runs/NAME for a grid NAME.toml unless given."""
+    """Folder of the runs, created if missing (default: runs/NAME for a grid NAME.toml)."""
     engine: Literal["local", "ray"] = "local"
     """local: processes of this machine; ray: an existing Ray cluster."""
     workers: OptionalInt = None
     """Runs in parallel (default: one per core, with Ray one per CPU of the cluster); 0 runs them in this process."""
     slots_per_gpu: OptionalInt = None
-    """Runs at once on each GPU; fractions of a GPU with ray."""
+    """Parallel runs per GPU; with ray they share it as fractions."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """auto: the GPUs if there are any (local)."""
     address: str = "auto"
-    """Where the Ray cluster is, such as 127.0.0.1:6379 after ray start --head --node-ip-address=127.0.0.1. Ray asks for
-    no password and listens on all interfaces even then: use trusted networks only, or a firewall."""
+    """Address of the Ray cluster, such as 127.0.0.1:6379 after ray start --head --node-ip-address=127.0.0.1. Ray asks
+    for no password and listens on all interfaces even then: use trusted networks only, or a firewall."""
     save_weights: bool = False
     """Keep each run's weights beside its record."""
     retry_failed: bool = False
-    """Try runs again that failed three times in an earlier sweep."""
+    """Retry runs that failed three times in an earlier sweep."""
     lease_seconds: float = 60.0
-    """A run whose lease was not renewed for so long is taken over."""
+    """Take over a run whose lease was not renewed for this many seconds."""
     dry_run: bool = False
     """Only print what is missing."""
     quiet: Quiet = False

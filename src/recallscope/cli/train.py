@@ -16,33 +16,35 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class Train(RunFlags):
-    """recallscope train --vocab-size 128 --num-facts 8 --embed-dim 32 --state-dim 16 --flat-steps 100 --decay-steps 100
+    """Train one model on a recall task.
 
-    Train one model on a recall task. Start from a published experiment with --preset and change what you like:
+    recallscope train --vocab-size 128 --num-facts 8 --embed-dim 32 --state-dim 16 --flat-steps 100 --decay-steps 100
+
+    Start from a published experiment with --preset and change any field:
 
     recallscope train --preset dn-linear --batch-size 32 --flat-steps 20 --decay-steps 30 --eval-size 200
 
-    A torch.nn.Module of your own is trained by its name; its constructor gets vocab_size and --model-args:
+    Name your own torch.nn.Module to train it; its constructor receives vocab_size and --model-args:
 
     recallscope train --model examples/gru.py:Model --vocab-size 64 --num-facts 4 --flat-steps 50 --decay-steps 50
 
-    A run can be written down in a file, with tables task, model and train as in a grid; flags change it:
+    A TOML file can hold the run, with tables task, model and train as in a grid; flags override it:
 
     recallscope train --config examples/run.toml --embed-dim 24
 
-    With --out the run is checkpointed, can be killed at any time, and resumes when the same command is given again; a
-    finished run is answered from its record, and a folder with another run is refused. Exit code 1 if the run diverged,
-    130 if it was stopped. A warning goes to stderr if accuracy stayed at chance or was still improving.
+    With --out the run is checkpointed: interrupt it any time, and rerun the same command to resume. A finished run is
+    answered from its record; a folder that holds another run is refused. The exit code is 1 if the run diverged, 130 if
+    it was interrupted. A warning goes to stderr if accuracy stayed at chance or was still improving.
     """
 
     device: str = "auto"
     """auto, cpu, cuda, cuda:1 ..."""
     threads: int = 1
-    """Threads on a CPU: one is fastest for small models, and the only number with bit-equal results."""
+    """CPU threads: one is fastest for small models, and the only setting with bit-equal results."""
     out: OptionalPath = None
     """Folder for record.json, weights.safetensors and the checkpoint."""
     overwrite: bool = False
-    """Train even if --out holds a finished run, which is then replaced, or the checkpoint of another."""
+    """Replace the finished run or the other checkpoint that --out holds."""
     quiet: Quiet = False
     """Show no progress."""
     json: bool = False

@@ -81,7 +81,7 @@ class ShiftScores:
     """B_τ · C_t at queries t, in standard deviations of unrelated places."""
 
     shifted: float
-    """where x_{τ-1} is the token asked for: large, if keys answer one place later"""
+    """where x_{τ-1} is the queried token: large, if keys answer one place later"""
     unshifted: float
     """where x_τ itself is: small, if they do not answer in place"""
 
@@ -108,7 +108,7 @@ class Behaviour:
     """Answers of a model, seen from outside."""
 
     accuracy: float
-    """share of queries answered rightly"""
+    """accuracy: fraction of queries answered correctly"""
     standard_error: float
     queries: int
     recall_by_place: tuple[float, ...]

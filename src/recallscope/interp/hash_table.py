@@ -206,7 +206,7 @@ class FillCurve:
 
     num_facts: tuple[int, ...]
     hit_rate: tuple[float, ...]
-    """measured: facts decoded rightly, right after the last was written"""
+    """measured: fraction of facts decoded correctly, right after the last write"""
     predicted: tuple[float, ...]
     """by the law, from the variances of the model's own operators"""
 

@@ -40,7 +40,7 @@ class OverwriteScores:
     others_accuracy_before: float
     """and without"""
     erased: float
-    """share of trials in which a fact only taken out is no longer answered"""
+    """fraction of trials in which an erased fact is no longer answered"""
     own_write: float | None
     """success if the model's own writes are exchanged, not v' k'ᵀ; None where a write depends on more than the pair"""
     factored_energy: float | None

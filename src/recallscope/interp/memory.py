@@ -59,9 +59,9 @@ class Load:
     num_facts: int
     """facts decoded from the state"""
     capacity: int
-    """facts it holds before the predicted error passes 1 %"""
+    """facts it holds before the predicted error exceeds 1%"""
     next_error: float
-    """predicted chance that a fact is recalled wrongly once one more is stored"""
+    """predicted probability of a wrong answer once one more fact is stored"""
 
 
 class HashMemory:

@@ -36,7 +36,7 @@ class HeadBits:
     roundings: float
     """T: roundings whose noise is in the state after the last token, counted in those of today's scale"""
     bits: int
-    """of an integer, for a loss of 1 % at recall .9, rounded to the nearest after every token"""
+    """of an integer rounded to the nearest after every token, for a loss of 1% at accuracy 0.9"""
     bits_once: int
     """the same for a single rounding: a cached prefix, or error feedback"""
 

@@ -40,7 +40,7 @@ def _of_bits(heads: list[HeadBits]) -> list[str]:
         return []
     shown = heads if len(heads) <= MOST_HEADS else [max(heads, key=lambda head: (head.bits, head.roundings))]
     which = "" if shown is heads else f", the head of {len(heads)} that needs most"
-    return [f"bits of the state, for a loss of 1 % at recall .9, an absmax scale per row{which}:",
+    return [f"bits of the state for a loss of 1% at accuracy 0.9, with an absmax scale per row{which}:",
             *(f"  {head.sentence()}" for head in shown)]  # fmt: skip
 
 

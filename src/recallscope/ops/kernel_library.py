@@ -69,7 +69,7 @@ def open_library() -> tuple[ctypes.CDLL, str]:
             logger.info("kernels are not kept in %s: %s", folder, error)
             refused.append(f"{folder}: {error}")
     raise OSError(
-        f"no folder for the compiled library. {'; '.join(refused)}. Set RECALLSCOPE_CACHE to one of your own."
+        f"no folder for the compiled library. {'; '.join(refused)}. Set RECALLSCOPE_CACHE to your own folder."
     )
 
 

@@ -148,7 +148,7 @@ def pick_form(like: Tensor, state_dim: int, form: ScanForm = "auto") -> Literal[
     """Who scans tensors of this device and precision: what `form` says, else the environment, else the fastest."""
     asked = os.environ.get(FORM_VARIABLE, "auto") if form == "auto" else form
     if asked not in get_args(ScanForm):
-        raise ValueError(f"{FORM_VARIABLE}={asked!r} is none of {', '.join(get_args(ScanForm))}.")
+        raise ValueError(f"{FORM_VARIABLE}={asked!r} must be one of {', '.join(get_args(ScanForm))}.")
     if asked == "auto":
         if _kernel_fits(like, state_dim):
             asked = "kernel"

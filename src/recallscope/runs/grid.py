@@ -206,7 +206,7 @@ class Grid:
         """Refuse a name that no cell can have."""
         if not any(path_of(name, *kinds) for kinds in self._kinds) and not {"task", "model"} & set(self.derived):
             known = list(dict.fromkeys(one for kinds in self._kinds for one in _all_fields(kinds)))
-            raise ValueError(f"{place}{name!r} is no field of a run. {suggestion(name, known)}")
+            raise ValueError(f"{place}{name!r} is not a field of a run. {suggestion(name, known)}")
 
     def _points(self) -> Iterator[dict[str, Any]]:
         """The axes' values, cell by cell."""
@@ -271,7 +271,7 @@ class Grid:
             path = path_of(name, *kinds)
             if path is None:
                 raise ValueError(
-                    f"the cell {where} is no run: it has no field {name!r}. {suggestion(name, _all_fields(kinds))}"
+                    f"the cell {where} is not a run: it has no field {name!r}. {suggestion(name, _all_fields(kinds))}"
                 )
             (fields[path[0]] if path[0] else fields)[path[1]] = value
         try:
@@ -380,7 +380,7 @@ def grid_from_fields(fields: dict[str, Any], *, name: str = "grid") -> Grid:
     """The grid that a TOML file's tables describe."""
     unknown = [key for key in fields if key not in KEYS]
     if unknown:
-        raise ValueError(f"{unknown[0]!r} is no part of a grid. {suggestion(unknown[0], KEYS)}")
+        raise ValueError(f"{unknown[0]!r} is not part of a grid. {suggestion(unknown[0], KEYS)}")
     base: Fields = {part: dict(_table(fields, part)) for part in PARTS}
     if "preset" in fields:
         base = _with_preset(fields["preset"], base)
@@ -414,7 +414,7 @@ def grid_from_fields(fields: dict[str, Any], *, name: str = "grid") -> Grid:
 
 def _with_preset(name: Any, base: Fields) -> Fields:
     if not isinstance(name, str) or name not in PRESETS:
-        raise ValueError(f"{name!r} is no published experiment. {suggestion(name, PRESETS)}")
+        raise ValueError(f"{name!r} is not a published experiment. {suggestion(name, PRESETS)}")
     return {part: merged(getattr(PRESETS[name], part), base[part]) for part in PARTS}
 
 

@@ -47,7 +47,7 @@ def local_slots(workers: int | None = None, slots_per_gpu: int | None = None, de
         if value is not None and not 1 <= value <= 1024:
             raise ValueError(f"{name}={value} is outside 1..1024.")
     if device not in ("auto", "cpu", "cuda"):
-        raise ValueError(f"device={device!r} is none of auto, cpu and cuda.")
+        raise ValueError(f"device={device!r} must be one of auto, cpu, cuda.")
     found = _gpus() if device != "cpu" else []
     if device == "cuda" and not found:
         raise ValueError("device=cuda, and this machine shows no GPU. Use --device cpu.")

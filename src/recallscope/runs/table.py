@@ -135,7 +135,7 @@ def _select(
     for names, known in ((columns or (), every), (asked, tuple(places))):
         for name in names:
             if name not in known:
-                raise ValueError(f"{name!r} is no column of this store. {suggestion(name, known)}")
+                raise ValueError(f"{name!r} is not a column of this store. {suggestion(name, known)}")
     clause, values = _where(conditions, places)
     if not trials and "seed" in places:
         clause += f" AND ({places['seed']} IS NULL OR {places['seed']} < {TRIALS_FROM})"
@@ -256,7 +256,7 @@ def damage(store: RunStore) -> str:
     if not runs:
         return ""
     sentence = f"left out {len(runs)} damaged record{'s' * (len(runs) > 1)}, {runs[0][:8]} first"
-    return f"{sentence}; recallscope store verify {shlex.quote(str(store.root))} --dry-run says why."
+    return f"{sentence}; recallscope store verify {shlex.quote(str(store.root))} --dry-run shows why."
 
 
 def run_details(store: RunStore, wanted: str) -> dict[str, Any]:

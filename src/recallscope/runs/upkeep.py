@@ -65,7 +65,7 @@ class StoreCheck:
         lines += [f"not read: {reason}" for reason in self.newer]
         lines += [f"not followed: {name} is a link" for name in self.links]
         if self.index_was_wrong:
-            lines.append("the index did not agree with the files" + (" and was made anew" if moved else ""))
+            lines.append("the index did not agree with the files" + (" and was rebuilt" if moved else ""))
         counts = f"{self.done} done, {self.failed} failed, {self.running} running, {self.begun} begun"
         counts += f", {len(self.newer)} that need another version" if self.newer else ""
         lines.append(f"{counts}: " + ("clean" if self.clean else f"{len(self.faults)} damaged"))

@@ -15,6 +15,7 @@ from scipy.special import stdtrit
 
 from recallscope.analysis.compare import law_on_cells
 from recallscope.analysis.seed_noise import Ends, seed_noise
+from recallscope.health import left_chance
 from recallscope.measuring.measurement import Information, linear_by_state, linear_curve
 from recallscope.presets import Fields, Preset
 from recallscope.records import RunRecord
@@ -164,6 +165,7 @@ class Measured:
     state_entries: int | None  # effective
     parameters: int | None
     seconds: float  # of one training
+    learned: int  # how many of the seeds left chance
 
     @property
     def mean(self) -> float:
@@ -194,8 +196,9 @@ def measured(runs: PaperRuns, what: str, variant: Variant) -> dict[Cell, Measure
         ends = (max(mean - half, 0.0), min(mean + half, 1.0)) if noise.degrees else (nan, nan)
         first, seconds = records[0], float(np.mean([record.seconds for record in records]))
         task = first.spec.task
+        learned = sum(left_chance(record.model_dump(mode="json")) for record in records)
         found[cell] = Measured(
-            variant, task, seeds, ends, first.spec.model.effective_entries, first.parameters, seconds
+            variant, task, seeds, ends, first.spec.model.effective_entries, first.parameters, seconds, learned
         )
     return found
 
@@ -335,13 +338,13 @@ def law_finding(
     basis: str,
     missing: int,
 ) -> Finding:
-    """How far a law is off over the cells of some variants, and what is told of each."""
+    """The error of a law over the settings of some variants, and of each."""
     every, wanted = entry_of(np.concatenate(list(errors.values()))), WANTED.get(law, 0.01)
     return check.answer(
-        f"off by {every.mean_error:.4f} on average, {every.max_error:.3f} at most ({every.bias:+.3f}); "
+        f"mean absolute error {every.mean_error:.4f}, at most {every.max_error:.3f}, bias {every.bias:+.3f}; "
         + ", ".join(f"{variant.label} {told(law, variant)}" for variant in errors),
         by_distance("mean absolute error", every.mean_error, wanted, 3 * wanted),
-        f"{every.cells} cells {basis}",
+        f"{every.cells} settings {basis}",
         missing,
     )
 

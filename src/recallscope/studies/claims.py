@@ -50,7 +50,7 @@ def claim(key: str) -> Claim:
     if key not in _BY_KEY:
         near = difflib.get_close_matches(key, _BY_KEY, n=3, cutoff=0.4)
         hint = f"Did you mean {' or '.join(near)}?" if near else "CLAIMS lists them all."
-        raise KeyError(f"{key!r} is none of the {len(CLAIMS)} claims. {hint}")
+        raise KeyError(f"{key!r} must be one of the {len(CLAIMS)} claims. {hint}")
     return _BY_KEY[key]
 
 

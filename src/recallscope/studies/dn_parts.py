@@ -225,7 +225,7 @@ def coefficient_ratio(
     keys = [list(zip(*(grid.measured[name] for name in _CELL), strict=True)) for grid in (first, second)]
     shared = [cell for cell in keys[0] if cell in keys[1]]
     if len(shared) < FEWEST_CELLS:
-        raise ValueError(f"{len(shared)} cells in common: at least {FEWEST_CELLS} are needed.")
+        raise ValueError(f"{len(shared)} settings in common: at least {FEWEST_CELLS} are needed.")
     places = [list(map(mine.index, shared)) for mine in keys]
     cells = [grid.measured.iloc[place] for grid, place in zip((first, second), places, strict=True)]
     problem = dimensions(cells[0])
@@ -312,7 +312,7 @@ def chess_board(cells: DataFrame) -> NDArray[np.bool_]:
     places = (np.unique(cells[name], return_inverse=True)[1] for name in ("embed_dim", "state_dim"))
     chosen = np.asarray(sum(places) % 2 == 0)
     if chosen.sum() < 2 or (~chosen).sum() < 2:
-        raise ValueError(f"{len(cells)} cells: at least two are needed to choose on and two to check on.")
+        raise ValueError(f"{len(cells)} settings: at least two are needed to choose on and two to check on.")
     return chosen
 
 

@@ -323,7 +323,7 @@ def find_experiment(name: str) -> Experiment:
     """The experiment of that name."""
     if name not in STUDIES:
         names = ", ".join(one.name for one in experiments())
-        raise ValueError(f"{name!r} is no experiment of the paper. There are: {names}.")
+        raise ValueError(f"{name!r} is not an experiment. Choose one of {names}.")
     return STUDIES.find(name)
 
 
@@ -347,7 +347,7 @@ def find_figures(name: str) -> list[PaperFigure]:
     if name in figures:
         return [figures[name]]
     known = [*figures, *(one.name for one in experiments()), "all"]
-    raise ValueError(f"{name!r} is no figure and no experiment. {suggestion(name, known)}")
+    raise ValueError(f"{name!r} must be a figure or an experiment. {suggestion(name, known)}")
 
 
 def counting_order(name: str) -> list[tuple[int, str]]:

@@ -148,7 +148,7 @@ def where_it_fails(law: str, cells: Sequence[tuple[Mapping[str, Any], float]]) -
     """How the error of a law (measured minus predicted, nan where it does not apply) goes with N / D, and its worst."""
     sound = [(cell, error) for cell, error in cells if error == error]
     if not sound:
-        return f"{law}: applies to no cell of the linear grids."
+        return f"{law}: applies to no setting of the linear grids."
     means = []
     for name, low, high in (("N <= D/8", 0, 1 / 8), ("D/8 < N <= D/2", 1 / 8, 1 / 2), ("N > D/2", 1 / 2, np.inf)):
         errors = [error for cell, error in sound if low < cell["state_dim"] / cell["embed_dim"] <= high]
@@ -304,9 +304,9 @@ def facts_held(law: str) -> np.ndarray:
 
 
 def _per_entry(kind: str, law: str) -> tuple[np.ndarray, np.ndarray]:
-    """State entries of every shape, and the facts per entry that the law says it holds."""
+    """Effective state entries of every shape, and the facts per entry that the law says it holds."""
     made = find_architecture(kind)
-    entries = np.array([made.model_validate({"embed_dim": D, "state_dim": N}).state_entries for D, N in SHAPES])
+    entries = np.array([made.model_validate({"embed_dim": D, "state_dim": N}).effective_entries for D, N in SHAPES])
     return entries, facts_held(law) / entries
 
 
@@ -322,10 +322,10 @@ def facts_per_entry(runs: PaperRuns) -> Figure:
     most = max(held, key=lambda kind: held[kind])
     caption = Caption(
         f"By its law {PANELS[most][0].partition(':')[0]} holds {held[most] / held['linear_mamba']:.1f} times as many "
-        f"facts per stored entry as linear Mamba, at N = {SHAPES[len(SHAPES) // 2][1]}",
-        f"lines: facts that are recalled with accuracy {TARGET} per entry of the state, by the laws, for D = 4 N and "
-        f"V = {V}; grey: the laws of the other panels; dots: trained models of any D and N, filled if their accuracy "
-        f"is at least {TARGET}. Linear and full Mamba store 2 D N entries, of which linear Mamba reads half",
+        f"facts per effective entry as linear Mamba, at N = {SHAPES[len(SHAPES) // 2][1]}",
+        f"lines: facts that are recalled with accuracy {TARGET} per effective entry of the state, by the laws, for "
+        f"D = 4 N and V = {V}; grey: the laws of the other panels; dots: trained models of any D and N, filled if "
+        f"their accuracy is at least {TARGET}. Of the 2 D N entries that a linear Mamba stores it reads D N",
         "one dot per run",
         f"{len(rows)} runs, scale {runs.scale}, from {'/'.join(runs.store.root.parts[-2:])}",
     )
@@ -343,8 +343,8 @@ def facts_per_entry(runs: PaperRuns) -> Figure:
             ax.minorticks_off()
             ax.legend(loc="upper right", fontsize=6)
         for ax in axes[-1]:
-            ax.set_xlabel("state entries")
-        figure.supylabel(f"facts per state entry, recalled at {TARGET}", fontsize=8)
+            ax.set_xlabel("effective state entries")
+        figure.supylabel(f"facts per effective entry, recalled at {TARGET}", fontsize=8)
     return figure
 
 
@@ -360,6 +360,6 @@ def _dots(ax: Axes, rows: list[Row]) -> None:
     ]
     for enough, face in ((False, "none"), (True, VERMILION)):
         chosen = [row for row in rows if (row["test_accuracy"] >= TARGET) == enough]
-        x = np.array([spec_of(row).state_entries for row in chosen])
+        x = np.array([spec_of(row).effective_entries for row in chosen])
         y = np.array([row["num_facts"] for row in chosen]) / x
         ax.scatter(x, y, s=12, facecolors=face, edgecolors=VERMILION, linewidths=0.6, zorder=3)

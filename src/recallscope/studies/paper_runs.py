@@ -170,13 +170,14 @@ def span(values: Iterable[float], form: str = ".2f") -> str:
 
 
 @contextmanager
-def sheet(width: float, height: float, caption: Caption) -> Iterator[Figure]:
+def sheet(width: float, height: float, caption: Caption | str) -> Iterator[Figure]:
     """An empty figure with panels of that size in inches; the caption is written under them when they are done."""
     from recallscope.figures.style import figure_style, new_figure
 
     with figure_style():
         figure = new_figure(width, height)
         yield figure
+        caption = caption if isinstance(caption, Caption) else Caption("", "", "", caption)
         lines = fill(str(caption), int(width * 16.5)), fill(caption.source, int(width * 21))  # of 8 and 6 points
         heights = [0.155 * (lines[0].count("\n") + 1) + 0.05, 0.12 * (lines[1].count("\n") + 1) + 0.04]
         below = sum(heights)

@@ -215,19 +215,18 @@ class Report:
     }
     statuses = {  # noqa: RUF012
         "exact": "computed as stated, and true as stated",
-        "approximate": "the paper's approximation, as it stands",
+        "approximate": "the paper's approximation, as stated",
         "measured": "an experiment",
         "departs": "the print cannot be followed",
         "todo": "no code yet",
     }
     beyond_caption = (
-        "Questions of our own, about which the paper claims nothing: other architectures, what each part of full Mamba "
-        "brings, and laws far from the sizes they were made for. What the laws say is on the page of the laws; runs "
-        "that are missing are counted"
+        "Our own questions, about which the paper claims nothing: other architectures, full Mamba component by "
+        "component, and laws far from the sizes they were derived with"
     )
     law_caption = (
-        "Mean (and largest) distance of measured and predicted accuracy, and the mean of measured minus predicted "
-        "(bias). Bold: the nearest law of the row, among those on the most of its cells with no constant fitted to them"
+        "Mean (and largest) absolute error, and the mean of measured minus predicted accuracy (bias). Bold: the "
+        "smallest error of the row, among the laws that cover most of its settings and have no fitted constant"
     )
 
     @cached_property
@@ -255,7 +254,7 @@ class Report:
             parts = self.facts.parts.get(name, ())
             sections.append(Section(name, title, findings, drawn, _reasons(missing), parts, own=name in own))
         if ours:
-            title = "questions of ours about the paper's models"
+            title = "our questions about the paper's models"
             sections.append(Section(OWN_QUESTIONS, title, tuple(ours), (), "", (), own=True))
         return tuple(sections)
 
@@ -311,7 +310,7 @@ class Report:
         verdicts = _counted(self.verdicts, "about the paper's claims", facts.scale)
         if any(self.own_verdicts.values()):
             verdicts += " " + _counted(self.own_verdicts, "of our own", facts.scale)
-        runs = f"Behind it are {facts.runs} of the {facts.asked} runs this scale asks for"
+        runs = f"Behind it are {facts.runs} of the {facts.asked} runs of this scale"
         runs += f", {_duration(facts.core_seconds)} of core time in all" if facts.runs else ""
         made = ", ".join(f"{name} {' and '.join(values)}" for name, values in facts.environment.items())
         unfinished = " Verdicts on grids that lack runs may change." if facts.runs < facts.asked else ""
@@ -456,7 +455,7 @@ def templates() -> Environment:
     )
     environment.filters |= {
         "anchor": anchor,
-        "cells": lambda number: _count(number, "cell"),
+        "cells": lambda number: _count(number, "setting"),
         "evidence": evidence,
         "link_text": lambda text: plain(text, MEANT_IN_LINK),  # within the brackets of a link
         "number": lambda value, form: format(value, form) if isfinite(value) else "-",

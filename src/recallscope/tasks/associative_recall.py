@@ -37,7 +37,7 @@ class AssociativeRecall(TaskSpec):
 
     @classmethod
     def shortest_length(cls, num_facts: int, key_repeats: int) -> int:
-        """The length if none is given: every fact is asked once, in a slot of two tokens."""
+        """The length if none is given: every fact is queried once, in a slot of two tokens."""
         return 2 * num_facts * (key_repeats + 1)
 
     @model_validator(mode="before")
@@ -82,7 +82,7 @@ class AssociativeRecall(TaskSpec):
             rule = "4 N_f" if N_k == 1 else f"2 N_f (N_k + 1), N_k = {N_k}"
             least = self.shortest_length(N_f, N_k)
             raise ValueError(
-                f"length={L} is too short for num_facts={N_f}: every fact is asked once, in a slot of two tokens "
+                f"length={L} is too short for num_facts={N_f}: every fact is queried once, in a slot of two tokens "
                 f"after the context, so length >= {rule} = {least} (Tab. 1). Use length={least}"
                 + (f", or num_facts <= {L // (2 * (N_k + 1))}." if L >= 2 * (N_k + 1) else ".")
             )

@@ -105,7 +105,7 @@ def _zoology_can_draw(task: Any, num_sequences: int, filler_seed: int | None) ->
         uncut = f" (AR is cut from L = 4 N_f = {L})" if L > task.length else ""
         raise ValueError(
             f"vocab_size={V} is not above the length {L}{uncut}: zoology asserts V > L. "
-            f"Use vocab_size >= {L + 2 - L % 2}, or sample_batch, which does not ask for it."
+            f"Use vocab_size >= {L + 2 - L % 2}, or sample_batch, which does not need it."
         )
     if L == task.length and task.filler == "random" and filler_seed is None:
         raise ValueError(

@@ -44,7 +44,7 @@ class Problem:
     vocab_size: ArrayLike | None = field(default=None, metadata=_size("V", "even: half keys, half values", least=2))
     num_facts: ArrayLike | None = field(default=None, metadata=_size("N_f", "key-value pairs in the context"))
     length: ArrayLike | None = field(
-        default=None, metadata=_size("L", "tokens in a sequence; 4 N_f for mqar, 2 N_f + 1 for ar unless given")
+        default=None, metadata=_size("L", "tokens in a sequence; default: 4 N_f for mqar, 2 N_f + 1 for ar")
     )
     embed_dim: ArrayLike | None = field(default=None, metadata=_size("D", "embedding dimension"))
     state_dim: ArrayLike | None = field(default=None, metadata=_size("N", "state dimension"))
@@ -58,7 +58,7 @@ class Problem:
     rho: float = field(
         default=0.0, metadata={"description": "template_*: chance that a place of a key holds a shared token"}
     )
-    rows: int = field(default=0, metadata={"description": "template_*: keys are cells of a table with so many rows"})
+    rows: int = field(default=0, metadata={"description": "template_*: keys are cells of a table with this many rows"})
     columns: int = field(default=0, metadata={"description": "template_*: columns of the table"})
     expand: ArrayLike = field(default=2, metadata=_size("expand", "inner channels over D"))
 

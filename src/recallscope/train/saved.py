@@ -29,7 +29,7 @@ def load_model(
         from recallscope.architectures.pretrained import from_pretrained
 
         if "num_facts" in TASKS.find(kind or "mqar").model_fields and "num_facts" not in fields:
-            raise ValueError(f"{path} holds a language model, made for no task of ours: --num-facts is needed.")
+            raise ValueError(f"{path} holds a language model without a recall task: --num-facts is needed.")
         model: RecallModel = from_pretrained(path)
         base: dict[str, Any] = {"kind": kind or "mqar", "vocab_size": model.vocab_size // 2 * 2}
     else:

@@ -22,7 +22,7 @@ def write_weights(path: Path, model: RecallModel, task: TaskSpec) -> None:
     """The model's tensors under their names, with model and task as JSON in the header."""
     why_not = model.why_not_saved()
     if why_not:
-        raise ValueError(f"{why_not}: the file would not give it back. Keep the folder it came from.")
+        raise ValueError(f"{why_not}, so this model could not be reloaded from the file. Keep the original folder.")
     tensors = {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
     header = {"format": FORMAT, "model": model.spec.canonical_json(), "task": task.canonical_json()}
     write_atomically(path, save(tensors, metadata=header))
@@ -40,7 +40,8 @@ def read_weights(path: Path | str, *, trust_code: bool | str = False) -> tuple[R
     header, tensors = _read(path)
     if header.get("format") != FORMAT:
         raise ValueError(
-            f"{path} holds tensors, but not of ours (format {header.get('format')!r}, expected {FORMAT!r}). "
+            f"{path} holds tensors that recallscope did not write (format {header.get('format')!r}, expected "
+            f"{FORMAT!r}). "
             f"Weights are written by recallscope train and design."
         )
     try:

@@ -89,7 +89,7 @@ def _load(store_set: StoreSet, name: str) -> tuple[RecallModel, TaskSpec]:
         return read_weights(weights, trust_code=store_set.trust_code)
     if kind == "circuit" and len(rest) == 5 and len(numbers) == 4:
         return _designed(rest[0], *numbers)
-    raise ValueError(f"model={name!r} is none of the models of this page.")
+    raise ValueError(f"model={name!r} is not a model of this page.")
 
 
 def _designed(circuit: str, V: int, D: int, N: int, seed: int) -> tuple[RecallModel, TaskSpec]:

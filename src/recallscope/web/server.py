@@ -116,7 +116,7 @@ def make_app(store_set: StoreSet, hosts: frozenset[str]) -> Starlette:
     async def page(request: Request) -> Response:
         name = request.path_params.get("name", "index.html")
         if name not in own:
-            raise HTTPException(404, f"there is no {name[:80]!r} here.")
+            raise HTTPException(404, f"{name[:80]!r} is not here.")
         return Response(own[name], media_type=KINDS[Path(name).suffix], headers={"cache-control": "no-cache"})
 
     async def plotly(request: Request) -> Response:
@@ -131,7 +131,7 @@ def make_app(store_set: StoreSet, hosts: frozenset[str]) -> Starlette:
                     made = await anyio.to_thread.run_sync(work, limiter=limiter, abandon_on_cancel=True)
             except TimeoutError:
                 raise HTTPException(
-                    503, f"not done after {MOST_SECONDS:g} seconds. It goes on: ask again in a while."
+                    503, f"not done after {MOST_SECONDS:g} seconds. It continues: try again later."
                 ) from None
             return made if isinstance(made, Response) else JSONResponse(finite(made))
 

@@ -109,7 +109,7 @@ def _users_modules(store: RunStore, cells: Sequence[str]) -> list[dict[str, Any]
             }  # fmt: skip
             same = [cell for cell in cells if cell.startswith(f"V {V}, N_f {N_f},")]
             variant = variants.setdefault(label, {
-                "label": label, "rule": YOURS, "update": "a module of your own", "published": not learned, "recall": {},
+                "label": label, "rule": YOURS, "update": "your own module", "published": not learned, "recall": {},
                 "rate": records[0].spec.train.learning_rate, "ages": None, "age_gap": None, "repeated": None,
                 "runs": [record.run for record in records],
             })  # fmt: skip
@@ -190,7 +190,7 @@ def figure(store_set: StoreSet, fields: dict[str, Any]) -> Response:
     question = FigureQuery.of(fields)
     figures = paper_figures()
     if question.name not in figures:
-        raise ValueError(f"{question.name!r} is no figure. There are: {', '.join(figures)}.")
+        raise ValueError(f"{question.name!r} is not a figure. Choose one of {', '.join(figures)}.")
     store = store_set.store(question.store)
 
     def make() -> Picture:

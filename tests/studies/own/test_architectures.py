@@ -107,9 +107,9 @@ def test_a_rate_that_the_search_does_not_give_is_named(some: PaperRuns) -> None:
 def test_findings_say_who_overwrites_who_guesses_and_who_failed(some: PaperRuns) -> None:
     verdicts = {finding.question: finding.verdict for finding in study.find(some)}
     assert verdicts["Does the delta rule overwrite?"] == "holds"
-    assert verdicts["Does a state that only adds guess?"] == "holds"
+    assert verdicts["Does a state that only adds return either value?"] == "holds"
     assert verdicts["Do fading, least squares and attention overwrite?"] == "holds approximately"
-    assert verdicts["Do states that replace recall new facts better?"] == "not tested"
+    assert verdicts["Do states that replace recall recent facts better?"] == "not tested"
     assert len(flagged(some)) == 2
     assert all(text.startswith("DeltaNet (published) at mqar") for text in flagged(some).values())
 

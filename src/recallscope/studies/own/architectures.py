@@ -129,18 +129,18 @@ def per_size(runs: PaperRuns) -> Iterator[Finding]:
     sizes: tuple[tuple[Size, str, str], ...] = (("state_entries", "state entry", "architectures"),
                                                 ("parameters", "parameter", "architectures-parameters"))  # fmt: skip
     for size, name, figure in sizes:
-        check = own_check(f"Which minimal variant recalls most per {name}?", figure)
+        check = own_check(f"Which minimal variant recalls the most per {name}?", figure)
         order = ranking(runs, size)
         if not order:
-            yield check.untested("no cell that all measured variants have yet", runs.missing(*labels))
+            yield check.untested("no setting that all measured variants have yet", runs.missing(*labels))
             continue
         yield check.answer(
-            f"recall above that of the best linear Mamba with as many: {named(order, sign='+')}",
+            f"accuracy minus that of the best linear Mamba with as many: {named(order, sign='+')}",
             Ruling(
                 "holds approximately" if runs.missing(*labels) else "holds", "a ranking, complete if no run is missing"
             ),
-            f"{len(order)} variants, mean over the cells that all have, mean of seeds; the linear Mamba by its law. Do "
-            "not read an order into differences smaller than the intervals",
+            f"{len(order)} variants, mean over shared settings and seeds; the linear Mamba by its law. Do "
+            "not read a ranking into differences smaller than the intervals",
             runs.missing(*labels),
         )
 
@@ -151,11 +151,11 @@ def own_laws(runs: PaperRuns) -> Iterator[Finding]:
     labels = [label_of("recall", variant) for variant in MINIMAL]
     found = law_errors(runs)
     if not found:
-        why = "no cell of a variant that has a law yet"
-        yield own_check("Do minimal variants recall as their laws say?").untested(why, runs.missing(*labels))
+        why = "no setting of a variant that has a law yet"
+        yield own_check("Do minimal variants follow their laws?").untested(why, runs.missing(*labels))
     for law, variants in found.items():
         yield law_finding(
-            own_check(f"Do minimal variants recall as the law {law} says?"),
+            own_check(f"Do minimal variants follow the law {law}?"),
             law,
             variants,
             lambda law, one: f"{mean_error(found, law, one)} ({np.abs(found[law][one]).max():.3f})",
@@ -171,7 +171,7 @@ def overwriting(runs: PaperRuns) -> Iterator[Finding]:
     found = {variant.label: one for variant in MINIMAL for one in measured(runs, "repeated", variant).values()}
     for question, rules, expected, limits in (
         ("Does the delta rule overwrite?", ("replaces",), 1.0, (0.01, 0.05)),
-        ("Does a state that only adds guess?", ("adds",), 0.5, (0.03, 0.1)),
+        ("Does a state that only adds return either value?", ("adds",), 0.5, (0.03, 0.1)),
         ("Do fading, least squares and attention overwrite?", ("fades", "solves", "keeps all"), 1.0, (0.05, 0.1)),
     ):
         check = own_check(question, "architectures-repeated")
@@ -205,8 +205,8 @@ def by_age(runs: PaperRuns) -> Iterator[Finding]:
     rule = {variant.label: variant.rule for variant in MINIMAL}
     found = ages(runs)
     for question, rules, flat in (
-        ("Do states that only add recall old facts as well as new ones?", ("adds",), True),
-        ("Do states that replace recall new facts better?", ("replaces",), False),
+        ("Do states that only add recall old and recent facts alike?", ("adds",), True),
+        ("Do states that replace recall recent facts better?", ("replaces",), False),
     ):
         check = own_check(question, "architectures-age")
         mine = {label: age_gap(places) for label, places in found.items() if rule[label] in rules}
@@ -216,7 +216,7 @@ def by_age(runs: PaperRuns) -> Iterator[Finding]:
         right = [abs(gap) <= FLAT if flat else gap > FLAT for gap in mine.values()]
         others = {label: age_gap(places) for label, places in found.items() if rule[label] not in ("adds", "replaces")}
         yield check.answer(
-            f"newest quarter of the facts less oldest: {named(mine, sign='+')}; others: {named(others, sign='+')}",
+            f"newest quarter of the facts minus oldest: {named(mine, sign='+')}; others: {named(others, sign='+')}",
             by_conditions(
                 all(right), any(right), f"holds: all {'within' if flat else 'above'} {FLAT}; approximately: some"
             ),
@@ -228,7 +228,7 @@ def by_age(runs: PaperRuns) -> Iterator[Finding]:
 def published(runs: PaperRuns) -> Iterator[Finding]:
     """Two published layers on the first cell."""
     labels = [label_of("recall", variant) for variant in PUBLISHED]
-    check = own_check("Do two published layers train by the same recipe?", "architectures")
+    check = own_check("Do two-layer models with published layers train by the same recipe?", "architectures")
     found = {variant: one for variant in PUBLISHED for one in measured(runs, "recall", variant).values()}
     if not found:
         yield check.untested("no such run yet", runs.missing(*labels))
@@ -251,7 +251,7 @@ def published(runs: PaperRuns) -> Iterator[Finding]:
 @architectures.findings
 def faults(runs: PaperRuns) -> Iterator[Finding]:
     """Runs with a flag."""
-    check = own_check("Which measurements should not be taken at face value?")
+    check = own_check("Which runs have warnings?")
     labels = [label_of(what, variant) for variant in VARIANTS for what in QUESTIONS]
     done = {record.run for label in labels for record in runs.records(label)}
     if not done:
@@ -259,7 +259,7 @@ def faults(runs: PaperRuns) -> Iterator[Finding]:
         return
     found = flagged(runs)
     yield check.answer(
-        "; ".join(found.values()) or "none has a flag",
+        "; ".join(found.values()) or "none",
         Ruling("holds approximately" if found else "holds", "holds: no run has a warning"),
         f"{len(done)} runs; diverged, at chance or still improving, as `recallscope store list` marks them",
     )
@@ -502,7 +502,11 @@ def recall_table(runs: PaperRuns, page: str = "") -> list[str]:
 
 
 def _number(one: Measured | None) -> str:
-    return number(one.seeds, one.interval, 4) if one else "-"
+    """The accuracy; where a seed is at chance no mean, which would say nothing."""
+    if one is None or one.learned == len(one.seeds):
+        return number(one.seeds, one.interval, 4) if one else "-"
+    seeds = ", ".join(f"{seed:.4f}" for seed in one.seeds)
+    return f"{f'{one.learned} of {len(one.seeds)} seeds learned' if one.learned else 'did not learn'} ({seeds})"
 
 
 def variants_table(runs: PaperRuns, page: str = "") -> list[str]:

@@ -386,7 +386,7 @@ def differences(runs: PaperRuns) -> Iterator[Finding]:
         check = own_check(question, "components")
         one = gap(found, more, less)
         if one is None or isnan(one.interval[0]):
-            yield check.untested(f"no cell with {more} and {less} yet, or one seed only", missing)
+            yield check.untested(f"no setting with {more} and {less} yet, or one seed only", missing)
             continue
         ruling = helps(one)
         by_cell = ", ".join(f"{value:+.3f}" for value in one.gaps)

@@ -262,7 +262,7 @@ def among_the_best(runs: PaperRuns) -> Iterator[Finding]:
         return
     off = np.array([one.measured - one.predicted for one in found])
     yield check.answer(
-        f"off by {np.abs(off).mean():.4f} on average, {np.abs(off).max():.3f} at most ({off.mean():+.3f})",
+        f"mean absolute error {np.abs(off).mean():.4f}, at most {np.abs(off).max():.3f}, bias {off.mean():+.3f}",
         by_distance("mean absolute error", float(np.abs(off).mean()), TOP_WANTED, 2 * TOP_WANTED),
         "; ".join(
             f"{one.variant} " + ", ".join(f"{m:.3f} ({p:.3f}) at k = {k}" for k, m, p in zip(*one[1:], strict=True))

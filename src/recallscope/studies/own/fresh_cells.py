@@ -39,7 +39,7 @@ CELLS: tuple[Cell, ...] = (
 
 @experiment(
     "fresh-cells",
-    "our own: laws on cells trained after they were frozen",
+    "our own: laws on settings trained after they were frozen",
     reads=("architectures", "dn-grid", "large-vocab"),
 )
 def fresh_cells(scale: Scale) -> Iterator[Part]:
@@ -63,15 +63,15 @@ def on_fresh_cells(runs: PaperRuns) -> Iterator[Finding]:
     missing = runs.missing(*(label_of("fresh", variant) for variant in WITH_LAWS))
     found = law_errors(runs, "fresh", WITH_LAWS)
     if not found:
-        yield own_check("Do laws hold on cells trained after them?").untested("no runs yet", missing)
+        yield own_check("Do laws hold on settings trained after them?").untested("no runs yet", missing)
     before = law_errors(runs, "recall", WITH_LAWS)
     for law, variants in found.items():
         yield law_finding(
-            own_check(f"Does the law {law} hold on cells trained after it?"),
+            own_check(f"Does the law {law} hold on settings trained after it?"),
             law,
             variants,
             lambda law, one: f"{mean_error(found, law, one)} (comparison {mean_error(before, law, one) or 'not run'})",
-            "that no law was compared with before, one seed, L = 4 N_f, measured minus predicted",
+            "that no law had been compared with, one seed, L = 4 N_f, measured minus predicted",
             missing,
         )
 
@@ -106,10 +106,10 @@ def before_the_runs(runs: PaperRuns) -> Iterator[Finding]:
         return
     every = np.concatenate(list(found.values()))
     yield check.answer(
-        f"off by {mae(every)}, bias {every.mean():+.3f}; "
+        f"mean absolute error {mae(every)}, bias {every.mean():+.3f}; "
         + "; ".join(f"{name} {mae(off)}" for name, off in found.items()),
         by_distance("mean absolute error", float(np.abs(every).mean()), 0.01, 0.03),
-        f"{len(every)} cells, mean of seeds, predictions of commit e4ef088, which precedes the first training record; "
+        f"{len(every)} settings, mean of seeds, predictions of commit e4ef088, which precedes the first record; "
         f"today's law differs from them by at most {np.abs(moved).max():.4f}. Regime (iii) is left out: the structure "
         "of the law was chosen on earlier runs of MQAR with V = 512 and N_f = 16, which are not in this store",
     )

@@ -87,15 +87,16 @@ def carried_over(runs: PaperRuns) -> Iterator[Finding]:
             for cell, p, q in zip(cells[[*DIMENSIONS]].itertuples(index=False), measured, predicted, strict=True)
         )
         others = [
-            f"{text} is off by {np.abs(measured - law_on_cells(find_law(name), cells)).mean():.3f}"
+            f"{text} has {np.abs(measured - law_on_cells(find_law(name), cells)).mean():.3f}"
             for name, text in (PAPERS.items() if kind == "linear_mamba" else ())
         ]
         off = measured - predicted
         yield check.answer(
-            f"off by {mae(off)}; {each}" + (f". On the same cells {', '.join(others)}" if others else ""),
-            by_distance("largest error of a cell", float(np.abs(off).max()), 0.02, 0.05),
-            f"{len(cells)} cells (V, N_f, D, N), {len(runs.rows(label_of(kind)))} runs, one seed; warnings: {flags}"
-            + (". The grid of Fig. 11 has twelve more cells, where the errors are larger" if others else ""),
+            f"mean absolute error {mae(off)}; {each}"
+            + (f". On the same settings {', '.join(others)}" if others else ""),
+            by_distance("largest error of a setting", float(np.abs(off).max()), 0.02, 0.05),
+            f"{len(cells)} settings (V, N_f, D, N), {len(runs.rows(label_of(kind)))} runs, one seed; warnings: {flags}"
+            + (". The grid of Fig. 11 has twelve more settings, where the errors are larger" if others else ""),
             missing,
         )
 
@@ -116,8 +117,8 @@ def large_figure(runs: PaperRuns) -> Figure:
     ours = np.concatenate([off[name] for name in cells if laws[name][1] not in PAPERS])
     count, asked = len(next(iter(cells.values()))), len(CELLS)
     caption = Caption(
-        f"At {count} settings beyond the sizes that the laws were made with, our laws are off by {mae(ours)}",
-        "each symbol is one trained model; on the line at 0 a law is right",
+        f"At {count} settings beyond the sizes the laws were derived with, their mean absolute error is {mae(ours)}",
+        "each symbol is one trained model; at 0 prediction and measurement agree",
         f"{len(ours)} runs, one seed each; the {asked} settings were chosen by the laws before any was trained; the "
         "interval is over settings",
         source_line(runs, large_sizes.name, [label_of(kind) for kind in KINDS]),

@@ -91,7 +91,7 @@ def after_longer(runs: PaperRuns) -> Iterator[Finding]:
             law,
             {one: by_rate[rates[one]][law][one] for one in variants},
             told,
-            "of the architecture comparison, 8000 steps for its 2000, L = 4 N_f, measured minus predicted; rate by "
+            "of the architecture comparison, 8000 instead of 2000 steps, L = 4 N_f, measured minus predicted; rate by "
             "validation accuracy",
             missing,
         )

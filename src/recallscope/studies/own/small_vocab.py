@@ -82,7 +82,7 @@ def _law_of(cells: DataFrame) -> Law:
 
 
 def _size(found: NDArray[np.float64]) -> str:
-    return f"{np.abs(found).mean():.3f} ({np.abs(found).max():.3f} at most)"
+    return f"{np.abs(found).mean():.3f} (max {np.abs(found).max():.3f})"
 
 
 @small_vocab.findings
@@ -110,10 +110,10 @@ def law_at_small_vocabularies(runs: PaperRuns) -> Iterator[Finding]:
         worst = cells.iloc[int(np.argmax(np.abs(found)))]
         place = ", ".join(str(worst[name]) for name in DIMENSIONS)
         yield check.answer(
-            f"law off by {_size(found)}, bias {found.mean():+.3f}; by group: {by_group}",
-            by_distance("largest error of a cell", float(np.abs(found).max()), 0.05, 0.1),
-            f"{len(cells)} cells, mean of seeds; measured less predicted; worst at (V, N_f, D, N) = ({place}); "
-            f"{len(rows) - len(kept)} of {len(rows)} runs left out, which stayed at chance",
+            f"mean absolute error {_size(found)}, bias {found.mean():+.3f}; by group: {by_group}",
+            by_distance("largest error of a setting", float(np.abs(found).max()), 0.05, 0.1),
+            f"{len(cells)} settings, mean of seeds; measured minus predicted; worst at (V, N_f, D, N) = ({place}); "
+            f"{len(rows) - len(kept)} of {len(rows)} runs stayed at chance and are left out",
             missing,
         )
 

@@ -80,10 +80,10 @@ def one_curve(runs: PaperRuns) -> Iterator[Finding]:
             "fig-9", "a of Phi(x - b), fitted to every linear grid", "a = 1 at AR, 5/4 at MQAR, in all regimes", "fig-9"
         ),
         Check("rem-4.3", "b of Phi(x - b), fitted to the same grids", "b about sqrt(2 log V)", "fig-9"),
-        Check("fig-8", "Do the cells fall on one curve Phi(x - b)?", "fully explained by the one variable x", "fig-8"),
+        Check("fig-8", "Do all settings fall on one curve Phi(x - b)?", "fully explained by one variable, x", "fig-8"),
     )
     if not fits:
-        yield from (check.untested("too few cells done", missing) for check in checks)
+        yield from (check.untested("too few settings done", missing) for check in checks)
         return
     printed = {label: PRINTED_A["linear", LINEAR_GRIDS.get(label, ("mqar", ""))[0]][0] for label in fits}
     holds = [_has(printed[label], fit.a_interval) for label, fit in fits.items()]
@@ -111,8 +111,8 @@ def one_curve(runs: PaperRuns) -> Iterator[Finding]:
         for task in ("ar", "mqar")
     }
     evidence = (
-        f"{sum(fit.runs for fit in fits.values())} runs, {sum(fit.cells for fit in fits.values())} cells, mean of "
-        f"seeds, a and b fitted to each grid; 95% intervals from {BOOTSTRAP} resamplings of cells, seed noise included"
+        f"{sum(fit.runs for fit in fits.values())} runs, {sum(fit.cells for fit in fits.values())} settings, mean of "
+        f"seeds, a and b fitted to each grid; 95% intervals from {BOOTSTRAP} resamplings of settings and seed noise"
     )
     yield checks[0].answer(
         "; ".join(f"{task.upper()} {min(a):.2f} to {max(a):.2f}" for task, a in ranges.items() if a)
@@ -178,7 +178,7 @@ def half_of_a(runs: PaperRuns) -> Iterator[Finding]:
             f"{ratio.value:.2f} {interval(*ratio.interval)}",
             f"{ratio.shared_b:.2f} {interval(*ratio.shared_b_interval)}",
         )
-        said.append(f"({both.regime}) {texts[1]}, or {texts[0]} with a b each")
+        said.append(f"({both.regime}) {texts[1]}, or {texts[0]} with separate b")
         table.append((both.regime, *(text for fit in fits for text in _fitted(fit)), *texts, both.description))
     if not said:
         yield check.untested(why, missing)
@@ -191,8 +191,8 @@ def half_of_a(runs: PaperRuns) -> Iterator[Finding]:
             "holds: in every regime both 95% intervals of the ratio contain 1/2 and exclude 1; approximately: the one "
             "with one b for both does",
         ),
-        "mean of seeds, on the cells that both models have; 95% intervals by resampling cells, the same for both, "
-        "seed noise included",
+        "mean of seeds, on the settings of both models; 95% intervals from resamplings of settings, the same for both, "
+        "and seed noise",
         missing,
         (("regime", "a_full", "b_full", "a_linear", "b_linear", "ratio", "ratio, one b", "runs"), *table),
     )
@@ -216,17 +216,17 @@ def which_linear(runs: PaperRuns) -> Iterator[Finding]:
     checked = [best.error_checked, *(float(gaps.mean()) for gaps in elsewhere.values())]
     rest = "; ".join(f"{rule.rule} {rule.error_chosen:.3f} and {rule.error_checked:.3f}" for rule in others)
     yield check.answer(
-        f"{best.rule} with c = {found.factor:.2f} is off by {best.error_chosen:.4f} on the cells it was chosen on, by "
-        f"{best.error_checked:.4f} on the others of regime (iii)"
-        + "".join(f", by {gaps.mean():.3f} in regime ({regime})" for regime, gaps in elsewhere.items())
+        f"{best.rule} with c = {found.factor:.2f}: mean absolute error {best.error_chosen:.4f} where it was chosen, "
+        f"{best.error_checked:.4f} on the other settings of regime (iii)"
+        + "".join(f", {gaps.mean():.3f} in regime ({regime})" for regime, gaps in elsewhere.items())
         + f". Other rules: {rest}",
         by_conditions(
             max(checked) <= MATCHES,
             min(checked) <= MATCHES,
             f"holds: mean absolute error up to {MATCHES} wherever the rule was not chosen; approximately: somewhere",
         ),
-        f"{found.cells} cells of regime (iii), mean of seeds ({runs.noise(runs.rows(FULL_EXAMPLE))}), halves as on a "
-        "chess board; runs that stayed at chance are left out; linear: trained-sharing",
+        f"{found.cells} settings of regime (iii), mean of seeds ({runs.noise(runs.rows(FULL_EXAMPLE))}), alternating "
+        "for selection and validation; runs that stayed at chance are left out; linear: trained-sharing",
         missing,
     )
 

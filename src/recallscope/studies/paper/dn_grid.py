@@ -88,7 +88,7 @@ def dn_grid(scale: Scale) -> Iterator[Part | DesignedPart]:
 def example_cell_by_cell(runs: PaperRuns) -> Iterator[Finding]:
     """The authors' small grid against the accuracies published with the code."""
     paper = "14 accuracies published with the code (batch 32, 1 seed), 0.24 at (16, 8) to 1.00"
-    check = Check("sec-5.1", "The authors' small linear grid, cell by cell", paper)
+    check = Check("sec-5.1", "The authors' small linear grid, setting by setting", paper)
     measured = {(r.fields["embed_dim"], r.fields["state_dim"]): r for r in runs.records(EXAMPLE)}
     if len(measured) < len(PUBLISHED_EXAMPLE):
         yield check.untested(f"{len(measured)} of {len(PUBLISHED_EXAMPLE)} runs done")
@@ -113,7 +113,7 @@ def theory_against_trained(runs: PaperRuns) -> Iterator[Finding]:
     planned = sum(len(planned_cells(runs.parts[label].grid)) for label in labels)
     cells = cells_of(rows) if len(rows := runs.rows(*labels)) else rows
     if 2 * len(cells) < planned:
-        yield check.untested(f"{len(cells)} of {planned} cells done", missing)
+        yield check.untested(f"{len(cells)} of {planned} settings done", missing)
         return
     measured = accuracies(cells)
     laws: dict[str, Callable[..., Any]] = {
@@ -132,10 +132,10 @@ def theory_against_trained(runs: PaperRuns) -> Iterator[Finding]:
         for label, one in here.items()
     )
     yield check.answer(
-        f"mean absolute error {mae(off[theorem])} ({', '.join(by_regime)}). On the same cells: "
+        f"mean absolute error {mae(off[theorem])} ({', '.join(by_regime)}). On the same settings: "
         + "; ".join(f"{name}, {np.abs(off[name]).mean():.3f}" for name in others),
         by_distance("mean absolute error", np.abs(off[theorem]).mean(), 0.02, 0.06),
-        f"{len(rows)} runs, {len(cells)} cells, mean of seeds; 95% interval over cells",
+        f"{len(rows)} runs, {len(cells)} settings, mean of seeds; 95% interval over settings",
         missing,
         (
             ("law", "mean absolute error", "measured minus predicted, mean"),
@@ -171,10 +171,10 @@ def theory_against_designed(runs: PaperRuns) -> Iterator[Finding]:
     )
     draws = min(runs.designed(DESIGNED[regime])["seed"].nunique() for regime in grids)
     yield check.answer(
-        f"mean absolute error {mae(off['designed'])} ({', '.join(by_regime)}). On the same cells: "
+        f"mean absolute error {mae(off['designed'])} ({', '.join(by_regime)}). On the same settings: "
         + "; ".join(f"{said[name]} ({name}) {np.abs(off[name]).mean():.3f}" for name in names[1:]),
         by_distance("mean absolute error", np.abs(off["designed"]).mean(), 0.02, 0.06),
-        f"{len(off['designed'])} cells, {draws} draws of the weights each; 95% interval over cells",
+        f"{len(off['designed'])} settings, {draws} draws of the weights each; 95% interval over settings",
     )
 
 
@@ -197,7 +197,7 @@ def trade_off(runs: PaperRuns) -> Iterator[Finding]:
     pairs = [((label, *w), (label, *n)) for label, cells in grids.items() for w, n in equal_products(cells)]
     missing = runs.missing(*labels)
     if len(pairs) < 4:
-        why = "fewer than four pairs of cells with equal N D are done"
+        why = "fewer than four pairs of settings with equal N D are done"
         yield Check("rem-4.4", question, paper).untested(why, missing)
         return
     noise = runs.noise(runs.rows(*labels))
@@ -208,7 +208,7 @@ def trade_off(runs: PaperRuns) -> Iterator[Finding]:
         f"at equal N D the wider model (larger D, smaller N) is better by {gap.mean:+.3f} "
         f"{interval(*gap.interval, 3)}; largest gap {sizes.max():.2f}",
         by_distance(f"mean size of the gaps, {sizes.mean():.3f}", float(sizes.mean()), 0.03, 0.1),
-        f"{len(pairs)} pairs of cells with equal N D and N <= D, all linear grids, mean of seeds; 95% interval: "
+        f"{len(pairs)} pairs of settings with equal N D and N <= D, all linear grids, mean of seeds; 95% interval: "
         f"{noise}. Rem 4.4 is about the order of N D, not about equality",
         missing,
     )
@@ -229,7 +229,7 @@ def full_against_linear(runs: PaperRuns) -> Iterator[Finding]:
     }
     pairs = [(key, beside) for key in cells if key[1] == "full" and (beside := (key[0], "linear", *key[2:])) in cells]
     if not pairs:
-        yield check.untested("no cell with runs of both yet", missing)
+        yield check.untested("no setting with runs of both yet", missing)
         return
     noise = runs.noise(concat([both.full for both in every]))  # the larger of the two
     gap = mean_gap(pairs, cells, noise)
@@ -245,14 +245,14 @@ def full_against_linear(runs: PaperRuns) -> Iterator[Finding]:
     yield check.answer(
         f"better by {gap.mean:+.3f} {interval(*gap.interval, 3)} on average ("
         + ", ".join(f"({regime}) {value:+.3f}" for regime, value in by_regime.items())
-        + f"), {gap.gaps.min():+.3f} to {gap.gaps.max():+.3f} by cell"
+        + f"), {gap.gaps.min():+.3f} to {gap.gaps.max():+.3f} by setting"
         + (f"; worse: {', '.join(worse)}" if worse else ""),
         by_conditions(
             gap.interval[0] > 0 and not worse,
             gap.interval[0] > 0 or not worse,
-            "holds: the interval is above 0 and no cell is worse by more than 0.01; approximately: one of both",
+            "holds: the interval is above 0 and no setting is worse by more than 0.01; approximately: one of both",
         ),
-        f"{len(pairs)} cells, mean of seeds against mean of seeds; "
+        f"{len(pairs)} settings, mean of seeds against mean of seeds; "
         + "; ".join(f"({both.regime}) {both.description}" for both in every)
         + f"; 95% interval: {noise}",
         missing,
@@ -266,7 +266,7 @@ def law_of_the_full_model(runs: PaperRuns) -> Iterator[Finding]:
     By the best of seeds, as the paper has it: full Mamba falls apart into seeds that found a way to hold facts in banks
     and seeds that did not, and a mean of both is the recall of neither. The mean is said as well.
     """
-    check = own_check("Is the law we recommend for full Mamba the nearest one?", "fig-4")
+    check = own_check("Does the law we recommend for full Mamba have the smallest error?", "fig-4")
     missing = runs.missing(*FULL_GRIDS.values())
     grids = {both.regime: both.full for both in full_and_linear(runs)} | {"components": other_full_rows(runs)}
     grids = {regime: rows for regime, rows in grids.items() if len(rows)}
@@ -276,7 +276,7 @@ def law_of_the_full_model(runs: PaperRuns) -> Iterator[Finding]:
             cells = {regime: cells_of(rows, reduce=how) for regime, rows in grids.items()}
             by[how] = law_choices("iii", cells, laws_for("mamba"))
         except (ValueError, KeyError):
-            yield check.untested("too few cells of regime (iii) to choose on one half and check on the other", missing)
+            yield check.untested("too few settings of regime (iii) to choose on half and check on the rest", missing)
             return
     ours = recommended()["mamba"]
     nearest = {how: sorted(choices, key=lambda one: one.error) for how, choices in by.items()}
@@ -295,12 +295,10 @@ def law_of_the_full_model(runs: PaperRuns) -> Iterator[Finding]:
     yield check.answer(
         f"mean absolute errors by the best of seeds: {text['best']}. By their mean: {text[COMPARED]}",
         by_conditions(
-            all(wins),
-            any(wins),
-            f"holds: {ours} is nearest by the best and by the mean of seeds; approximately: by one",
+            all(wins), any(wins), f"holds: {ours} has it by the best and by the mean of seeds; approximately: by one"
         ),
-        f"{sum(entry.cells for entry in by['best'][0].regimes.values())} cells ({runs.noise(grids['iii'])}); runs that "
-        f"stayed at chance are left out. {ours} was chosen by the best of seeds on half of the cells of regime (iii)",
+        f"{sum(entry.cells for entry in by['best'][0].regimes.values())} settings ({runs.noise(grids['iii'])}); runs "
+        f"at chance are left out. {ours} was chosen by the best of seeds on half of the settings of regime (iii)",
         missing,
         (
             ("law", "seeds", "chosen on: half of (iii)", "other half of (iii)", *sorted(grids), "all"),
@@ -454,7 +452,7 @@ def what_the_grids_show(runs: PaperRuns) -> str:
     )
 
 
-@dn_grid.figure("laws", "ours: three laws against every trained linear cell")
+@dn_grid.figure("laws", "ours: three laws against every trained linear setting")
 def laws_figure(runs: PaperRuns) -> Figure:
     """Predicted against measured accuracy on every trained linear cell, for three laws; below, the differences."""
     from recallscope.figures.accuracy_panels import draw_law_points, draw_residuals

@@ -109,7 +109,7 @@ def pairs_of_patterns(runs: PaperRuns) -> Iterator[Finding]:
             f"holds: differences of that sign, above {SAME} with an interval that excludes 0, and equal means within "
             f"{SAME}; approximately: all but one",
         ),
-        f"{len(found['MQA', SINGLE].gaps)} cells (N, M > 1), mean of seeds against mean of seeds; single: mean of all "
+        f"{len(found['MQA', SINGLE].gaps)} settings (N, M > 1), means of seeds; single: mean of all "
         f"one-head models with the same N; 95% interval: {pooled_noise(cells.values())}",
         missing,
     )
@@ -132,16 +132,16 @@ def order_of_patterns(runs: PaperRuns) -> Iterator[Finding]:
         else:
             broken.append(f"(N, M) = ({N}, {M})")
     if not kept and not broken:
-        yield check.untested("no cell has all four patterns yet", runs.missing(*PATTERNS))
+        yield check.untested("no setting has all four patterns yet", runs.missing(*PATTERNS))
         return
     yield check.answer(
-        f"in {kept} of {kept + len(broken)} cells" + (f"; not at {', '.join(broken)}" if broken else ""),
+        f"in {kept} of {kept + len(broken)} settings" + (f"; not at {', '.join(broken)}" if broken else ""),
         by_conditions(
             not broken,
             kept > len(broken),
-            f"holds: in every cell, where <= allows {SAME} for chance = allows {3 * SAME:g}; approximately: in most",
+            f"holds: in every setting, where <= allows {SAME} for chance = allows {3 * SAME:g}; approximately: in most",
         ),
-        "mean of seeds, all four patterns and one head in each cell",
+        "mean of seeds, all four patterns and one head in each setting",
         runs.missing(*PATTERNS),
     )
 
@@ -153,7 +153,7 @@ def single_heads(runs: PaperRuns) -> Iterator[Finding]:
         ("lem-h.3", ("MQA", "MKA"), "p = p_single[D/M, N] (Lem H.3 and H.4)"),
         ("lem-h.5", ("MHA",), "p_single[D, N] <= p <= p_single[D, M N]; the upper end only a bound"),
     ):
-        check = Check(claim, f"{' and '.join(patterns)} beside the single head of the lemma", paper, "fig-6")
+        check = Check(claim, f"{' and '.join(patterns)} against the single head of the lemma", paper, "fig-6")
         cells = _many_headed(runs, patterns)
         if not len(cells):
             yield check.untested("no runs with several heads yet")
@@ -161,21 +161,21 @@ def single_heads(runs: PaperRuns) -> Iterator[Finding]:
         measured = accuracies(cells)
         lower, upper = _as_single(cells, "lower"), _as_single(cells, "upper")
         below, above = (int((gap > SAME).sum()) for gap in (lower - measured, measured - upper))
-        evidence = f"{len(cells)} cells with M > 1, mean of seeds; p_single by trained-sharing, no constant fitted"
+        evidence = f"{len(cells)} settings with M > 1, mean of seeds; p_single by trained-sharing, no constant fitted"
         if claim == "lem-h.5":
             yield check.answer(
-                f"within it in {len(cells) - below - above} of {len(cells)} cells, {below} below, {above} above",
+                f"within it in {len(cells) - below - above} of {len(cells)} settings, {below} below, {above} above",
                 by_conditions(
                     below + above == 0,
                     2 * (below + above) < len(cells),
-                    f"holds: in all cells, up to {SAME}; approximately: in most",
+                    f"holds: in all settings, up to {SAME}; approximately: in most",
                 ),
                 evidence,
             )
             continue
         yield check.answer(
             f"mean absolute error {mae(measured - lower)}; as a lower bound it holds in {len(cells) - below} of "
-            f"{len(cells)} cells",
+            f"{len(cells)} settings",
             by_distance("mean absolute error", float(np.abs(measured - lower).mean()), SAME, 3 * SAME),
             f"{evidence}. The lemmas count D channels; the published models have 2 D, and with two heads lose nothing",
         )
@@ -199,7 +199,7 @@ def channels_counted(runs: PaperRuns) -> Iterator[Finding]:
         f"mean absolute error {mae(every)}; "
         + "; ".join(f"{' and '.join(patterns)} {np.abs(errors).mean():.3f}" for patterns, errors in off.items()),
         by_distance("mean absolute error", float(np.abs(every).mean()), SAME, 3 * SAME),
-        f"{len(every)} cells with M > 1, mean of seeds, no constant fitted; values of rank min(D, 2 D/M) for MQA and "
+        f"{len(every)} settings with M > 1, mean of seeds, nothing fitted; values of rank min(D, 2 D/M) for MQA and "
         "MKA, single[D, min(M, 2) N] for MHA, wrong facts matched slice by slice"
         + (f". {_when_chosen(cells['MHA',], np.abs(off['MHA',]))}" if ("MHA",) in off else ""),
     )
@@ -223,8 +223,8 @@ def _when_chosen(cells: DataFrame, errors: NDArray[np.float64]) -> str:
     by_heads = {M: errors[cells["num_heads"] == M] for M in np.unique(cells["num_heads"])}
     said = ", ".join(f"{found.mean():.3f} for M = {M}" for M, found in by_heads.items())
     return (
-        "MQA, MKA and MVA: written down after seven MQA cells had been seen, the others trained later. MHA: min(M, "
-        f"2) N was foreseen, matching by slices added after all its cells were seen ({said})"
+        "MQA, MKA and MVA: stated after seven MQA settings had been seen, the others trained later. MHA: min(M, 2) N "
+        f"was predicted, matching by slices added after all its settings had been seen ({said})"
     )
 
 

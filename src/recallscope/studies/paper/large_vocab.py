@@ -130,7 +130,7 @@ def as_predicted(rows: DataFrame, law: str) -> DataFrame:
 @large_vocab.findings
 def vocabulary_findings(runs: PaperRuns) -> Iterator[Finding]:
     """Slopes per length, measured and by our law; then the accuracies themselves."""
-    text = f"{PUBLISHED[0]} to {PUBLISHED[1]}, where the approximate law says 1"
+    text = f"{PUBLISHED[0]} to {PUBLISHED[1]}, where the approximate law predicts 1"
     slope_check = Check("fig-12", "Slope of Phi^-1(accuracy) against m_V, per length", text, "fig-12")
     grid_check = Check(
         "fig-11", "Accuracy over V and L against Rem 4.3", "aligned with the scaling law in m_V", "fig-11"
@@ -171,7 +171,7 @@ def vocabulary_findings(runs: PaperRuns) -> Iterator[Finding]:
     yield grid_check.answer(
         "mean absolute error: " + "; ".join(f"{name} {mae(errors)}" for name, errors in off.items()),
         by_distance("mean absolute error with m_V", float(np.abs(off["Rem 4.3 with m_V"]).mean()), 0.02, 0.06),
-        f"{evidence}; {len(cells)} cells. The paper's own sizes need a GPU",
+        f"{evidence}; {len(cells)} settings. The paper's own sizes need a GPU",
         missing,
     )
 

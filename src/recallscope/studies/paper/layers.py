@@ -103,7 +103,7 @@ def named_cells(runs: PaperRuns) -> Iterator[Finding]:
     cells = seeds_by(rows, *AXES)
     done = {cell: float(cells[cell].mean()) for cell in ANCHOR if cell in cells}
     if len(done) < 2:
-        yield check.untested(f"{len(done)} of the four cells done", runs.missing(MQAR))
+        yield check.untested(f"{len(done)} of the four settings done", runs.missing(MQAR))
         return
     values = np.array(list(done.values()))
     text = ", ".join(f"{accuracy:.3f} at {cell}" for cell, accuracy in done.items())
@@ -115,8 +115,8 @@ def named_cells(runs: PaperRuns) -> Iterator[Finding]:
             0.03,
             0.08,
         ),
-        f"{len(done)} of 4 cells, mean of seeds, V = {rows['vocab_size'].iloc[0]}, N_f = {rows['num_facts'].iloc[0]}; "
-        f"{runs.parts[MQAR].cut or 'as published'}",
+        f"{len(done)} of 4 settings, mean of seeds, V = {rows['vocab_size'].iloc[0]}, N_f = "
+        f"{rows['num_facts'].iloc[0]}; {runs.parts[MQAR].cut or 'as published'}",
     )
 
 
@@ -147,13 +147,13 @@ def product_alone(runs: PaperRuns) -> Iterator[Finding]:
         here = np.abs(gap.gaps)
         sizes.append(here.mean())
         said.append(
-            f"{label}: cells of equal Lambda N differ by {here.mean():.3f} on average, {here.max():.3f} at most; "
+            f"{label}: settings of equal Lambda N differ by {here.mean():.3f} on average, {here.max():.3f} at most; "
             f"deeper minus shallower {gap.mean:+.3f} {interval(*gap.interval, 3)}{fitted}"
         )
         cut = runs.parts[label].cut or "as published"
         evidence.append(f"{label}: {len(rows)} runs, {len(pairs)} pairs, {cut}; 95% intervals: {noise}")
     if not said:
-        yield check.untested("no two cells with equal Lambda N done", missing)
+        yield check.untested("no two settings with equal Lambda N done", missing)
         return
     yield check.answer(
         ". ".join(said),

@@ -127,7 +127,7 @@ def inspect_run(store: RunStore, record: RunRecord, *, num_sequences: int = NUM_
 SCORES: tuple[tuple[Check, dict[str, Callable[[dict[str, Any]], Any]]], ...] = (
     (Check("fig-13", "Does the state decode to the table of facts, H'' about H?", "yes (by eye)", "fig-13"),
      {"facts decoded correctly": lambda s: s["decoded_hit_rate"]}),
-    (Check("fig-3", "Do facts stand out in H'' from all other entries?", "yes (by eye)", "fig-3"),
+    (Check("fig-3", "Do facts differ in H'' from all other entries?", "yes (by eye)", "fig-3"),
      {"area under the ROC curve": lambda s: s["auc"]}),
     (Check("fig-14", "Does attention go from a query to its fact?", "alpha' about alpha (by eye)", "fig-14"),
      {"queries whose largest weight is on their fact": lambda s: s["attention"]["hit_rate"]}),
@@ -168,7 +168,7 @@ def why_laws_differ(runs: PaperRuns, misses: Misses) -> Iterator[str]:
         yield (
             f"Inside the trained model (D, N) = {model.cell}: key codes have "
             f"{key['measured'] / key['welch']:.2f} of a tight frame's variance, {key['measured'] / key['random']:.2f} "
-            f"of random codes'; {share:.0%} of the values' energy lies in the key dimensions, and their variance is "
+            f"of random codes'; {share:.0%} of the values' energy is in the key dimensions, and their variance is "
             f"{value['measured']:.4f} ({value['random']:.4f} by the paper's 1/D, {value['welch']:.4f} for a tight "
             f"frame in all D, {value['sharing']:.4f} by trained-sharing): keys and values are not orthogonal."
         )

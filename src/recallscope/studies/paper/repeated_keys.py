@@ -78,7 +78,7 @@ def one_layer(runs: PaperRuns) -> Iterator[Finding]:
     yield check.answer(
         f"{text}; above 1/N_k by {np.mean(excess):+.3f} on average",
         by_distance("largest distance from 1/N_k", max(map(abs, excess)), 0.03, 0.1),
-        f"{len(single)} cells, mean of seeds",
+        f"{len(single)} settings, mean of seeds",
         runs.missing(REPEATS),
     )
 
@@ -97,9 +97,9 @@ def deeper(runs: PaperRuns) -> Iterator[Finding]:
         by_conditions(
             min(deep.values()) >= 0.9,
             min(gains) > 0.2,
-            "holds: accuracy of at least 0.9 in every cell; approximately: more than 0.2 above 1/N_k in every cell",
+            "holds: accuracy of at least 0.9 everywhere; approximately: more than 0.2 above 1/N_k everywhere",
         ),
-        f"{len(deep)} cells, mean of seeds",
+        f"{len(deep)} settings, mean of seeds",
         runs.missing(REPEATS),
     )
 

@@ -42,18 +42,18 @@ def seed_findings(runs: PaperRuns) -> Iterator[Finding]:
     said = "the boundary is the same for all seeds"
     spread_check = Check("fig-19", "Seeds of the full model agree but for failures", said, "fig-19")
     said = "most do; failures are isolated"
-    share_check = Check("fig-20", "Most seeds converge where a cell can learn", said, "fig-20")
+    share_check = Check("fig-20", "Most seeds converge where a setting can learn", said, "fig-20")
     cells = seeds_by(runs.rows(FULL_EXAMPLE), *AXES).values()
     found = [accuracies for accuracies in cells if len(accuracies) > 1]
     if not found:
-        yield spread_check.untested("no cell has two seeds yet")
-        yield share_check.untested("no cell has two seeds yet")
+        yield spread_check.untested("no setting has two seeds yet")
+        yield share_check.untested("no setting has two seeds yet")
         return
     spread = np.array([np.ptp(values) for values in found])
     yield spread_check.answer(
-        f"best less worst seed {np.mean(spread):.3f} on average, {spread.max():.3f} at most",
+        f"best minus worst seed {np.mean(spread):.3f} on average, {spread.max():.3f} at most",
         by_distance(f"median, {np.median(spread):.3f}", float(np.median(spread)), 0.03, 0.1),
-        f"{len(found)} cells with {max(map(len, found))} seeds each",
+        f"{len(found)} settings with {max(map(len, found))} seeds each",
         runs.missing(FULL_EXAMPLE),
     )
     able = [values for values in found if values.max() >= CONVERGED]
@@ -63,7 +63,7 @@ def seed_findings(runs: PaperRuns) -> Iterator[Finding]:
     yield share_check.answer(
         f"{converged} of {total} seeds ({share:.0%}) reach {CONVERGED}",
         by_distance("share of seeds that do not converge", 1 - share, 0.2, 0.5),
-        f"{len(able)} cells whose best seed reaches {CONVERGED}",
+        f"{len(able)} settings whose best seed reaches {CONVERGED}",
         runs.missing(FULL_EXAMPLE),
     )
 
