@@ -60,10 +60,10 @@ class ProbeCheckpoint:
     """How a fact is written: a name, or a line of your own, such as '{key} is {value}.\\n'."""
     chat: bool = False
     """Put the facts into a user's message, in the chat template of the checkpoint."""
-    shots: int = 0
-    """Example facts before the others, each written twice."""
+    shots: OptionalInt = None
+    """Example facts before the others, each written twice, to show what is asked (default: 4). They take up memory."""
     candidates: int = 256
-    """Values of the forced choice, or as many as the tokenizer has words for; at most so many facts."""
+    """Values of the forced choice, or as many as the tokenizer has words for. There are at most as many facts."""
     num_facts: Annotated[tuple[int, ...] | None, tyro.conf.arg(metavar="INT ...", help_behavior_hint="")] = None
     """Only these numbers of facts, instead of a search."""
     max_facts: OptionalInt = None
@@ -74,14 +74,14 @@ class ProbeCheckpoint:
     """Queries are added near n_50 until the ends of its interval differ by at most this factor."""
     max_queries: int = 2048
     """No queries are added after so many; the estimate of time on stderr is for all of them."""
-    floor: float = 0.3
-    """Accuracy at which the search ends."""
+    min_recall: float = 0.3
+    """Accuracy below which the search ends."""
     layers: bool = False
     """Also find the layers that hold the facts."""
     from_scratch: bool = False
     """Read the facts again for every query: for models whose cache cannot be copied."""
     seed: int = 0
-    """Random seed of words, contexts and intervals."""
+    """Random seed of contexts, with their words, and of intervals."""
     device: str = "auto"
     """auto, cpu, cuda ..."""
     dtype: OptionalText = None
@@ -141,8 +141,8 @@ class ProbeCheckpoint:
         probe = Probe(
             model, tokenizer, name=self.name or found.name, template=self.template, chat=self.chat, shots=self.shots,
             candidates=self.candidates, num_facts=self.num_facts, max_facts=self.max_facts,
-            num_sequences=self.num_sequences, width=self.width, max_queries=self.max_queries, floor=self.floor,
-            seed=self.seed, layers=self.layers, copies=not self.from_scratch,
+            num_sequences=self.num_sequences, width=self.width, max_queries=self.max_queries,
+            min_recall=self.min_recall, seed=self.seed, layers=self.layers, copies=not self.from_scratch,
         )  # fmt: skip
         path = probe_path(probe.name, probe.id, self.store)
         if path.exists():

@@ -105,7 +105,7 @@ def test_the_search_doubles_then_asks_near_the_crossing_until_the_interval_is_na
         asked.append(n)
         return point(n, [round(min(n, 32) * min(1, 20 / n))] * 4 * asked.count(n))
 
-    how = {"max_facts": 10**6, "floor": 0.2, "rng": rng()}
+    how = {"max_facts": 10**6, "min_recall": 0.2, "rng": rng()}
     points = search(measure, width=1.2, max_queries=10**5, **how)
     assert asked[:7] == [2, 4, 8, 16, 32, 64, 128]
     assert all(20 < n < 80 for n in asked[7:])
@@ -124,7 +124,7 @@ def test_a_poor_start_does_not_end_the_search():
         asked.append(n)
         return point(n, [0 if n < 8 else round(min(n, 32) * min(1, 20 / n))] * 4)
 
-    search(measure, max_facts=64, floor=0.2, width=1.4, max_queries=1, rng=rng())
+    search(measure, max_facts=64, min_recall=0.2, width=1.4, max_queries=1, rng=rng())
     assert asked == [2, 4, 8, 16, 32, 64]
 
 

@@ -10,9 +10,9 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, NonNegativeInt, ValidationError
+from pydantic import BeforeValidator, ConfigDict, Field, NonNegativeInt, PlainSerializer, ValidationError
 
 from recallscope.atomic import write_atomically
 from recallscope.records import RecordError, record_text
@@ -21,6 +21,11 @@ from recallscope.specs import Fraction, Frozen, identity_hash
 
 FOLDER = "probes"
 Interval = tuple[float | None, float | None]
+Words = Annotated[
+    list[str],
+    BeforeValidator(lambda words: words.split() if isinstance(words, str) else list(words)),  # or a table with tokens
+    PlainSerializer(" ".join),  # one line of the file
+]
 
 
 class _Part(Frozen):
@@ -38,7 +43,10 @@ class Point(_Part):
     recall: Fraction = Field(description="accuracy of forced choice: the value has the largest logit of the candidates")
     interval: tuple[Fraction, Fraction] = Field(description="95%, of recall, bootstrap")
     greedy_recall: Fraction = Field(description="the value has the largest logit of the whole vocabulary")
-    no_facts: Fraction = Field(description="correct without having read a fact")
+    no_facts: Fraction = Field(
+        description="correct without having read a fact: 1 in so many candidates, as values are drawn at random for "
+        "every context; measured in records in which all contexts had the same words"
+    )
     shuffled: Fraction = Field(description="correct if the values were dealt to other keys: facts without pairing")
     wrong_other_fact: Fraction | None = Field(description="of the wrong answers, those with another fact's value")
     wrong_else: Fraction | None = Field(description="of the wrong answers, all others")
@@ -119,8 +127,8 @@ class ProbeRecord(_Part):
     model: dict[str, Any] = Field(description="class, parameters, layers, sizes")
     settings: dict[str, Any]
     words: str = Field(description="where keys and values are from")
-    keys: dict[str, int] = Field(description="words and their tokens")
-    values: dict[str, int] = Field(description="the candidates of a forced choice")
+    keys: Words = Field(description="those that contexts are drawn from")
+    values: Words = Field(description="those that candidates are drawn from")
     example: str = Field(description="a context of two facts with its query")
     tokens_per_fact: int
     chat_unused: bool = Field(description="the checkpoint has a chat template, and was probed without it")
