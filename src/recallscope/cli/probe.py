@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from recallscope.atomic import write_atomically
-from recallscope.cli.flags import OptionalInt, OptionalPath, OptionalText, Quiet, Unset, names_from
+from recallscope.cli.flags import OptionalInt, OptionalPath, OptionalText, Quiet, StateFlags, Unset, names_from
 from recallscope.cli.output import console, print_json, show, table
 from recallscope.measuring.checkpoints.page import (
     compared,
@@ -39,7 +39,7 @@ def _templates() -> list[str]:
 
 
 @dataclass(kw_only=True)
-class ProbeCheckpoint:
+class ProbeCheckpoint(StateFlags):
     """recallscope probe CHECKPOINT
 
     How many facts does a language model hold in its context? The probe writes key-value facts line by line, queries
@@ -50,6 +50,9 @@ class ProbeCheckpoint:
     The record is kept in --store with its figure and page, so that checkpoints can be compared:
 
     recallscope probe --compare-with NAME NAME ...
+
+    With --state-format recurrent states are stored in few bits: after every token, or with --round-every once between
+    reading and the query, as a cached prefix is.
     """
 
     checkpoint: Annotated[Path | None, tyro.conf.Positional, Unset] = None
@@ -143,6 +146,7 @@ class ProbeCheckpoint:
             candidates=self.candidates, num_facts=self.num_facts, max_facts=self.max_facts,
             num_sequences=self.num_sequences, width=self.width, max_queries=self.max_queries,
             min_recall=self.min_recall, seed=self.seed, layers=self.layers, copies=not self.from_scratch,
+            state_precision=self.precision(),
         )  # fmt: skip
         path = probe_path(probe.name, probe.id, self.store)
         if path.exists():

@@ -74,10 +74,10 @@ def test_contexts_that_differ_make_the_interval_wider_than_queries_alone_do():
 
 
 def test_the_design_effect_is_that_of_the_contexts():
-    """Beta-binomial counts with correlation 0.2; 4,000 contexts, four standard errors."""
+    """Beta-binomial counts with correlation 0.2 at recall 0.5, so 0.2 / 0.25; 4,000 contexts, four standard errors."""
     draw, shape = rng(3), 0.5 * (1 / 0.2 - 1)
     drawn = [draw.binomial(16, draw.beta(shape, shape, size=1000)).tolist() for _ in range(4)]
-    assert Counts([2, 4, 8, 16], drawn, [16] * 4).between_contexts()[0] == pytest.approx(0.2, abs=0.025)
+    assert Counts([2, 4, 8, 16], drawn, [16] * 4).between_contexts()[0] == pytest.approx(0.8, abs=0.1)
 
 
 def test_the_law_s_curve_is_admitted_where_counts_follow_it_and_refused_where_they_do_not():
@@ -135,14 +135,18 @@ def test_the_interval_covers_what_it_promises(name):
 
 
 def test_the_committed_table_of_coverage():
+    """Held-out curves were in the script before they were run; the page has the range of every group of rows."""
     rows = json.loads((RESULTS / "coverage.json").read_text())["rows"]
-    assert {(row["curve"], row["uneven"]) for row in rows} == {(name, u) for name in study.CURVES for u in study.UNEVEN}
-    assert all(row["runs"] >= 500 for row in rows)
-    assert min(row["covered"] for row in rows) > 0.9
+    groups = {(False, u): study.CURVES for u in study.UNEVEN} | {
+        (True, u): study.HELD_OUT for u in study.UNEVEN_HELD_OUT
+    }
     page = " ".join((RESULTS.parents[1] / "docs" / "PROBE.md").read_text(encoding="utf-8").split())
-    for uneven in study.UNEVEN:
-        covered = [row["covered"] for row in rows if row["uneven"] == uneven]
-        assert f"in {min(covered):.0%} to {max(covered):.0%}" in page
+    for (held_out, uneven), curves in groups.items():
+        here = [row for row in rows if (row["held_out"], row["uneven"]) == (held_out, uneven)]
+        assert [row["curve"] for row in here] == list(curves)
+        assert all(row["runs"] >= 500 and 0.9 < row["covered"] < 0.98 for row in here)
+        covered = [row["covered"] for row in here]
+        assert f"{min(covered):.1%} to {max(covered):.1%}" in page
 
 
 def guesses(n, shuffled=0.0, contexts=64):

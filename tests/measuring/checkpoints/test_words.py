@@ -53,7 +53,7 @@ def test_every_context_has_its_own_words_and_none_twice(shots):
     for row in range(40):
         keys, values = (set(one[row].tolist()) for one in (drawn.keys, drawn.values))
         choices = set(drawn.candidates[row].tolist())
-        shown = [set(one[row].tolist()) for one in drawn.examples]
+        shown = [set(one[row].tolist()) for one in (drawn.shown_keys, drawn.shown_values)]
         words = [found.words[found.keys[key]] for key in keys | shown[0]]
         words += [found.words[found.values[value]] for value in choices | shown[1]]
         assert len(set(words)) == len(words) == 9 + 30 + 2 * shots

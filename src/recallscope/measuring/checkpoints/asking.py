@@ -40,16 +40,16 @@ class Contexts:
     """the values, dealt to other facts of the same context: the pairing of the shuffled control"""
     queried: NDArray[np.int64]
     """the facts that are queried, by their places in the context"""
-    examples: tuple[NDArray[np.int64], NDArray[np.int64]]
-    """keys and values of the example lines"""
+    shown_keys: NDArray[np.int64]
+    """of the example lines"""
+    shown_values: NDArray[np.int64]
 
     def lines(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Keys and values of all lines of some contexts: examples first."""
-        keys, values = (
-            np.concatenate([shown[rows], told[rows]], axis=1)
-            for shown, told in zip(self.examples, (self.keys, self.values), strict=True)
+        keys, values = (self.shown_keys, self.keys), (self.shown_values, self.values)
+        return np.concatenate([one[rows] for one in keys], axis=1), np.concatenate(
+            [one[rows] for one in values], axis=1
         )
-        return keys, values
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,8 @@ def draw_contexts(wording: Wording, num_facts: int, contexts: int, rng: np.rando
         again = np.concatenate([np.arange(shots), rng.permutation(shots)])
         queried = rng.integers(ends[:-1], ends[1:])
         rows.append((keys[shots:], values, np.sort(candidates), others, queried, keys[again], free[again]))
-    *drawn, shown_keys, shown_values = (np.stack(column) for column in zip(*rows, strict=True))
-    return Contexts(*drawn, examples=(shown_keys, shown_values))
+    columns = [np.stack(column) for column in zip(*rows, strict=True)]
+    return Contexts(*columns)
 
 
 def queries_of(num_facts: int) -> int:

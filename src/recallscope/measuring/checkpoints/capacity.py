@@ -177,5 +177,5 @@ def law_says(embed_dim: int, state_entries: int, vocab_size: int) -> LawSays | N
 
 def differing(settings: Sequence[Mapping[str, object]]) -> list[str]:
     """The settings, seeds and budgets aside, in which compared probes differ."""
-    names = ("template", "shots", "chat", "candidates", "words", "dtype")
+    names = ("template", "shots", "chat", "candidates", "words", "dtype", "state_precision")
     return [name for name in names if len({str(one.get(name)) for one in settings}) > 1]

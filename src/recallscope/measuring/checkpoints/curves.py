@@ -24,7 +24,7 @@ RESAMPLES = 1000  # of an interval that is reported
 WHILE_SEARCHING = 300
 PERCENTILES = (2.0, 98.0)
 """Of the bootstrap, for intervals of 95%: chosen on the first curves of results/probe/coverage.py, before its held-out
-ones were run. 2.5 and 97.5 cover less, as queries are added near the crossing until the interval seems narrow enough."""
+ones were run. 2.5 and 97.5 cover less, as queries are added near the crossing until the interval seems narrow."""
 FITS = 0.05  # probability under the law's curve of counts that are as far from it, below which it is not drawn
 STEPS = 40  # of Fisher scoring
 SHRINK = 1e-3  # weight of a standard normal prior on both coefficients: curves that jump from 1 to 0 stay finite

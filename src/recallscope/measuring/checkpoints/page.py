@@ -31,8 +31,9 @@ _STYLE = (
 
 def meaning(record: ProbeRecord) -> str:
     """What recall and n_50 are, and are not."""
+    candidates = record.settings["candidates"]
     return (
-        f"Recall is the fraction of queries whose value has the largest logit among {record.settings['candidates']} candidates. "
+        f"Recall is the fraction of queries whose value has the largest logit among {candidates} candidates. "
         "n_50 and n_90 are the numbers of facts beyond which it is below 0.5 and 0.9. They describe this model, with "
         "single-token words in lines of this template, and not what it knows or how it handles other text."
     )

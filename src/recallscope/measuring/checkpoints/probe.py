@@ -35,7 +35,7 @@ from recallscope.measuring.checkpoints.capacity import (
 )
 from recallscope.measuring.checkpoints.curves import share_interval
 from recallscope.measuring.checkpoints.layers import look_inside
-from recallscope.measuring.checkpoints.readers import CacheReader, Reader, reader_of
+from recallscope.measuring.checkpoints.readers import CacheReader, Reader, StoredReader, reader_of
 from recallscope.measuring.checkpoints.record import Crossing, LawSays, Point, ProbeRecord, probe_id
 from recallscope.measuring.checkpoints.words import (
     BY_NUMBER,
@@ -47,6 +47,7 @@ from recallscope.measuring.checkpoints.words import (
     has_chat_template,
     wording,
 )
+from recallscope.state_precision import StatePrecision
 
 MOST_GROUPS = 16  # of neighbouring facts, in recall by place
 CLOSE = {torch.float32: 1e-3, torch.float64: 1e-6}  # distance of copies from scratch over the largest logit
@@ -80,6 +81,7 @@ class Probe:
         seed: int = 0,
         layers: bool = False,
         copies: bool = True,
+        state_precision: StatePrecision | None = None,
     ) -> None:
         """See `probe`. Checks everything that can be checked before a fact is read."""
         for what, value, low, high in (
@@ -113,10 +115,15 @@ class Probe:
         self.num_facts = sorted(set(num_facts)) if num_facts else None
         self.settings = {
             "template": BY_NUMBER if tokenizer is None else template, "chat": chat,
-            "shots": self.wording.shots, "candidates": self.wording.candidates, "num_facts": self.num_facts, "max_facts": self.most, "num_sequences": num_sequences,
-            "width": width, "max_queries": max_queries, "floor": min_recall, "seed": seed, "layers": layers,
-            "copies": copies, "dtype": str(next(model.parameters()).dtype).removeprefix("torch."),
+            "shots": self.wording.shots, "candidates": self.wording.candidates, "num_facts": self.num_facts,
+            "max_facts": self.most, "num_sequences": num_sequences, "width": width,
+            "max_queries": max_queries, "floor": min_recall, "seed": seed, "layers": layers, "copies": copies,
+            "dtype": str(next(model.parameters()).dtype).removeprefix("torch."),
         }  # fmt: skip
+        self.stored: StoredReader | None = None
+        if state_precision is not None:
+            self.stored = StoredReader(self.reader, state_precision, self._states(), seed)
+            self.settings["state_precision"] = state_precision.model_dump(mode="json")
         lines = replace(self.wording, words={})
         self.identity = {
             "weights": weights_digest(model), "settings": self.settings,
@@ -169,6 +176,7 @@ class Probe:
         if isinstance(self.reader, CacheReader):
             self.reader.together = not self._recurrent_parts(asker, growing)
         differ = self._check_copies(asker)
+        asker = Asker(self.stored or self.reader, self.wording)
         answers_at: dict[int, list[Answers]] = {}
         sizes_at: dict[int, PartSizes] = {}
 
@@ -186,8 +194,8 @@ class Probe:
             points = [measure(n) for n in self.num_facts]
         else:
             points = search(
-                measure, max_facts=self.most, min_recall=self.min_recall, width=self.width, max_queries=self.max_queries,
-                rng=self.stream("search"),
+                measure, max_facts=self.most, min_recall=self.min_recall, width=self.width,
+                max_queries=self.max_queries, rng=self.stream("search"),
             )  # fmt: skip
         rng = self.stream("bootstrap")
         ends = share_interval(counts_of(points), rng)
@@ -250,7 +258,7 @@ class Probe:
         middle = min(32, self.most)
         more = max(self.max_queries - asked, 0)
         read += more // queries_of(middle) * self.wording.length(middle)
-        asker, facts = Asker(self.reader, self.wording), np.arange(middle)[None]
+        asker, facts = Asker(self.stored or self.reader, self.wording), np.arange(middle)[None]
         began = time.perf_counter()
         asker.read(facts, facts)
         each = (time.perf_counter() - began) / self.wording.length(middle)
@@ -268,6 +276,14 @@ class Probe:
         if self.tokenizer is None:
             return " ".join(map(str, tokens))
         return str(self.tokenizer.decode(tokens))
+
+    def _states(self) -> set[str]:
+        """Names of the recurrent states in the cache; none if there is no cache."""
+        if not self.reader.has_cache:
+            return set()
+        asker = Asker(self.reader, self.wording)
+        recurrent = self._recurrent_parts(asker, growing_parts(asker))
+        return {name for _, name in recurrent if not name.startswith(WINDOWS)}
 
     def _recurrent_parts(self, asker: Asker, growing: set[Part]) -> set[Part]:
         return set(part_sizes(asker.read(np.arange(2)[None], np.arange(2)[None]), 1)) - growing
@@ -377,6 +393,7 @@ def probe(model: nn.Module, tokenizer: Any = None, *, on_progress: OnProgress | 
       were asked; `min_recall=0.3`: recall at which the search ends;
     - `layers=False`: also find the layers that hold the facts;
     - `copies=True`: query copies of the cache; else from scratch, which takes longer;
+    - `state_precision=None`: a `StatePrecision` in which recurrent states are stored, exactly unless given;
     - `seed=0`: of contexts, with their words, and intervals; `name`: of the record.
     """
     return Probe(model, tokenizer, **how).run(on_progress)

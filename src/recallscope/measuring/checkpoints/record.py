@@ -18,6 +18,7 @@ from recallscope.atomic import write_atomically
 from recallscope.records import RecordError, record_text
 from recallscope.runs.store import RunStore, set_aside
 from recallscope.specs import Fraction, Frozen, identity_hash
+from recallscope.state_precision import StatePrecision
 
 FOLDER = "probes"
 Interval = tuple[float | None, float | None]
@@ -152,9 +153,10 @@ class ProbeRecord(_Part):
 
     @property
     def how(self) -> str:
-        """Template, examples and chat in a few words, as compared probes are told apart by them."""
-        shots = self.settings.get("shots", 0)
+        """Template, examples, chat and stored state in a few words, which tell compared probes apart."""
+        shots, stored = self.settings.get("shots", 0), self.settings.get("state_precision")
         parts = [str(self.settings["template"]), f"{shots} shots" if shots else "", "chat" * self.settings["chat"]]
+        parts += [StatePrecision.model_validate(stored).label] if stored else []
         return ", ".join(part for part in parts if part)
 
     def _repr_html_(self) -> str:
