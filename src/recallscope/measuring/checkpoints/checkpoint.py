@@ -1,9 +1,10 @@
 """A causal language model and its tokenizer from a folder with safetensors or a GGUF file: no code, no network."""
 
+import contextlib
+import io
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -151,14 +152,16 @@ def _load_gguf(transformers: Any, path: Path, dtype: torch.dtype) -> Loaded:
         raise ValueError(f"it describes a model of {announced:,} weights and has {there:,}")
     with torch.random.fork_rng(devices=[]):  # weights drawn here are replaced
         model = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype)
-    tensors = load_gguf_checkpoint(str(path), return_tensors=True, model_to_load=model, torch_dtype=dtype)["tensors"]
+    with contextlib.redirect_stderr(io.StringIO()):  # its bar knows no --quiet
+        found = load_gguf_checkpoint(str(path), return_tensors=True, model_to_load=model, torch_dtype=dtype)
+    tensors = found["tensors"]
     absent = set(model.load_state_dict(tensors, strict=False, assign=True).missing_keys)
     model.tie_weights()
     tied = {name for name, _ in model.named_parameters(remove_duplicate=False)} - dict(model.named_parameters()).keys()
     return model, tokenizer, sorted(absent - tied)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _offline() -> Iterator[None]:
     """Nothing is asked of a network: the libraries read this setting when they are first imported."""
     names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")

@@ -187,12 +187,16 @@ def _fit(num_facts: Array, correct: Array, asked: Array) -> LawCurve:
     return LawCurve(a - b * centre / scale, b / scale)
 
 
-def interpolated(num_facts: Sequence[int], recall: Array, target: float) -> float | None:
-    """Where measured recall first falls below a target after its maximum, on a straight line in log n."""
-    top = int(np.argmax(recall))
-    below = top + np.flatnonzero(np.asarray(recall)[top:] < target)
-    if not len(below) or below[0] == top:
+def interpolated(num_facts: Sequence[int], recall: Array, target: float, near: float) -> float | None:
+    """Where measured recall falls below a target after its maximum, on a straight line in log n.
+
+    It may cross more than once; then it is the crossing closest to `near`.
+    """
+    log_n, recall = np.log(num_facts), np.asarray(recall)
+    high, low = recall[:-1], recall[1:]
+    falls = np.flatnonzero((high >= target) & (low < target) & (np.arange(len(high)) >= recall.argmax()))
+    if not len(falls):
         return None
-    i = int(below[0])
-    (n, m), (high, low) = np.log(num_facts[i - 1 : i + 1]), recall[i - 1 : i + 1]
-    return float(np.exp(n + (high - target) / (high - low) * (m - n)))
+    way = (high[falls] - target) / (high[falls] - low[falls])
+    found = np.exp(log_n[falls] + way * (log_n[falls + 1] - log_n[falls]))
+    return float(min(found, key=lambda n: abs(np.log(n / near))))

@@ -71,7 +71,9 @@ class Crossing(_Part):
     target: Fraction
     num_facts: float | None = Field(description="by antitonic regression; None where outside of what was measured")
     interval: Interval = Field(description="95%; an end is None where it is outside of what was measured")
-    interpolated: float | None = Field(description="on a straight line between the measured accuracies around it")
+    interpolated: float | None = Field(
+        description="on a straight line between measured accuracies, the closest to num_facts"
+    )
     reason: str
 
 
