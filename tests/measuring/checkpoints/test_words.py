@@ -5,7 +5,7 @@ import pytest
 from probe_models import byte_tokenizer, letter_tokenizer, word_tokenizer
 
 from recallscope.measuring.checkpoints.asking import draw_contexts
-from recallscope.measuring.checkpoints.words import LEAST_WORDS, TEMPLATES, by_number, wording
+from recallscope.measuring.checkpoints.words import ASKED, LEAST_WORDS, TEMPLATES, TOLD, by_number, wording
 
 LINES = [*TEMPLATES, "{key} -> {value};\\n", "{key} {value} "]
 
@@ -96,3 +96,44 @@ def test_examples_are_told_and_repeated():
     assert sorted(zip(keys[:3], values[:3], strict=True)) == sorted(zip(keys[3:6], values[3:6], strict=True))
     assert len(set(keys)) == 5
     assert found.length(2) == len([*found.context(keys, values), *found.ask(1)])
+
+
+CHAT = (
+    "{% for message in messages %}<user>\n{{ message.content }} <end>\n{% endfor %}"
+    "{% if add_generation_prompt %}<reply>\n{% endif %}"
+)
+
+
+def test_a_chat_puts_the_facts_into_the_template_and_the_query_into_the_reply(bytes_):
+    """All tokens are those of the rendered text: facts and key are the user's, and the reply begins with the key."""
+    bytes_.chat_template = CHAT
+    found = wording(bytes_, "bare", 40, chat=True).sized(12)
+    keys, values = found.keys[3:6], found.values[6:9]
+    lines = "".join(f"{found.words[key]}: {found.words[value]}\n" for key, value in zip(keys, values, strict=True))
+    query = f"{found.words[keys[1]]}:"
+    rendered = f"<user>\n{TOLD}{lines}{ASKED}{query} <end>\n<reply>\n{query}"
+    assert bytes_.decode([*found.context(keys, values), *found.ask(keys[1])]) == rendered
+
+
+@pytest.mark.parametrize(
+    ("template", "what"),
+    [
+        ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "SecurityError"),
+        ("{{ messages.append(1) }}", "SecurityError"),
+        ("{% for i in range(10**12) %}x{% endfor %}", "OverflowError"),
+        ("{% if %}", "TemplateSyntaxError"),
+        ("{{ raise_exception('no') }}", "TemplateError: no"),
+    ],
+)
+def test_a_chat_template_runs_in_a_sandbox(template, what):
+    tokenizer = word_tokenizer()
+    tokenizer.chat_template = template
+    with pytest.raises(ValueError, match=rf"chat template of this checkpoint cannot be used \({what}.* without --chat"):
+        wording(tokenizer, "bare", chat=True)
+
+
+def test_a_chat_template_that_leaves_out_what_is_said_is_refused():
+    tokenizer = word_tokenizer()
+    tokenizer.chat_template = "code code"
+    with pytest.raises(ValueError, match="no two words of this tokenizer"):
+        wording(tokenizer, "bare", chat=True)
