@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
-from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.mamba import LinearMambaSpec
 from recallscope.records import RunRecord
 from recallscope.runs.store import RunStore
 from recallscope.specs import RunSpec

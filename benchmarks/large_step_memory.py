@@ -14,7 +14,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 
-from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.mamba import LinearMambaSpec
 from recallscope.architectures.model import build_model
 from recallscope.specs import TrainSpec
 from recallscope.tasks.associative_recall import MQARSpec

@@ -24,8 +24,7 @@ from transformers.models.mamba.modeling_mamba import MambaMixer
 from transformers.models.mamba2.modeling_mamba2 import Mamba2Mixer
 from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextGatedDeltaNet
 
-from recallscope.architectures.mamba import MambaSpec
-from recallscope.architectures.mamba2 import Mamba2Spec
+from recallscope.architectures.mamba import Mamba2Spec, MambaSpec
 from recallscope.specs import ModelSpec, find_architecture
 
 BATCH, D, N, HEADS = 32, 64, 16, 4

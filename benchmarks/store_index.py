@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.mamba import LinearMambaSpec
 from recallscope.records import Evaluation, RunRecord, record_text
 from recallscope.runs.grid import Cell
 from recallscope.runs.index import rebuild_index

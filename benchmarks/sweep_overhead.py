@@ -19,11 +19,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from recallscope.architectures.linear_mamba import LinearMambaSpec
-from recallscope.runs.attempts import read_attempts
+from recallscope.architectures.mamba import LinearMambaSpec
+from recallscope.runs.driver import run_sweep
 from recallscope.runs.grid import Grid
+from recallscope.runs.leases import read_attempts
 from recallscope.runs.store import RunStore
-from recallscope.runs.sweep import run_sweep
 from recallscope.specs import RunSpec, TrainSpec
 from recallscope.tasks.associative_recall import MQARSpec
 

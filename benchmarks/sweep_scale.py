@@ -23,16 +23,16 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.mamba import LinearMambaSpec
 from recallscope.records import Evaluation, RunRecord
 from recallscope.runs import driver as driver_module
 from recallscope.runs import leases
-from recallscope.runs.attempts import note_attempt
+from recallscope.runs.driver import run_sweep
 from recallscope.runs.engine import Event, Finished, Job
 from recallscope.runs.grid import Grid
+from recallscope.runs.leases import note_attempt
 from recallscope.runs.plan import make_plan
 from recallscope.runs.store import RunStore
-from recallscope.runs.sweep import run_sweep
 from recallscope.runs.table import find_runs
 from recallscope.specs import RunSpec
 from recallscope.tasks.associative_recall import MQARSpec

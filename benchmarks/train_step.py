@@ -24,7 +24,7 @@ import torch
 from shared.turns import medians, with_memory_given_back_and_kept
 from torch.nn.functional import cross_entropy
 
-from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.mamba import LinearMambaSpec
 from recallscope.architectures.model import build_model
 from recallscope.specs import TrainSpec
 from recallscope.tasks.associative_recall import MQARSpec

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.mamba import LinearMambaSpec
 from recallscope.runs.engine import WORKER_ENVIRONMENT, Job
 from recallscope.runs.forkserver import ForkServer
 from recallscope.runs.store import RunStore

@@ -1,15 +1,20 @@
-"""Commands in processes of their own that start in milliseconds: forked from one that has torch loaded."""
+"""Commands in processes of their own that start in milliseconds: forked from one that has torch loaded. And scripts."""
 
 import json
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from functools import cache
+from pathlib import Path
 
+from recallscope.registry import import_from
 from recallscope.runs.engine import WORKER_ENVIRONMENT
 from recallscope.runs.forkserver import ForkServer
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 @cache
@@ -68,6 +73,17 @@ def recallscope(*arguments, code=0, **where):
     assert done.wait() == code, done.stderr
     assert "Traceback" not in done.stderr
     return json.loads(done.stdout) if "--json" in done.args else done.stdout
+
+
+@cache
+def script(path):
+    """A script of the repository, which is in no package, as a module; it may import what stands beside it."""
+    path = ROOT / path
+    sys.path.insert(0, str(path.parent))
+    try:
+        return import_from(str(path))
+    finally:
+        sys.path.remove(str(path.parent))
 
 
 def refused(result, *phrases):

@@ -1,20 +1,24 @@
 """Mistakes of one sign, index, factor or term in every fast path, and the fast tests that must find each of them.
 
-`python tests/mutations.py [part of a path]` plants them one by one in a copy of `src` and prints which test fails;
-the slow test `test_mutations.py` does the same.
+`python tests/mutations.py [part of a path] [--rows FILE]` plants them one by one in a copy of `src` and prints a row
+of a table for each, with the test that fails. Every test run is forked from one process that has torch loaded. Rows
+are kept in FILE: one whose file and tests are as they were is not made again, so that a run which was stopped goes on.
 """
 
+import argparse
+import hashlib
+import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
+import traceback
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGE = "src/recallscope"
+PACKAGE = ROOT / "src" / "recallscope"
 
 
 class Mutation(NamedTuple):
@@ -24,10 +28,20 @@ class Mutation(NamedTuple):
     tests: str  # below tests; run until the first failure
 
     @property
+    def source(self) -> str:
+        return (PACKAGE / self.path).read_text(encoding="utf-8")
+
+    @property
     def line(self) -> int:
-        text = (ROOT / PACKAGE / self.path).read_text(encoding="utf-8")
+        text = self.source
         assert text.count(self.right) == 1, f"{self.right!r} is {text.count(self.right)} times in {self.path}"
         return text[: text.index(self.right)].count("\n") + 1
+
+    @property
+    def key(self) -> str:
+        """Of this mistake, in this source, looked for by these tests."""
+        parts = (self.source, self.right, self.wrong, (ROOT / "tests" / self.tests).read_text(encoding="utf-8"))
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
 def in_file(path: str, tests: str, *changes: tuple[str, str]) -> list[Mutation]:
@@ -48,7 +62,7 @@ MUTATIONS = [
         "ops/test_delta_scan_fla.py",
         ("log().expand_as(k)", "expand_as(k)"),
         ("scale=1.0", "scale=None"),
-        ("a_rows, b_rows, log_rows", "b_rows, a_rows, log_rows"),
+        ("a_rows, b_rows, log_rows, scale", "b_rows, a_rows, log_rows, scale"),
         ("return o[..., :P]", "return o[..., -P:]"),
     ),
     *in_file(
@@ -236,6 +250,119 @@ MUTATIONS = [
         ("factor = scale * min(", "factor = min("),
         ("addcmul_(grad, grad, value=1 - beta_2)", "addcmul_(grad, grad, value=beta_2)"),
     ),
+    *in_file(
+        "ops/compiled.py",
+        "ops/test_operators.py",
+        ("fake, lib=LIBRARY)", "compute, lib=LIBRARY)"),
+        ("_dynamo_marked_constant = True", "_dynamo_marked_constant = False"),
+    ),
+    *in_file(
+        "ops/delta_scan_compiled.py",
+        "ops/test_delta_scan.py",
+        ("ctx.save_for_backward(*inputs[:7], output[1])", "ctx.save_for_backward(*inputs[:6], None, output[1])"),
+        ("0 if scan.w is None else scan.w.shape[-1],", "0 if scan.w is None else 1,"),
+        ("if x is not None), grads, strict=False)", "), grads, strict=False)"),
+        ("for x in inputs[:6]), None, None", "for x in inputs[:5]), None, None, None"),
+    ),
+    *in_file(
+        "ops/delta_scan_compiled.py",
+        "ops/test_operators.py",
+        ("scan.q.new_empty(*scan.q.shape[:3], P)", "scan.k.new_empty(*scan.k.shape[:3], P)"),
+    ),
+    *in_file(
+        "ops/selective_scan_compiled.py",
+        "ops/test_selective_scan.py",
+        ("ctx.softplus = inputs[8]", "ctx.softplus = False"),
+        ("arguments.B_grad_stride = arguments.C_grad_stride = scan.A.shape[1]", "pass"),
+    ),
+    *in_file(
+        "ops/table_scan.py",
+        "ops/test_table_scan.py",
+        ("ctx.sizes = inputs[3:]", "ctx.sizes = (*inputs[3:6], 1, 1)"),
+        ("(R - (heads.B + heads.C) * reading.state_dim) // heads.x", "(R - (1 + heads.C) * reading.state_dim)"),
+    ),
+    *in_file(
+        "ops/rotary.py",
+        "architectures/test_published_layers.py",
+        ("first * cos - second * sin", "first * cos + second * sin"),
+        ("second * cos + first * sin", "second * cos - first * sin"),
+        ("dtype=x.dtype, device=x.device) / half", "dtype=x.dtype, device=x.device) / x.shape[-1]"),
+    ),
+    *in_file(
+        "ops/rotary.py",
+        "agreement/test_answer_is_forward_where_asked.py",
+        ("if positions is None else positions", "if positions is None else positions * 0"),
+    ),
+    *in_file(
+        "ops/state_rounding.py",
+        "ops/test_state_rounding.py",
+        ("exponent = torch.frexp(x).exponent - 1", "exponent = torch.frexp(x).exponent"),
+        ("min=number.least_exponent", "min=number.least_exponent - 1"),
+        ("chance < counted - below", "chance < below"),
+        ("(0, -N % size)", "(0, N % size)"),
+        ("2**precision.residual_bits - 2", "2**precision.residual_bits"),
+        ('== "tensor" else 1)', '== "row" else 1)'),
+    ),
+    *in_file(
+        "architectures/stored_state.py",
+        "architectures/test_stored_state.py",
+        ("self.first - 1 == step.t", "self.first == step.t"),
+        ("(step.t + 1) % precision.every", "step.t % precision.every"),
+        ("return stored + kept_residual(state, stored, precision), stored", "return stored, stored"),
+    ),
+    *in_file(
+        "architectures/outer_products.py",
+        "architectures/test_stored_state.py",
+        ("return self.write(t) + (state if", "return self.write(t) - (state if"),
+        ("self.decay(t).square().mean", "self.decay(t).mean"),
+    ),
+    *in_file(
+        "architectures/attention_layers.py",
+        "architectures/test_reference_layers.py",
+        ("window=self.spec.window", "window=self.spec.window + 1"),
+    ),
+    *in_file(
+        "architectures/attention_layers.py",
+        "architectures/test_reference_layers.py",
+        ("+ (soft - soft.detach())", ""),
+        ('routed(q, gates["read"])', 'routed(q, gates["write"])'),
+        ('torch.sigmoid(gates["beta"]) * k', "k"),
+    ),
+    *in_file(
+        "architectures/attention_layers.py",
+        "agreement/test_answer_is_forward_where_asked.py",
+        ('heads_at(drive.gates["read"], positions)', 'heads_at(drive.gates["read"], None)'),
+    ),
+    *in_file(
+        "architectures/mamba3_layers.py",
+        "architectures/test_reference_layers.py",
+        ('* softplus(gates["step"])).cumsum', ").cumsum"),
+        ("(1 - mix) * step * alpha * k_before", "(1 - mix) * step * k_before"),
+        ("both(alpha, torch.ones_like(alpha))", "both(torch.ones_like(alpha), alpha)"),
+        ("self.norm_k(k) + self.k_bias", "self.norm_k(k) - self.k_bias"),
+        ("o + self.skip * heads_at", "o - self.skip * heads_at"),
+    ),
+    *in_file(
+        "architectures/delta_layers.py",
+        "architectures/test_reference_layers.py",
+        ("torch.cat((alpha, torch.ones_like(alpha)", "torch.cat((alpha, alpha"),
+        ("k if w is None else w * k, -write", "k, -write"),
+    ),
+    *in_file(
+        "architectures/delta_layers.py",
+        "architectures/test_reference_layers.py",
+        ("* k.square()", "* k"),
+        ("b=m * plain.b", "b=plain.b"),
+    ),
+    *in_file(
+        "tasks/drawing.py",
+        "tasks/test_keys_of_several_tokens.py",
+        ("shared.scatter(2, own, False)", "shared"),
+        ("task.rows + cells % task.columns", "cells % task.columns"),
+        ("< task.rho", "<= 1 - task.rho"),
+        ("starts = task.context_length + m *", "starts = task.context_length + (m - 1) *"),
+        ("new += new >= old", "new += new > old"),
+    ),
 ]
 
 
@@ -243,34 +370,73 @@ def first_failure(mutation: Mutation, folder: Path) -> str | None:
     """The test that finds the mistake, planted in a copy of `src` in `folder`; None if none does."""
     source = folder / "src"
     if not source.exists():
-        shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
-    path, right = source / "recallscope" / mutation.path, (ROOT / PACKAGE / mutation.path).read_text(encoding="utf-8")
+        shutil.copytree(PACKAGE.parent, source, ignore=shutil.ignore_patterns("__pycache__"))
+    planted, right = source / "recallscope" / mutation.path, mutation.source
     assert mutation.line
-    path.write_text(right.replace(mutation.right, mutation.wrong), encoding="utf-8")
-    options = ["-x", "-q", "--tb=no", "-m", "not slow", "--hypothesis-profile=unshrunk", "-p", "no:cacheprovider"]
-    command = [sys.executable, "-m", "pytest", *options, f"tests/{mutation.tests}"]
-    quick = {"RECALLSCOPE_CFLAGS": "-O1", "RECALLSCOPE_CACHE": str(folder)}
-    surroundings = os.environ | quick | {"PYTHONPATH": str(source)}
-    try:
-        done = subprocess.run(command, cwd=ROOT, env=surroundings, capture_output=True, text=True, check=False)
-    finally:
-        path.write_text(right, encoding="utf-8")
-    if done.returncode == 0:
+    planted.write_text(right.replace(mutation.right, mutation.wrong), encoding="utf-8")
+    with tempfile.TemporaryFile("w+") as said:
+        pid = os.fork()
+        if not pid:
+            os.dup2(said.fileno(), 1)
+            os.dup2(said.fileno(), 2)
+            try:
+                os._exit(_run_tests(mutation, folder))
+            except BaseException:
+                traceback.print_exc()
+                sys.stderr.flush()
+                os._exit(70)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        said.seek(0)
+        text = said.read()
+    planted.write_text(right, encoding="utf-8")
+    if code == 0:
         return None
-    found = re.search(r"^FAILED (.+?)(?: - .*)?$", done.stdout, re.MULTILINE)
-    assert found, f"no test ran to its end:\n{done.stdout}\n{done.stderr}"
-    return found[1]
+    found = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$|(?<= in )(test_\w+)$", text, re.MULTILINE)
+    assert found, f"no test ran to its end:\n{text}"
+    return found[1] or f"tests/{mutation.tests}::{found[2]} (it crashed)"
 
 
-def main() -> None:
-    """Print a row of the table for each mutation."""
-    chosen = [mutation for mutation in MUTATIONS if not sys.argv[1:] or sys.argv[1] in mutation.path]
+def _run_tests(mutation: Mutation, folder: Path) -> int:
+    """pytest's exit code."""
+    import pytest
+
+    sys.path[0] = str(folder / "src")
+    sys.dont_write_bytecode = True  # two mistakes in one second may have one size
+    os.environ |= {"RECALLSCOPE_CFLAGS": "-O1", "RECALLSCOPE_CACHE": str(folder), "PYTHONPATH": sys.path[0]}
+    options = ["-x", "-q", "--tb=no", "--assert=plain", "-m", "not slow"]
+    options += ["--hypothesis-profile=unshrunk", "-p", "no:cacheprovider"]
+    code = pytest.main([*options, str(ROOT / "tests" / mutation.tests)])
+    sys.stdout.flush()
+    return code
+
+
+def main() -> int:
+    """Print the table; 1 if a mistake is not found."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("part", nargs="?", default="")
+    parser.add_argument("--rows", type=Path)
+    asked = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    import hypothesis  # noqa: F401 (loaded once, before the forks)
+    import scipy.stats  # noqa: F401
+    import torch  # noqa: F401
+
+    lines = asked.rows.read_text().splitlines() if asked.rows and asked.rows.exists() else []
+    known, missed = dict(json.loads(line) for line in lines), 0
     with tempfile.TemporaryDirectory() as folder:
-        for mutation in chosen:
-            found = first_failure(mutation, Path(folder))
+        for mutation in (mutation for mutation in MUTATIONS if asked.part in mutation.path):
+            if mutation.key not in known:
+                known[mutation.key] = first_failure(mutation, Path(folder))
+                if asked.rows:
+                    with asked.rows.open("a") as rows:
+                        rows.write(json.dumps([mutation.key, known[mutation.key]]) + "\n")
+            found = known[mutation.key]
+            missed += found is None
             right, wrong = (" ".join(text.split()) for text in (mutation.right, mutation.wrong))
-            print(f"| `{mutation.path}:{mutation.line}` | `{right}` → `{wrong}` | {found} |", flush=True)
+            where = f"{mutation.path}:{mutation.line}"
+            print(f"| `{where}` | `{right}` → `{wrong}` | {found or '**no test**'} |", flush=True)
+    return int(missed > 0)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

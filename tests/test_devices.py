@@ -20,7 +20,7 @@ from recallscope.train.loop import train_run
 from recallscope.train.optimizer import FlatWeights
 
 no_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device; torch sees none")
-VOCAB = 16
+VOCAB = 32
 AnySpec = TypeVar("AnySpec", bound=Spec)
 
 
@@ -44,12 +44,12 @@ def smallest(kind: type[AnySpec], **fields: Any) -> AnySpec:
 
 
 def small_task(name: str) -> TaskSpec:
-    return smallest(TASKS.find(name), vocab_size=VOCAB, num_facts=3)
+    return smallest(TASKS.find(name), vocab_size=VOCAB, num_facts=4)
 
 
 def build(name: str, device: torch.device, layers: int = 1) -> RecallModel:
     kind = ARCHITECTURES.find(name)
-    deep = {"num_layers": layers} if "num_layers" in kind.model_fields else {}
+    deep = {"num_layers": layers} if "num_layers" in kind.model_fields.keys() - {*kind.FOLLOWING} else {}
     return build_model(smallest(kind, **deep), VOCAB, torch.Generator("cpu").manual_seed(0), device=device)
 
 

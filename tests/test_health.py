@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.mamba import LinearMambaSpec
 from recallscope.health import BEGUN, LEAST_GAIN, begun_from, best_guess, examine, noise
 from recallscope.records import Evaluation, RunRecord, binding, parse_record, row_of
 from recallscope.runs.store import RunStore

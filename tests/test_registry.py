@@ -38,7 +38,7 @@ def test_an_unknown_name_is_answered_with_the_nearest():
 
 
 def test_a_name_has_one_owner():
-    with pytest.raises(ValueError, match=r"registered twice: by recallscope\.architectures\.linear"):
+    with pytest.raises(ValueError, match=r"registered twice: by recallscope\.architectures\.mamba"):
         architecture("linear_mamba")(type("Mine", (ModelSpec,), {"__module__": __name__}))
     fresh = Registry("task", {})
     fresh.add("mine", 1, module="json")

@@ -7,9 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from recallscope.architectures.linear_mamba import LinearMambaSpec
-from recallscope.architectures.mamba import MambaSpec
-from recallscope.architectures.multihead import MultiHeadSpec
+from recallscope.architectures.mamba import LinearMambaSpec, MambaSpec, MultiHeadSpec
 from recallscope.records import RecordError, RunRecord, parse_record, record_text
 from recallscope.specs import ARCHITECTURES, TASKS, RunSpec, TrainSpec, flat_fields, parse_task
 from recallscope.tasks.associative_recall import ARSpec, MQARSpec, RepeatedSpec

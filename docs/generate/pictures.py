@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
-from recallscope.circuits.single import designed_circuit
+from recallscope.circuits.linear import designed_circuit
 from recallscope.figures.accuracy_panels import shades
 from recallscope.figures.style import (
     BLUE,

@@ -15,7 +15,7 @@ from statistics import mean, stdev
 
 import torch
 
-from recallscope.circuits.single import designed_circuit
+from recallscope.circuits.linear import designed_circuit
 from recallscope.specs import parse_task
 from recallscope.theory.law import find_law
 from recallscope.train.evaluate import evaluate

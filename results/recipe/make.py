@@ -20,10 +20,10 @@ from typing import Any
 
 from recallscope.health import left_chance
 from recallscope.records import RunRecord
+from recallscope.runs.driver import run_sweep
 from recallscope.runs.grid import Cell
-from recallscope.runs.packing import pack_store
 from recallscope.runs.store import RunStore
-from recallscope.runs.sweep import run_sweep
+from recallscope.runs.upkeep import pack_store
 from recallscope.specs import RunSpec, TrainSpec, parse_model
 from recallscope.tasks.associative_recall import MQARSpec
 

@@ -2,7 +2,7 @@
 
 Every key is written twice, the last value is asked (App. I.2). State and sequences are the task's; unit keys, values
 from a tight frame, (key, value) pairs written with rate b and nothing else. The keys are a random tight frame, or one
-whose words repel each other as far as they can (`recallscope.theory.codes`). Nothing is fitted; b is the best of a few.
+whose words repel each other as far as they can (`recallscope.theory.bounds`). Nothing is fitted; b is the best of a few.
 Writes `repeated_keys.md` beside this file:
 
     OMP_NUM_THREADS=1 python results/theory/repeated_keys.py
@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from recallscope.architectures.delta_net_model import DeltaNet
 from recallscope.architectures.matrix_memory import DeltaNetSpec
+from recallscope.architectures.matrix_memory_model import MemoryModel
 from recallscope.specs import RunSpec, TrainSpec
 from recallscope.tasks.associative_recall import RepeatedSpec
-from recallscope.theory.codes import least_kurtosis, repelled_frame, tight_frame
+from recallscope.theory.bounds import least_kurtosis, repelled_frame, tight_frame
 from recallscope.train.loop import train_run
 
 V, N_K = 512, 2
@@ -68,7 +68,7 @@ def trained(D: int, N: int, N_f: int) -> tuple[float, float, float]:
         train=TrainSpec(batch_size=32, eval_every=500, eval_size=1600),
     )
     done = train_run(run, progress=False)
-    assert isinstance(done.model, DeltaNet)
+    assert isinstance(done.model, MemoryModel)
     layer = done.model.layers[0]
     keys = torch.arange(1, V // 2)
     pairs = torch.stack([keys, torch.arange(V // 2, V - 1)], dim=1)

@@ -95,8 +95,13 @@ def has_begun(facts: Mapping[str, Any]) -> bool | None:
 
 def left_chance(facts: Mapping[str, Any]) -> bool:
     """Whether a run answers better than guessing does, by its accuracy and, if it is known, by its binding."""
+    return not why_at_chance(facts)
+
+
+def why_at_chance(facts: Mapping[str, Any]) -> str:
+    """Why a run does not answer better than guessing does, as a sentence; empty if it does."""
     spec = facts.get("spec")
-    return _at_chance(facts, flat_fields(spec) if isinstance(spec, Mapping) else {}) is None
+    return (_at_chance(facts, flat_fields(spec) if isinstance(spec, Mapping) else {}) or RunWarning()).sentence
 
 
 def begun_from(num_facts: int, answers: float) -> float:
@@ -144,17 +149,20 @@ def _at_chance(facts: Mapping[str, Any], fields: Mapping[str, Value]) -> RunWarn
     reached, queries, guess = facts.get("test_accuracy"), facts.get("test_queries"), best_guess(fields)
     if guess is None or not (is_number(reached) and is_number(queries)):
         return None
-    if reached <= guess.accuracy + noise(guess.accuracy, queries):
+    luck = noise(guess.accuracy, queries)
+    if reached <= guess.accuracy + luck:
         return RunWarning(
             "at-chance",
-            f"stayed at chance: accuracy {reached:.4f} is not above the {guess.accuracy:.4f} of guessing {guess.how} "
-            f"(over {queries:,} queries). That is no capacity.",
+            f"stayed at chance: accuracy {reached:.4f} is not above the {guess.accuracy:.4f} of guessing {guess.how}, "
+            f"which luck makes {guess.accuracy + luck:.4f} at most over {queries:,} queries. That is no capacity.",
         )
     if has_begun(facts) is False:
+        least = begun_from(fields["num_facts"], facts["in_context"] * queries)  # type: ignore[arg-type]
         return RunWarning(
             "at-chance",
-            f"stayed at chance: of its answers that are values of the context, no more are right than guessing among "
-            f"them gives (accuracy {reached:.4f}, binding {facts['binding']:.3f}). That is no capacity.",
+            f"stayed at chance: {facts['in_context']:.0%} of its answers are values of the context, but no more of "
+            f"these are the key's own than by guessing (accuracy {reached:.4f}, binding {facts['binding']:.3f}; "
+            f"{least:.2g} or more counts as begun). That is no capacity.",
         )
     return None
 

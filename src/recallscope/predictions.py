@@ -9,8 +9,7 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from recallscope.architectures.linear_mamba import LinearMambaSpec
-from recallscope.architectures.multihead import MultiHeadSpec
+from recallscope.architectures.mamba import LinearMambaSpec, MultiHeadSpec
 from recallscope.circuits.circuit import Circuit, CircuitSizes
 from recallscope.specs import HeadPattern, RunSpec, TaskSpec, flat_fields, parse_task
 from recallscope.state_precision import StatePrecision

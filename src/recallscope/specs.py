@@ -259,16 +259,16 @@ ARCHITECTURES: Registry[type[ModelSpec]] = Registry(
         "gated_delta_net": "recallscope.architectures.matrix_memory:GatedDeltaNetSpec",
         "gated_delta_net2": "recallscope.architectures.matrix_memory:GatedDeltaNet2Spec",
         "gla": "recallscope.architectures.matrix_memory:GLASpec",
-        "hybrid": "recallscope.architectures.hybrid:HybridSpec",
+        "hybrid": "recallscope.architectures.matrix_memory:HybridSpec",
         "kda": "recallscope.architectures.matrix_memory:KDASpec",
-        "linear_mamba": "recallscope.architectures.linear_mamba:LinearMambaSpec",
+        "linear_mamba": "recallscope.architectures.mamba:LinearMambaSpec",
         "linear_attention": "recallscope.architectures.matrix_memory:LinearAttentionSpec",
         "mamba": "recallscope.architectures.mamba:MambaSpec",
-        "mamba2": "recallscope.architectures.mamba2:Mamba2Spec",
+        "mamba2": "recallscope.architectures.mamba:Mamba2Spec",
         "mamba3": "recallscope.architectures.matrix_memory:Mamba3Spec",
         "mesa_net": "recallscope.architectures.matrix_memory:MesaNetSpec",
         "mlstm": "recallscope.architectures.matrix_memory:MLSTMSpec",
-        "multihead": "recallscope.architectures.multihead:MultiHeadSpec",
+        "multihead": "recallscope.architectures.mamba:MultiHeadSpec",
         "preconditioned_delta_net": "recallscope.architectures.matrix_memory:PreconditionedDeltaNetSpec",
         "retnet": "recallscope.architectures.matrix_memory:RetNetSpec",
         "routed_memory": "recallscope.architectures.matrix_memory:RoutedMemorySpec",
@@ -321,11 +321,9 @@ def _registered(registry: Registry[Any], name: str) -> Callable[[type[K]], type[
 def find_architecture(kind: str) -> type[ModelSpec]:
     """The spec class of an architecture: a registered name, or `my_nets:MyModel` for a module of the user's own."""
     if names_code(kind):
-        if kind.startswith("mixer:"):
-            mixer: type[ModelSpec] = importlib.import_module("recallscope.architectures.mixer").MixerSpec
-            return mixer
-        outside: type[ModelSpec] = importlib.import_module("recallscope.architectures.user_module").ModuleSpec
-        return outside
+        module = importlib.import_module("recallscope.architectures.user_module")
+        found: type[ModelSpec] = module.MixerSpec if kind.startswith("mixer:") else module.ModuleSpec
+        return found
     if kind.endswith(".py"):
         raise UnknownNameError(f"model={kind!r} is a file and names no class in it. Write {kind}:MyModel.")
     refuse_stored_kind(kind)

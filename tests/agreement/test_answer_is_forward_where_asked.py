@@ -5,11 +5,8 @@ import torch
 from torch import Tensor
 
 from closeness import assert_agree, assert_near, output_and_gradients
-from recallscope.architectures.linear_mamba import LinearMambaSpec
-from recallscope.architectures.mamba import MambaSpec
-from recallscope.architectures.mamba2 import Mamba2Spec
+from recallscope.architectures.mamba import LinearMambaSpec, Mamba2Spec, MambaSpec, MultiHeadSpec
 from recallscope.architectures.model import build_model
-from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.ops.linear_scan import at_positions
 from recallscope.specs import ARCHITECTURES
 

@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from closeness import assert_near
-from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.architectures.linear_mamba_model import LinearMamba
-from recallscope.architectures.mamba import MambaSpec
+from recallscope.architectures.mamba import LinearMambaSpec, MambaSpec
 from recallscope.architectures.mamba_model import Mamba
 from recallscope.architectures.model import RecallModel, build_model
 from recallscope.ops.linear_scan import at_positions

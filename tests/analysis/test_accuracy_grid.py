@@ -6,11 +6,10 @@ import pytest
 from recallscope.analysis.accuracy_grid import AccuracyGrid
 from recallscope.analysis.compare import law_on_cells
 from recallscope.analysis.table import as_table
-from recallscope.architectures.linear_mamba import LinearMambaSpec
-from recallscope.architectures.multihead import MultiHeadSpec
+from recallscope.architectures.mamba import LinearMambaSpec, MultiHeadSpec
 from recallscope.records import RunRecord
 from recallscope.specs import RunSpec, flat_fields
-from recallscope.studies.designed import designed_rows
+from recallscope.studies.experiment import designed_rows
 from recallscope.tasks.associative_recall import ARSpec, MQARSpec
 from recallscope.theory.law import find_law
 from recallscope.theory.reduction import head_bounds

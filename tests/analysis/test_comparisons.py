@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from recallscope.analysis.accuracy_grid import AccuracyGrid, convergence_by_best, convergence_grid
+from recallscope.analysis.collapse import fit_group
 from recallscope.analysis.compare import compare_laws
-from recallscope.analysis.group_fit import fit_group
 from recallscope.analysis.table import as_table, group_runs, learned
 from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.theory.law import LAWS, find_law

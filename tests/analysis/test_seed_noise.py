@@ -9,7 +9,7 @@ from recallscope.analysis.collapse import A_BOUNDS, collapsed, curve_misses, fit
 from recallscope.analysis.compare import dimensions
 from recallscope.analysis.seed_noise import ends_of, interval, mean_gap, pooled_noise, seed_noise
 from recallscope.analysis.table import accuracies, as_table
-from recallscope.studies.full_as_linear import coefficient_ratio
+from recallscope.studies.dn_parts import coefficient_ratio
 
 SPREAD = 0.05  # in units of sqrt(p (1 - p))
 

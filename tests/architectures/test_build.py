@@ -5,12 +5,10 @@ import math
 import pytest
 import torch
 
-from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.architectures.linear_mamba_model import LinearMamba
-from recallscope.architectures.mamba import MambaSpec
+from recallscope.architectures.mamba import LinearMambaSpec, MambaSpec, MultiHeadSpec
 from recallscope.architectures.mamba_model import Mamba
 from recallscope.architectures.model import RecallModel, build_model
-from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.architectures.multihead_model import MultiHeadMamba
 
 SPECS = {

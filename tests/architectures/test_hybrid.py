@@ -5,7 +5,7 @@ import torch
 
 from closeness import assert_near
 from recallscope.architectures.capabilities import HasAttention, HasState
-from recallscope.architectures.hybrid import HybridSpec
+from recallscope.architectures.matrix_memory import HybridSpec
 from recallscope.architectures.model import build_model
 from recallscope.specs import ARCHITECTURES, parse_model
 

@@ -5,7 +5,7 @@ import torch
 from torch.nn.functional import softplus
 
 from closeness import assert_near
-from recallscope.architectures.mamba2 import Mamba2Spec
+from recallscope.architectures.mamba import Mamba2Spec
 from recallscope.architectures.mamba2_model import Mamba2
 from recallscope.architectures.model import build_model
 from recallscope.specs import HeadPattern

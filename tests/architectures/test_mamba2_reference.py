@@ -11,7 +11,7 @@ from transformers.models.mamba2.modeling_mamba2 import Mamba2Mixer as HFMamba2Mi
 
 from closeness import assert_agree, output_and_gradients
 from recallscope.architectures.blocks import BlockLayer
-from recallscope.architectures.mamba2 import Mamba2Spec
+from recallscope.architectures.mamba import Mamba2Spec
 from recallscope.architectures.mamba2_model import Mamba2Mixer
 
 

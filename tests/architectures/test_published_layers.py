@@ -35,7 +35,7 @@ def named_gradients(output: Tensor, x: Tensor, weights: dict[str, Tensor]) -> di
 
 @pytest.mark.parametrize("seed", range(4))
 def test_attention_with_rotary_and_mlp_is_a_decoder_layer_of_llama(seed: int) -> None:
-    """Both norms, RoPE of another base, residuals and SwiGLU; then a second time read at some positions only."""
+    """Both norms, RoPE of another base, residuals and SwiGLU."""
     g = torch.Generator().manual_seed(seed)
     M, P = pick(g, 1, 3), 2 * pick(g, 1, 4)
     spec = AttentionSpec.published(

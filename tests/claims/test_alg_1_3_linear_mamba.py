@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from closeness import assert_near
-from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.architectures.linear_mamba_model import LinearMamba
+from recallscope.architectures.mamba import LinearMambaSpec
 from recallscope.architectures.model import build_model
 
 V = 11

@@ -5,11 +5,10 @@ import torch
 
 from closeness import assert_near
 from recallscope.architectures.capabilities import one_hot_tokens, windows
-from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.mamba import LinearMambaSpec, MultiHeadSpec
 from recallscope.architectures.model import build_model
-from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.circuits.codes import hash_matrix, sphere_code
-from recallscope.circuits.single import compressive_circuit, designed_circuit, ideal_circuit
+from recallscope.circuits.linear import compressive_circuit, designed_circuit, ideal_circuit
 from recallscope.interp.hash_table import hash_tables, ideal_table, invert_state, score_tables
 from recallscope.interp.operators import effective_operators, rotate_model, strength, token_operators
 from recallscope.interp.selectivity import measure_codes

@@ -10,10 +10,9 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from closeness import assert_near
-from recallscope.architectures.linear_mamba import LinearMambaSpec
 from recallscope.architectures.linear_mamba_model import LinearMamba
+from recallscope.architectures.mamba import LinearMambaSpec, MultiHeadSpec
 from recallscope.architectures.model import build_model
-from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.architectures.multihead_model import MultiHeadMamba
 from recallscope.ops.head_patterns import dealing_weight, stacking_weight
 from recallscope.specs import HeadPattern

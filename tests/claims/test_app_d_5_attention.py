@@ -7,10 +7,9 @@ import torch
 
 from closeness import assert_near
 from recallscope.architectures.capabilities import one_hot_tokens, windows
-from recallscope.architectures.linear_mamba import LinearMambaSpec
-from recallscope.architectures.mamba import MambaSpec
+from recallscope.architectures.mamba import LinearMambaSpec, MambaSpec
 from recallscope.architectures.model import build_model
-from recallscope.circuits.single import designed_circuit, ideal_circuit
+from recallscope.circuits.linear import designed_circuit, ideal_circuit
 from recallscope.interp.attention import (
     attention_map,
     copy_dominance,

@@ -4,14 +4,16 @@ import pytest
 import torch
 
 from closeness import assert_near
-from recallscope.architectures.linear_mamba import LinearMambaSpec
-from recallscope.architectures.mamba import MambaSpec
+from recallscope.architectures.mamba import LinearMambaSpec, MambaSpec, MultiHeadSpec
 from recallscope.architectures.model import build_model
-from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.circuits.codes import hash_matrix, orthonormal_rows, sphere_code
-from recallscope.circuits.depth import depth_circuit
-from recallscope.circuits.heads import head_circuit
-from recallscope.circuits.single import compressive_circuit, designed_circuit, ideal_circuit
+from recallscope.circuits.linear import (
+    compressive_circuit,
+    depth_circuit,
+    designed_circuit,
+    head_circuit,
+    ideal_circuit,
+)
 from recallscope.interp.operators import (
     block_masses,
     circuit_closeness,

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from recallscope.circuits.codes import distortion
-from recallscope.circuits.single import compressive_circuit
+from recallscope.circuits.linear import compressive_circuit
 from recallscope.tasks.associative_recall import ARSpec
 from recallscope.tasks.drawing import sample_batch
 from recallscope.theory.bounds import jl_condition, jl_least_square, jl_least_state

@@ -5,8 +5,7 @@ import torch
 
 from closeness import assert_near
 from recallscope.circuits.codes import hash_matrix, sphere_code
-from recallscope.circuits.heads import head_circuit
-from recallscope.circuits.single import compressive_circuit
+from recallscope.circuits.linear import compressive_circuit, head_circuit
 from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.tasks.drawing import sample_batch
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from closeness import assert_near
-from recallscope.circuits.selective import selective_circuit
+from recallscope.circuits.linear import selective_circuit
 from recallscope.specs import parse_task
 from recallscope.theory.laws.sharing import recall_given_variances, tight_variance
 from recallscope.train.evaluate import evaluate

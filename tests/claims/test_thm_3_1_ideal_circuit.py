@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from recallscope.circuits.single import ideal_circuit
+from recallscope.circuits.linear import ideal_circuit
 from recallscope.specs import parse_task
 from recallscope.tasks.associative_recall import ARSpec, MQARSpec
+from recallscope.tasks.batch import accuracy, answered
 from recallscope.tasks.drawing import sample_batch
-from recallscope.tasks.scoring import accuracy, answered
 
 
 def right(task, sequences=400, **options):

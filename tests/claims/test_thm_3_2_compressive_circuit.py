@@ -5,7 +5,7 @@ import torch
 
 from closeness import assert_near
 from recallscope.circuits.codes import distortion, hash_matrix, jl_pair, sphere_code, tight_frame
-from recallscope.circuits.single import compressive_circuit, designed_circuit
+from recallscope.circuits.linear import compressive_circuit, designed_circuit
 from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.tasks.drawing import sample_batch
 

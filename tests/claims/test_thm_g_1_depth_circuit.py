@@ -5,8 +5,7 @@ import torch
 
 from closeness import assert_near
 from recallscope.circuits.codes import orthonormal_rows, sphere_code
-from recallscope.circuits.depth import depth_circuit, designed_depth
-from recallscope.circuits.single import compressive_circuit
+from recallscope.circuits.linear import compressive_circuit, depth_circuit, designed_depth
 from recallscope.specs import parse_task
 from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.tasks.drawing import sample_batch

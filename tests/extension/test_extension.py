@@ -167,6 +167,13 @@ BAD = {
         "import torch\nclass Model(torch.nn.Module):\n    def __init__(self, size): ...",
         "takes (size)",
     ),
+    "an object": ("my_bad.py:model", "import torch\nmodel = torch.nn.Linear(3, 3)", "is a Linear, not a class"),
+    "another vocabulary": (
+        "my_bad.py:Model",
+        "import torch\nclass Model(torch.nn.Embedding):\n    def __init__(self, tokens=20):\n"
+        "        super().__init__(50, tokens)",
+        "returned (2, 12, 20), not logits of shape (2, 12, 32)",
+    ),
     "wrong shape": (
         "my_bad.py:Model",
         "import torch\nclass Model(torch.nn.Module):\n    def __init__(self, vocab_size):\n        super().__init__()\n"

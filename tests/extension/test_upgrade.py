@@ -17,7 +17,7 @@ SPECS = {
     "training": ("specs.py", "class TrainSpec(Spec):"),
     "the run": ("specs.py", "class RunSpec(Spec):"),
     "one task": ("tasks/associative_recall.py", "class MQARSpec(AssociativeRecall):"),
-    "one architecture": ("architectures/linear_mamba.py", "class LinearMambaSpec(Sizes):"),
+    "one architecture": ("architectures/mamba.py", "class LinearMambaSpec(Sizes):"),
     "the record": ("records.py", "class RunRecord(Frozen):"),
 }
 CODE = """

@@ -6,12 +6,9 @@ from subjects import FULL_TASK, SMALL, seeded
 from transformers import Mamba2Config, Mamba2ForCausalLM
 
 from closeness import assert_near
-from recallscope.architectures.linear_mamba import LinearMambaSpec
-from recallscope.architectures.mamba import MambaSpec
-from recallscope.architectures.mamba2 import Mamba2Spec
+from recallscope.architectures.mamba import LinearMambaSpec, Mamba2Spec, MambaSpec, MultiHeadSpec
 from recallscope.architectures.mamba2_model import Mamba2
 from recallscope.architectures.model import build_model
-from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.architectures.pretrained import from_pretrained
 from recallscope.interp.attention import answer_attribution, attention_map, attention_strength, attribution_hit_rate
 from recallscope.interp.states import states_at

@@ -10,15 +10,14 @@ from subjects import seeded
 
 from closeness import assert_near
 from recallscope.architectures.capabilities import HasMasks
-from recallscope.architectures.linear_mamba import LinearMambaSpec
-from recallscope.architectures.mamba import MambaSpec
+from recallscope.architectures.mamba import LinearMambaSpec, MambaSpec
 from recallscope.architectures.model import build_model
 from recallscope.circuits.bank import bank_circuit
 from recallscope.figures.mechanism import banks_figure
 from recallscope.interp.banks import channel_masks, mask_scores, measure_banks, picture_masks
 from recallscope.specs import parse_task
+from recallscope.tasks.batch import answered
 from recallscope.tasks.drawing import sample_batch
-from recallscope.tasks.scoring import answered
 from recallscope.train.weights import read_weights
 
 TASK = parse_task({"kind": "mqar", "vocab_size": 64, "num_facts": 4})

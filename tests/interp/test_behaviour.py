@@ -7,7 +7,7 @@ import torch
 from subjects import SMALL, seeded
 
 from recallscope.architectures.model import RecallModel
-from recallscope.circuits.single import ideal_circuit
+from recallscope.circuits.linear import ideal_circuit
 from recallscope.interp.decoders import measure_behaviour
 from recallscope.specs import ModelSpec, parse_task
 from recallscope.tasks.drawing import sample_batch

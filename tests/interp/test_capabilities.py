@@ -14,11 +14,8 @@ from recallscope.architectures.capabilities import (
     HasState,
     WritesFacts,
 )
-from recallscope.architectures.linear_mamba import LinearMambaSpec
-from recallscope.architectures.mamba import MambaSpec
-from recallscope.architectures.mamba2 import Mamba2Spec
+from recallscope.architectures.mamba import LinearMambaSpec, Mamba2Spec, MambaSpec, MultiHeadSpec
 from recallscope.architectures.model import MissingCapabilityError, RecallModel, build_model
-from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.interp.attention import answer_attribution, attention_strength
 from recallscope.interp.inspection import inspect_model
 from recallscope.interp.memory import HashMemory

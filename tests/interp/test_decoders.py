@@ -3,7 +3,7 @@
 import pytest
 from subjects import FULL_TASK, SMALL, seeded
 
-from recallscope.circuits.single import ideal_circuit
+from recallscope.circuits.linear import ideal_circuit
 from recallscope.interp.decoders import probe_facts, shift_test
 from recallscope.specs import parse_task
 from recallscope.tasks.drawing import sample_batch

@@ -7,9 +7,9 @@ import re
 import pytest
 from subjects import FULL_TASK, SMALL, seeded
 
-from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.mamba import LinearMambaSpec
 from recallscope.architectures.model import build_model
-from recallscope.circuits.single import designed_circuit, ideal_circuit
+from recallscope.circuits.linear import designed_circuit, ideal_circuit
 from recallscope.interp.hash_table import FillCurve, fill_curve
 from recallscope.interp.inspection import fill_counts, inspect_model
 from recallscope.interp.operators import rotate_model

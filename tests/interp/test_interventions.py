@@ -5,13 +5,9 @@ import torch
 from subjects import FULL_TASK, SMALL, seeded
 
 from closeness import assert_near
-from recallscope.architectures.linear_mamba import LinearMambaSpec
-from recallscope.architectures.mamba import MambaSpec
-from recallscope.architectures.mamba2 import Mamba2Spec
+from recallscope.architectures.mamba import LinearMambaSpec, Mamba2Spec, MambaSpec, MultiHeadSpec
 from recallscope.architectures.model import MissingCapabilityError, build_model
-from recallscope.architectures.multihead import MultiHeadSpec
-from recallscope.circuits.depth import designed_depth
-from recallscope.circuits.single import designed_circuit, ideal_circuit
+from recallscope.circuits.linear import designed_circuit, designed_depth, ideal_circuit
 from recallscope.interp.interventions import (
     ablate_blocks,
     answer_ablated,

@@ -4,10 +4,9 @@ import pytest
 import torch
 from subjects import FULL_TASK, SMALL, seeded
 
-from recallscope.architectures.linear_mamba import LinearMambaSpec
-from recallscope.architectures.mamba import MambaSpec
+from recallscope.architectures.mamba import LinearMambaSpec, MambaSpec
 from recallscope.architectures.model import build_model
-from recallscope.circuits.single import designed_circuit, ideal_circuit
+from recallscope.circuits.linear import designed_circuit, ideal_circuit
 from recallscope.interp.memory import HashMemory
 from recallscope.tasks.drawing import sample_batch
 

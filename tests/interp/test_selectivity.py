@@ -3,8 +3,7 @@
 import pytest
 from subjects import SMALL, seeded
 
-from recallscope.circuits.selective import selective_circuit
-from recallscope.circuits.single import designed_circuit, ideal_circuit
+from recallscope.circuits.linear import designed_circuit, ideal_circuit, selective_circuit
 from recallscope.interp.operators import effective_operators
 from recallscope.interp.selectivity import check_variances, measure_codes, measure_selectivity, welch_variance
 from recallscope.theory.laws.sharing import sharing_codes

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 
-from recallscope.analysis.probit import fit_probit
 from recallscope.measuring import capacity
-from recallscope.measuring.capacity_query import CapacityQuery
+from recallscope.measuring.capacity import CapacityQuery, fit_probit
 from recallscope.measuring.training_runs import RATES, Training, search_rate, store_trainer
 from recallscope.records import Evaluation, RunRecord
 from recallscope.specs import RunSpec, flat_fields
@@ -192,12 +191,12 @@ def test_a_value_at_which_a_model_stays_at_chance_is_no_capacity():
     train, _ = made_up(lambda fields: 1.0 if fields["num_facts"] < 5 else 1 / fields["num_facts"])
     found = find_capacity(CapacityQuery(MINE, "num_facts", 0.9), train, extend=True)
     assert found.value is None
-    assert "did not learn under this recipe at num_facts=5" in found.reason
+    assert "did not learn under this recipe: num_facts=5 stayed at chance" in found.reason
     assert "it recalls num_facts=4" in found.reason
     two, _ = made_up(lambda fields: 1.0 if fields["num_facts"] < 2 else 1 / fields["num_facts"])
     low = find_capacity(CapacityQuery(MINE, "num_facts", 0.4), two, extend=True)
     assert low.value is None, "naming either of two values reaches 0.4 without any recall"
-    assert "at num_facts=2: accuracy 0.5000 is chance" in low.reason
+    assert "num_facts=2 stayed at chance: accuracy 0.5000 is not above the 0.5000 of guessing" in low.reason
 
 
 def test_a_training_that_fails_says_why(tmp_path, monkeypatch):

@@ -10,8 +10,8 @@ from torch import nn
 
 import recallscope as rs
 from recallscope.architectures.user_module_model import UserModuleError, module_in_memory
-from recallscope.measuring.causes import likely_causes, next_command
 from recallscope.measuring.learning import Learning, learn
+from recallscope.measuring.measure import likely_causes, next_command
 from recallscope.measuring.training_runs import RATES, RunFailedError, Training, search_rate, store_trainer
 from recallscope.records import Evaluation, RunRecord, binding
 from recallscope.specs import RunSpec, TrainSpec, parse_model
@@ -50,7 +50,23 @@ def test_a_model_that_stays_at_chance_did_not_learn_after_four_times_the_steps()
     assert verdict.word == "did not learn"
     assert not verdict.learned
     assert "2,000, 4,000, 8,000 steps" in verdict.sentence
-    assert "not a capacity" in verdict.sentence
+    assert "accuracy 0.2500 is not above the 0.2500 of guessing any of the 4 values" in verdict.sentence
+    assert "no capacity" in verdict.sentence
+
+
+def test_a_model_that_does_not_begin_is_trained_by_the_curriculum_unless_the_user_chose_otherwise():
+    def learns_by_curriculum(run):
+        return 0.99 if run.train.training_facts == "curriculum" and run.train.learning_rate == 0.003 else 0.25
+
+    def train(runs):
+        return [Training(record(run, learns_by_curriculum(run)), True, None) for run in runs]
+
+    found = learn(RUN, train)
+    assert [(one.steps, one.rate, one.run.train.training_facts) for one in found.stages] == [
+        (2000, 0.003, "curriculum")
+    ]
+    assert learn(RUN, train, curriculum=False).verdict(extended=True).word == "did not learn"
+    assert learn(RUN, train, search=False).stages[1].run.train.training_facts == "curriculum"
 
 
 def test_a_rate_that_only_learns_in_longer_trials_is_found():
@@ -236,6 +252,38 @@ def test_a_module_is_checked_before_it_is_trained(made, says):
     else:
         with pytest.raises(UserModuleError, match=says):
             model.check_batch(sample_batch(TASK, 2, 0))
+
+
+def test_lengths_of_the_curriculum_are_tried_before_anything_is_trained():
+    class Chunks(Memory):
+        def forward(self, tokens):
+            if tokens.shape[1] % 16:
+                raise ValueError("length must be a multiple of 16")
+            return super().forward(tokens)
+
+    with pytest.raises(UserModuleError, match=r"begins with 4 tokens; with --training-facts target every .* has 16"):
+        rs.measure(Chunks, TASK, train=TrainSpec(**SHORT, training_facts="curriculum"), compare_with=[])
+
+
+def test_weights_that_read_the_future_are_refused_as_well():
+    class Ahead(Memory):
+        def forward(self, tokens):
+            return super().forward(tokens).flip(1)
+
+    for judged in (lambda: rs.evaluate(Ahead(), TASK, 10, 0), lambda: rs.measure(Ahead(), TASK, as_it_is=True)):
+        with pytest.raises(UserModuleError, match="looks ahead"):
+            judged()
+
+
+def test_a_run_that_diverged_is_said_to_have_diverged():
+    def train(runs):
+        lost = {"history": [Evaluation(step=1, loss=None, accuracy=0.25)], "flag": "diverged"}
+        return [Training(record(run, 0.25).model_copy(update=lost), True, None) for run in runs]
+
+    assert (
+        "after 2,000, 4,000, 8,000 steps it diverged: at step 1 its loss"
+        in learn(RUN, train).verdict(extended=True).sentence
+    )
 
 
 OWN = torch.Generator().manual_seed(0)

@@ -10,8 +10,7 @@ import recallscope as rs
 from recallscope.analysis.table import load_runs
 from recallscope.figures.variants import draw_measured
 from recallscope.measuring import measurement
-from recallscope.measuring.beside import Neighbour, neighbours
-from recallscope.measuring.measurement import Accuracy, Information, LinearEqual, linear_curve
+from recallscope.measuring.measurement import Accuracy, Information, LinearEqual, Neighbour, linear_curve, neighbours
 from recallscope.measuring.training_runs import Training
 from recallscope.records import RunRecord, binding
 from recallscope.runs.plan import estimated_cost

@@ -1,29 +1,19 @@
 """The recipe study's pages show what its records say, and its rule is applied as it is written."""
 
-import importlib.util
-from pathlib import Path
 from types import SimpleNamespace
 
-import pytest
+from commands import ROOT, script
 
-MAKE = Path(__file__).parents[2] / "results" / "recipe" / "make.py"
-
-
-@pytest.fixture(scope="module")
-def study():
-    spec = importlib.util.spec_from_file_location("recipe_study", MAKE)
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    return made
+study = script("results/recipe/make.py")
 
 
-def test_its_tables_are_those_of_its_records(study, monkeypatch):
-    monkeypatch.chdir(MAKE.parents[2])
+def test_its_tables_are_those_of_its_records(monkeypatch):
+    monkeypatch.chdir(ROOT)
     for page, text in study.pages().items():
         assert page.read_text(encoding="utf-8") == text, f"{page.name}: python results/recipe/make.py --tables"
 
 
-def test_the_winner_is_behind_in_the_fewest_pairs_and_moves_no_minimal_memory(study, monkeypatch):
+def test_the_winner_is_behind_in_the_fewest_pairs_and_moves_no_minimal_memory(monkeypatch):
     def decide(memory, others):
         rows = {("a", name): memory for name in study.MEMORIES} | {("a", f"m{i}"): row for i, row in enumerate(others)}
         every = {

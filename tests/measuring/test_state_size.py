@@ -94,9 +94,19 @@ def test_attention_has_no_state_of_fixed_size_and_it_is_said(build, monkeypatch)
     found = state_size(build("Attention"), generator())
     assert found.entries is None
     assert found.grows
-    assert "grows with the context" in found.how
+    assert "it grows with the context, as attention's, or is larger than could be followed" in found.how
     assert found.ranks[1][1] == 2 * found.ranks[0][1]
     assert found.per_token == 8, "as many as the embedding is wide"
+
+
+def test_a_model_of_few_positions_is_followed_as_far_as_it_goes(tmp_path):
+    text = MODULES.replace(
+        "x = self.embedding(tokens)\n        return self.head(nn.f",
+        "assert tokens.shape[1] <= 64\n        x = self.embedding(tokens)\n        return self.head(nn.f",
+    )
+    (tmp_path / "short.py").write_text(text)
+    found = state_size(build_model(user_module(f"{tmp_path}/short.py:Attention"), 16, generator()), generator())
+    assert (found.per_token, "up to 32 tokens" in found.how) == (8, True)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tiny_sweeps import children, finish_sweep, records, start_sweep, workers_of
 
-from recallscope.runs.attempts import read_attempts
+from recallscope.runs.leases import read_attempts
 from recallscope.runs.store import RunStore
 from recallscope.runs.upkeep import verify
 

@@ -1,6 +1,6 @@
 """Records without training, as many as a test wants."""
 
-from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.mamba import LinearMambaSpec
 from recallscope.records import Evaluation, RunRecord, record_text
 from recallscope.runs.store import RunStore
 from recallscope.specs import RunSpec, parse_task

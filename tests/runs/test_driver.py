@@ -3,6 +3,7 @@
 import errno
 import itertools
 import os
+import sys
 import threading
 import time
 
@@ -11,13 +12,12 @@ from tiny_sweeps import tiny_grid, tiny_run
 
 from recallscope.records import RunRecord
 from recallscope.runs import plan as plan_module
-from recallscope.runs.attempts import Failure, read_attempts
-from recallscope.runs.driver import Driver
+from recallscope.runs.driver import Driver, run_sweep
 from recallscope.runs.engine import Died, EngineError, Finished, Halted, Job, Moved
 from recallscope.runs.grid import Cell
+from recallscope.runs.leases import Failure, read_attempts
 from recallscope.runs.plan import estimated_cost, make_plan
 from recallscope.runs.store import RunStore
-from recallscope.runs.sweep import run_sweep
 from recallscope.runs.table import find_runs
 from recallscope.runs.views import PlainView, Tally, View, clock
 
@@ -25,16 +25,8 @@ FAULTS = [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES, errn
 
 
 def pretend_record(job: Job) -> RunRecord:
-    return RunRecord(
-        run=job.run,
-        spec=job.spec,
-        test_accuracy=0.5,
-        val_accuracy=0.5,
-        test_queries=1,
-        best_step=1,
-        steps=1,
-        seconds=0.0,
-    )
+    numbers = {"test_accuracy": 0.5, "val_accuracy": 0.5, "test_queries": 1, "best_step": 1, "steps": 1, "seconds": 0.0}
+    return RunRecord(run=job.run, spec=job.spec, **numbers)
 
 
 class PuppetEngine:
@@ -195,8 +187,6 @@ def test_a_run_taken_over_while_we_slept_is_left_to_its_new_holder(store):
 
     def steal():
         (path,) = store.folder(cell.run).glob("lease.1")
-        import os
-
         os.utime(path, (1, 1))
         assert other.lease(cell.run, lease_seconds=60) is not None
         threading.Timer(1.0, lambda: other.put(pretend_record(Job(cell.run, cell.spec)))).start()
@@ -248,17 +238,7 @@ def test_damaged_records_are_set_aside_and_run_again(store):
     assert engine.started == [cells[1].run]
 
 
-def test_a_failure_noted_by_another_meanwhile_is_respected(store):
-    cells = tiny_grid(seeds=1).cells()
-    plan = make_plan(cells, store)
-    store.put_failure(Failure(run=cells[0].run, spec=cells[0].spec, tries=3, reason="died", stderr="", at=0.0))
-    outcome = Driver(store=store, engine=PuppetEngine(store), plan=plan, view=View()).run()
-    assert (outcome.done, outcome.failed) == (4, 1)
-
-
 def test_plain_lines_say_what_happened(store, capsys):
-    import sys
-
     cells = tiny_grid(seeds=1).cells()
     engine = PuppetEngine(store, lambda job, attempt: "die" if job.run == cells[0].run else "finish")
     Driver(store=store, engine=engine, plan=make_plan(cells, store), view=PlainView(sys.stdout)).run()
@@ -286,23 +266,20 @@ def test_the_time_left_follows_the_work_left(store, monkeypatch):
     assert [clock(s) for s in (None, 0.4, 12, 75, 7200)] == ["-", "0:00", "0:12", "1:15", "2:00:00"]
 
 
-def test_what_a_killed_worker_left_of_a_finished_run_is_tidied_by_the_next_sweep(tmp_path):
-    store = RunStore(tmp_path / "store", create=True)
+def test_what_a_killed_worker_left_of_a_finished_run_is_tidied_by_the_next_sweep(store):
     cells = tiny_grid(seeds=1).cells()
     for cell in cells:
         store.put(pretend_record(Job(cell.run, cell.spec)))
         (store.folder(cell.run) / "checkpoint.safetensors").write_bytes(b"")
         (store.folder(cell.run) / "lease.1").write_text("")
         os.utime(store.folder(cell.run) / "lease.1", (1, 1))
-    Driver(store, PuppetEngine(store), make_plan(cells, store), View()).run()
+    drive(store, PuppetEngine(store), cells)
     assert {name for cell in cells for name in os.listdir(store.folder(cell.run))} == {"record.json"}
 
 
 @pytest.mark.parametrize("number", FAULTS)
-def test_a_disk_that_cannot_be_written_stops_the_sweep_and_fails_no_run(tmp_path, monkeypatch, number):
+def test_a_disk_that_cannot_be_written_stops_the_sweep_and_fails_no_run(store, monkeypatch, number):
     """Whether a worker says so or the driver itself meets it; the same sweep then finishes."""
-    store = RunStore(tmp_path / "store", create=True)
-    cells = tiny_grid(seeds=2).cells()
 
     def refuse(path, flags, *rest, real=os.open):
         if not flags & os.O_CREAT:
@@ -312,21 +289,19 @@ def test_a_disk_that_cannot_be_written_stops_the_sweep_and_fails_no_run(tmp_path
     with monkeypatch.context() as patch:
         patch.setattr("recallscope.runs.leases.os.open", refuse)
         with pytest.raises(EngineError, match=os.strerror(number) + ".*the same command resumes"):
-            Driver(store, PuppetEngine(store), make_plan(cells, store), View()).run()
+            drive(store, PuppetEngine(store))
     halting = PuppetEngine(store)
     halting.wait = lambda seconds: [Halted(run, os.strerror(number)) for run in halting.running]
     with pytest.raises(EngineError, match="No run is marked failed"):
-        Driver(store, halting, make_plan(cells, store), View()).run()
+        drive(store, halting)
     assert halting.closed
-    plan = make_plan(cells, store)
-    assert len(plan.missing) == len(cells)
-    assert Driver(store, PuppetEngine(store), plan, View()).run().done == len(cells)
+    assert drive(store, PuppetEngine(store)).done == 10
 
 
 @pytest.mark.parametrize("number", FAULTS)
-def test_a_record_that_cannot_be_written_costs_one_training_run(tmp_path, monkeypatch, number):
+def test_a_record_that_cannot_be_written_costs_one_training_run(store, monkeypatch, number):
     """Another try could not write either; three of them used to be made."""
-    store, real = RunStore(tmp_path / "store", create=True), os.replace
+    real = os.replace
 
     def refuse(old, new):
         if str(new).endswith("record.json"):

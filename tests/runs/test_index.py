@@ -1,6 +1,7 @@
-"""The index answers as the files would, whatever state it is in itself."""
+"""The index answers as the files would, whatever state it is in itself; a table for other programs holds the same."""
 
 import contextlib
+import csv
 import os
 import random
 import sqlite3
@@ -12,10 +13,10 @@ from synthetic_runs import fill, record
 
 from recallscope.runs import index as index_module
 from recallscope.runs import table as table_module
-from recallscope.runs.attempts import Failure
 from recallscope.runs.index import INDEX, extend_index, rebuild_index
+from recallscope.runs.leases import Failure
 from recallscope.runs.store import RunStore
-from recallscope.runs.table import find_runs, parse_conditions
+from recallscope.runs.table import export_rows, find_runs, parse_conditions
 from recallscope.specs import flat_fields
 
 
@@ -147,8 +148,6 @@ def test_a_store_that_may_only_be_read_answers_from_memory(store, monkeypatch):
 
 def test_an_index_of_another_version_is_replaced(store):
     made = {found.run for found in fill(store, 5)}
-    import sqlite3
-
     connection = sqlite3.connect(store.root / INDEX)
     connection.execute("CREATE TABLE other (x)")
     connection.execute("PRAGMA user_version = 77")
@@ -246,3 +245,44 @@ def test_an_index_that_is_destroyed_while_it_is_read_ends_in_no_error(store, mon
     monkeypatch.setattr(table_module, "_select", malformed_at_first)
     assert len(find_runs(store)) == len(made)
     assert len(asked) == 3
+
+
+@pytest.fixture
+def rows(store):
+    fill(store, 12)
+    return find_runs(store)
+
+
+def test_csv_has_a_row_per_run_and_a_column_per_field(rows, tmp_path):
+    export_rows(rows, tmp_path / "runs.csv")
+    with open(tmp_path / "runs.csv", newline="") as file:
+        read = list(csv.DictReader(file))
+    assert list(read[0]) == list(rows[0])
+    assert [row["run"] for row in read] == [row["run"] for row in rows]
+    assert [float(row["test_accuracy"]) for row in read] == [row["test_accuracy"] for row in rows]
+
+
+def test_parquet_reads_back_the_same(rows, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    export_rows(rows, tmp_path / "runs.parquet")
+    assert parquet.read_table(tmp_path / "runs.parquet").to_pylist() == rows
+
+
+def test_without_pyarrow_the_way_out_is_named(rows, tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"pip install pyarrow.*runs\.csv"):
+        export_rows(rows, tmp_path / "runs.parquet")
+
+
+def test_other_endings_are_refused(rows, tmp_path):
+    with pytest.raises(ValueError, match=r"neither \.csv nor \.parquet"):
+        export_rows(rows, tmp_path / "runs.xlsx")
+
+
+@pytest.mark.parametrize("number", ["3e40", "-3e40", "9223372036854775808", "1e308", "123456789012345678901234"])
+def test_numbers_beyond_what_sqlite_holds_are_compared_and_no_error(store, number):
+    made = fill(store, 3)
+    for column in ("run", "seed", "test_accuracy"):
+        assert find_runs(store, parse_conditions([f"{column}={number}"])) == []
+    below = "<" if not number.startswith("-") else ">"
+    assert len(find_runs(store, parse_conditions([f"seed{below}{number}"]))) == len(made)

@@ -9,12 +9,11 @@ from synthetic_runs import record
 from tiny_sweeps import tiny_run
 
 from recallscope.records import record_text
-from recallscope.runs.attempts import Failure
+from recallscope.runs.driver import run_sweep
 from recallscope.runs.grid import Cell
 from recallscope.runs.index import rebuild_index
-from recallscope.runs.leases import try_lease
+from recallscope.runs.leases import Failure, try_lease
 from recallscope.runs.store import RunStore, StoreError
-from recallscope.runs.sweep import run_sweep
 from recallscope.runs.table import find_runs
 from recallscope.runs.upkeep import verify
 
@@ -30,14 +29,7 @@ def outside(tmp_path):
     """A folder that is no part of the store, with what a sweep could append to, touch, move or remove."""
     folder = tmp_path / "outside"
     folder.mkdir()
-    for name in (
-        "attempts.jsonl",
-        "claim.1",
-        ".clock",
-        "weights.safetensors",
-        "checkpoint.safetensors",
-        "index.sqlite",
-    ):
+    for name in (*FILES[:5], "index.sqlite"):
         (folder / name).write_text("precious\n")
     failure = Failure(run=NAME, spec=RUN, tries=3, reason="died", stderr="", at=0.0)
     (folder / "failure.json").write_text(failure.model_dump_json())
@@ -90,6 +82,8 @@ def test_a_link_in_place_of_a_folder_is_not_followed(tmp_path, outside, place):
         store.folder(NAME).mkdir()
         shutil.copy(outside / "record.json", store.folder(NAME))  # to be set aside
     before = state(outside)
+    if place != "damaged":
+        assert (verify(store).links, verify(store).clean) == ([place] if place.startswith("runs") else [], True)
     for work in (every_reader, sweep):
         try:
             ended = work(store)

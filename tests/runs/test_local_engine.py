@@ -8,18 +8,27 @@ import time
 
 import pytest
 import torch
-from tiny_sweeps import children, finish_sweep, grid_file, records, start_sweep, tiny_grid, tiny_run, workers_of
+from tiny_sweeps import (
+    children,
+    comparable,
+    finish_sweep,
+    grid_file,
+    module_grid,
+    records,
+    start_sweep,
+    tiny_grid,
+    tiny_run,
+    workers_of,
+)
 
-from recallscope.runs.attempts import read_attempts
-from recallscope.runs.driver import Driver
+from recallscope.runs.driver import Driver, run_sweep
 from recallscope.runs.engine import EngineError
 from recallscope.runs.forkserver import ForkServer
 from recallscope.runs.grid import Grid
-from recallscope.runs.inline import InlineEngine
-from recallscope.runs.local import LocalEngine, Slot, how_it_ended, local_slots
+from recallscope.runs.leases import read_attempts
+from recallscope.runs.local import InlineEngine, LocalEngine, Slot, how_it_ended, local_slots
 from recallscope.runs.plan import make_plan
 from recallscope.runs.store import RunStore
-from recallscope.runs.sweep import run_sweep
 from recallscope.runs.upkeep import verify
 from recallscope.runs.views import View
 from recallscope.train.loop import train_run
@@ -46,13 +55,10 @@ def test_records_equal_those_of_a_training_in_this_process(tmp_path):
     assert (outcome.done, outcome.failed) == (5, 0)
     found = records(tmp_path / "store")
     for cell in tiny_grid(seeds=1).cells():
-        fields = train_run(cell.spec).record.model_dump(mode="json")
-        assert found[cell.run] == {name: v for name, v in fields.items() if name not in ("seconds", "environment")}
-        assert (tmp_path / "store" / "runs" / cell.run / "weights.safetensors").exists()
-        threads = json.loads((tmp_path / "store" / "runs" / cell.run / "record.json").read_text())["environment"][
-            "threads"
-        ]
-        assert threads == "1"
+        assert found[cell.run] == comparable(train_run(cell.spec).record)
+        folder = tmp_path / "store" / "runs" / cell.run
+        assert (folder / "weights.safetensors").exists()
+        assert json.loads((folder / "record.json").read_text())["environment"]["threads"] == "1"
     assert verify(RunStore(tmp_path / "store")).clean
 
 
@@ -66,8 +72,7 @@ def test_a_killed_worker_costs_its_run_only_which_goes_on_from_its_checkpoint(tm
     assert view.retries == ["was killed by SIGKILL (out of memory, or by hand)"] * 2
     (cell,) = grid.cells()
     assert [entry["event"] for entry in read_attempts(store.folder(cell.run))] == ["started"] * 3 + ["finished"]
-    fields = train_run(cell.spec).record.model_dump(mode="json")
-    assert records(store.root)[cell.run] == {n: v for n, v in fields.items() if n not in ("seconds", "environment")}
+    assert records(store.root) == {cell.run: comparable(train_run(cell.spec).record)}
 
 
 def test_a_run_too_large_for_the_machine_is_refused_once_and_the_others_are_done(tmp_path):
@@ -102,10 +107,7 @@ class Model(torch.nn.Module):
 
 
 def test_a_run_that_fails_three_times_is_given_up_with_its_stderr_and_the_others_are_done(tmp_path):
-    (tmp_path / "nets.py").write_text(BREAKS)
-    base = tiny_run().model_dump()
-    base["model"] = {"kind": f"{tmp_path / 'nets.py'}:Model"}
-    grid = Grid(base=base, axes={"breaks": [False, True]})
+    grid = module_grid(tmp_path, BREAKS, breaks=[False, True])
     outcome = run_sweep(grid, tmp_path / "store", workers=1)
     assert (outcome.done, outcome.failed) == (1, 1)
     store = RunStore(tmp_path / "store")
@@ -262,10 +264,7 @@ class Model(torch.nn.Module):
 def test_a_worker_that_forks_is_watched_and_ended_with_its_child(tmp_path, monkeypatch, dies):
     """The child holds the worker's pipe open, so its end is not seen there."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "nets.py").write_text(FORKS)
-    base = tiny_run().model_dump()
-    base["model"] = {"kind": f"{tmp_path / 'nets.py'}:Model"}
-    outcome = run_sweep(Grid(base=base, axes={"dies": [dies]}), tmp_path / "store", workers=1)
+    outcome = run_sweep(module_grid(tmp_path, FORKS, dies=[dies]), tmp_path / "store", workers=1)
     assert (outcome.done, outcome.failed) == (1, 0)
     wait_for(lambda: gone(int((tmp_path / "child").read_text())), seconds=5)
 
@@ -305,17 +304,12 @@ def test_inline_runs_are_those_of_workers(tmp_path):
     assert (outcome.done, outcome.failed) == (5, 0)
     assert children(os.getpid()) == before
     assert torch.get_num_threads() == threads
-    for cell in tiny_grid(seeds=1).cells():
-        fields = train_run(cell.spec).record.model_dump(mode="json")
-        found = records(tmp_path / "store")[cell.run]
-        assert found == {name: v for name, v in fields.items() if name not in ("seconds", "environment")}
+    trained = {cell.run: comparable(train_run(cell.spec).record) for cell in tiny_grid(seeds=1).cells()}
+    assert records(tmp_path / "store") == trained
 
 
 def test_inline_failures_are_noted_like_those_of_workers(tmp_path):
-    (tmp_path / "nets.py").write_text(BREAKS)
-    base = tiny_run().model_dump()
-    base["model"] = {"kind": f"{tmp_path / 'nets.py'}:Model"}
-    grid = Grid(base=base, axes={"breaks": [False, True]})
+    grid = module_grid(tmp_path, BREAKS, breaks=[False, True])
     outcome = run_sweep(grid, tmp_path / "store", workers=0)
     assert (outcome.done, outcome.failed) == (1, 1)
     (failure,) = [found for cell in grid.cells() if (found := RunStore(tmp_path / "store").failure(cell.run))]
@@ -337,5 +331,4 @@ def test_an_inline_sweep_stops_when_asked_and_resumes(tmp_path, monkeypatch):
     assert driver.run().interrupted
     assert list(store.runs.glob("*/checkpoint.safetensors"))
     assert run_sweep(cells, store, workers=0).done == 1
-    fields = train_run(cells[0].spec).record.model_dump(mode="json")
-    assert records(store.root)[cells[0].run] == {n: v for n, v in fields.items() if n not in ("seconds", "environment")}
+    assert records(store.root) == {cells[0].run: comparable(train_run(cells[0].spec).record)}

@@ -10,9 +10,9 @@ from synthetic_runs import record, spec
 
 from recallscope.cli.main import main
 from recallscope.records import NewerRecordError, record_text
-from recallscope.runs.attempts import Failure
 from recallscope.runs.grid import Cell
 from recallscope.runs.index import rebuild_index
+from recallscope.runs.leases import Failure
 from recallscope.runs.plan import make_plan
 from recallscope.runs.store import RunStore
 from recallscope.runs.table import export_rows, find_runs, parse_conditions
@@ -27,15 +27,11 @@ def put_facts(store, facts):
     return folder / "record.json"
 
 
-def from_mars(**model):
+def from_mars():
     """A record that another installation wrote for an architecture of its own."""
     facts = record(seed=1).model_dump(mode="json")
-    facts["spec"]["model"] = facts["identity"]["model"] = {
-        "kind": "from_mars",
-        "legs": 3,
-        "Legs": 4,
-        "run": "x",
-    } | model
+    fields = {"kind": "from_mars", "legs": 3, "Legs": 4, "run": "x"}
+    facts["spec"]["model"] = facts["identity"]["model"] = fields
     facts["run"] = identity_hash("RunSpec", facts["identity"])
     return facts
 
@@ -104,6 +100,7 @@ def test_nobody_moves_or_changes_them(store, capsys):
     before = files(store.root)
     health = verify(store)
     assert (health.clean, health.done, len(health.newer)) == (True, 1, 3)
+    assert any("Upgrade" in text for text in health.newer)
     rebuild_index(store)
     assert [found.run for found in store.records()] == [record(seed=0).run]
     for name in store.names():
@@ -114,11 +111,11 @@ def test_nobody_moves_or_changes_them(store, capsys):
 
 
 def test_a_newer_record_is_not_trained_over(store):
-    cell = Cell.of(spec(seed=2))
-    with pytest.raises(NewerRecordError, match="Upgrade"):
-        make_plan([cell], store)
-    with pytest.raises(NewerRecordError):
-        store.put(record(seed=2))
+    cell, again, before = Cell.of(spec(seed=2)), record(seed=2), files(store.root)
+    for use in (lambda: make_plan([cell], store), lambda: store.get_sound(cell.run), lambda: store.put(again)):
+        with pytest.raises(NewerRecordError, match=r"schema_version=4.*newer.*Upgrade"):
+            use()
+    assert files(store.root) == before
 
 
 def test_an_unknown_field_at_its_default_is_the_same_run(store):
@@ -133,7 +130,7 @@ def test_an_unknown_field_at_its_default_is_the_same_run(store):
 ADDED = """
 import json, sys
 from pydantic import Field
-from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.mamba import LinearMambaSpec
 from recallscope.specs import TrainSpec
 from recallscope.runs.store import RunStore
 LinearMambaSpec.__annotations__["dropout"] = float

@@ -8,14 +8,13 @@ import pytest
 from synthetic_runs import record
 
 from recallscope.records import RecordError
+from recallscope.runs.driver import run_sweep
 from recallscope.runs.grid import Cell
 from recallscope.runs.packed import MAX_LINE
-from recallscope.runs.packing import pack_store, unpack_store
 from recallscope.runs.plan import make_plan
 from recallscope.runs.store import RunStore, StoreError
-from recallscope.runs.sweep import run_sweep
 from recallscope.runs.table import find_runs
-from recallscope.runs.upkeep import verify
+from recallscope.runs.upkeep import pack_store, unpack_store, verify
 from recallscope.studies.experiment import experiments
 from recallscope.web.runs import Watch
 

@@ -11,10 +11,10 @@ import pytest
 
 from commands import Command
 from recallscope.registry import import_from
+from recallscope.runs.driver import run_sweep
 from recallscope.runs.engine import EngineError
 from recallscope.runs.grid import Grid, grid_from_fields
 from recallscope.runs.store import RunStore
-from recallscope.runs.sweep import run_sweep
 from recallscope.runs.table import find_runs, parse_conditions
 
 EXTENSION = Path(__file__).resolve().parents[1] / "extension"
@@ -103,7 +103,7 @@ def test_a_module_that_cannot_be_built_fails_in_one_sentence(folder):
 SCRIPT = """
 import my_delta_net
 from recallscope.runs.grid import Grid
-from recallscope.runs.sweep import run_sweep
+from recallscope.runs.driver import run_sweep
 from recallscope.specs import RunSpec
 
 if __name__ == "__main__":

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from tiny_sweeps import children, records, tiny_grid
 
+from recallscope.runs.driver import run_sweep
 from recallscope.runs.grid import grid_from_fields
 from recallscope.runs.store import RunStore
-from recallscope.runs.sweep import run_sweep
 from recallscope.runs.upkeep import verify
 from recallscope.runs.views import View
 

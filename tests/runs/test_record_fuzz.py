@@ -1,8 +1,8 @@
 """Whatever stands in a record file: a clear word, no traceback, and the file is never lost."""
 
 import json
-import shutil
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 from hypothesis import given, settings
@@ -51,19 +51,22 @@ def damaged(draw):
         return json.dumps(fields).encode()
 
 
-def contents(root: Path) -> list[bytes]:
-    return [path.read_bytes() for path in root.rglob("*") if path.is_file()]
+@contextmanager
+def new_store():
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as root:
+        yield RunStore(Path(root) / "store", create=True)
+
+
+def contents(store: RunStore) -> list[bytes]:
+    return [path.read_bytes() for path in store.root.rglob("*") if path.is_file()]
 
 
 @given(data=damaged())
 @settings(max_examples=150, deadline=None)
 def test_no_record_file_whatever_is_lost_or_ends_in_a_traceback(data):
-    root = Path(tempfile.mkdtemp(dir=IN_MEMORY))
-    try:
-        store = RunStore(root / "store", create=True)
+    with new_store() as store:
         store.put(RECORD)
-        path = store.folder(RECORD.run) / "record.json"
-        path.write_bytes(data)
+        (store.folder(RECORD.run) / "record.json").write_bytes(data)
         try:
             believed = store.get(RECORD.run)
             assert believed is not None
@@ -75,34 +78,26 @@ def test_no_record_file_whatever_is_lost_or_ends_in_a_traceback(data):
         find_runs(store)
         health = verify(store)
         assert health.clean or health.newer or health.faults[0].reason
-        assert data in contents(store.root)
-    finally:
-        shutil.rmtree(root)
+        assert data in contents(store)
 
 
 @given(data=damaged())
 @settings(max_examples=40, deadline=None)
 def test_the_commands_answer_any_damage_with_words(data):
-    root = Path(tempfile.mkdtemp(dir=IN_MEMORY))
-    try:
-        store = RunStore(root / "store", create=True)
+    with new_store() as store:
         store.put(RECORD)
         (store.folder(RECORD.run) / "record.json").write_bytes(data)
         name = str(store.root)
         assert main(["store", "show", name, RECORD.run, "--json"]) in (0, 2)
         assert main(["store", "list", name, "--json"]) == 0
         assert main(["store", "verify", name, "--json"]) in (0, 1)
-        assert data in contents(store.root)
-    finally:
-        shutil.rmtree(root)
+        assert data in contents(store)
 
 
 @given(data=st.binary(max_size=60) | JSON.map(lambda value: json.dumps(value).encode()))
 @settings(max_examples=40, deadline=None)
 def test_other_files_of_a_run_may_be_anything_too(data):
-    root = Path(tempfile.mkdtemp(dir=IN_MEMORY))
-    try:
-        store = RunStore(root / "store", create=True)
+    with new_store() as store:
         folder = store.folder(RECORD.run)
         folder.mkdir()
         for name in ("failure.json", "lease.1", "attempts.jsonl", "checkpoint.safetensors", "weights.safetensors"):
@@ -111,6 +106,4 @@ def test_other_files_of_a_run_may_be_anything_too(data):
         assert main(["store", "show", str(store.root), RECORD.run, "--json"]) in (0, 2)
         verify(store)
         store.lease(RECORD.run)
-        assert data in contents(store.root)
-    finally:
-        shutil.rmtree(root)
+        assert data in contents(store)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from recallscope.runs.attempts import read_attempts
+from recallscope.runs.leases import read_attempts
 from recallscope.runs.store import RunStore
 
 HOWTO = Path(__file__).resolve().parents[2] / "docs" / "howto"

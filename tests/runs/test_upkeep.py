@@ -8,10 +8,9 @@ import threading
 import pytest
 from synthetic_runs import fill, record, spec
 
-from recallscope.records import record_text
-from recallscope.runs.attempts import Failure
 from recallscope.runs.grid import Cell
 from recallscope.runs.index import rebuild_index
+from recallscope.runs.leases import Failure
 from recallscope.runs.plan import make_plan
 from recallscope.runs.store import RunStore
 from recallscope.runs.table import find_runs
@@ -69,28 +68,6 @@ def test_every_kind_of_damage_is_found_named_and_set_aside(store):
     assert len(find_runs(store)) == 3
 
 
-def test_newer_records_are_named_and_not_moved(store):
-    (found,) = fill(store, 1)
-    path = store.folder(found.run) / "record.json"
-    path.write_bytes(record_text(json.loads(path.read_text()) | {"schema_version": 4}))
-    before = path.read_bytes()
-    health = verify(store)
-    assert health.clean
-    assert health.done == 0
-    assert "Upgrade" in health.newer[0]
-    assert path.read_bytes() == before
-
-
-def test_an_index_that_lies_is_found_out(store):
-    made = fill(store, 3)
-    rebuild_index(store)
-    changed = made[0].model_copy(update={"test_accuracy": 0.123})
-    (store.folder(changed.run) / "record.json").write_bytes(record_text(changed))
-    assert verify(store).index_was_wrong
-    assert not verify(store).index_was_wrong
-    assert 0.123 in {row["test_accuracy"] for row in find_runs(store)}
-
-
 def test_running_and_failed_runs_are_no_damage(store):
     running, failed = spec(seed=1), spec(seed=2)
     lease = store.lease(running.content_hash())
@@ -119,29 +96,6 @@ def test_running_and_failed_runs_are_no_damage(store):
 def test_cut_off_tensors_are_told_from_whole_ones(tmp_path, data, fine):
     (tmp_path / "x").write_bytes(data)
     assert (safetensors_fault(tmp_path / "x") is None) == fine
-
-
-def outside_run(store, tmp_path):
-    """A run's folder that is a link to a folder outside the store."""
-    elsewhere = tmp_path / "elsewhere" / record(seed=5).run
-    elsewhere.mkdir(parents=True)
-    (elsewhere / "record.json").write_bytes(record_text(record(seed=5)))
-    (elsewhere / "checkpoint.safetensors").write_bytes(b"damaged")
-    (elsewhere / "lease.1").write_text("")
-    os.utime(elsewhere / "lease.1", (1, 1))
-    (store.runs / elsewhere.name).symlink_to(elsewhere)
-    return elsewhere
-
-
-def test_upkeep_follows_no_link_out_of_the_store(store, tmp_path):
-    elsewhere = outside_run(store, tmp_path)
-    before = files(elsewhere)
-    health = verify(store)
-    assert health.clean
-    assert health.links == [f"runs/{elsewhere.name}"]
-    (store.root / "damaged").symlink_to(tmp_path / "elsewhere")
-    assert verify(store).set_aside_before == 0
-    assert files(elsewhere) == before
 
 
 def test_a_look_writes_nothing(store):

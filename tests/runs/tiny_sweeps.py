@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 
 from commands import Command
-from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.mamba import LinearMambaSpec
+from recallscope.records import RunRecord
 from recallscope.runs.grid import Grid
 from recallscope.runs.store import RunStore
 from recallscope.specs import RunSpec, TrainSpec
@@ -114,11 +115,17 @@ def finish_sweep(process: Command, timeout: float = 240) -> dict:
 
 def records(store: Path) -> dict[str, dict]:
     """Every record but for what differs by nature: wall time, and the description of the machine."""
-    found = {}
-    for record in RunStore(store).records():
-        fields = record.model_dump(mode="json")
-        found[record.run] = {name: value for name, value in fields.items() if name not in ("seconds", "environment")}
-    return found
+    return {record.run: comparable(record) for record in RunStore(store).records()}
+
+
+def comparable(record: RunRecord) -> dict:
+    return record.model_dump(mode="json", exclude={"seconds", "environment"})
+
+
+def module_grid(folder: Path, source: str, **axes: list) -> Grid:
+    """Tiny runs of `Model` in a file with this source."""
+    (folder / "nets.py").write_text(source)
+    return Grid(base=tiny_run().model_dump() | {"model": {"kind": f"{folder / 'nets.py'}:Model"}}, axes=axes)
 
 
 def workers_of(driver: int) -> list[int]:

@@ -14,30 +14,16 @@ SVG = b'<svg xmlns="http://www.w3.org/2000/svg" width="4" height="4"><rect width
 NASTY = "<script>alert('x')</script> & \"a|b\" `c` [d](http://e.f) *g* _h_ $i$ N_f ~~j~~ \\| <!-- k -->"
 
 
+def on_fig_7(question, ours, verdict, evidence):
+    return Finding("fig-7", question, "they agree", ours, verdict, "up to 0.02", evidence, "fig-7")
+
+
 @pytest.fixture
 def findings():
     return {
         "dn-grid": [
-            Finding(
-                "fig-7",
-                "Theory against trained",
-                "they agree",
-                "off by 0.01 [0.00, 0.02]",
-                "holds",
-                "up to 0.02",
-                "50 runs",
-                "fig-7",
-            ),
-            Finding(
-                "fig-7",
-                "Designed against theory",
-                "they agree",
-                "off by 0.09",
-                "does not hold",
-                "up to 0.02",
-                "9 cells",
-                "fig-7",
-            ),
+            on_fig_7("Theory against trained", "off by 0.01 [0.00, 0.02]", "holds", "50 runs"),
+            on_fig_7("Designed against theory", "off by 0.09", "does not hold", "9 cells"),
             Finding("rem-4.4", NASTY, NASTY, NASTY, "holds approximately", NASTY, NASTY, "fig-1", missing=3),
         ],
         "layers": [Check("fig-10", "Depth", "Lambda N alone", "fig-10").untested("no runs yet", missing=1)],
@@ -64,14 +50,10 @@ def laws():
 @pytest.fixture
 def facts():
     return RunFacts(
-        scale="small",
-        runs=51,
-        asked=410,
-        core_seconds=12345.0,
+        scale="small", runs=51, asked=410, core_seconds=12345.0, store="my runs/paper",
         environment={"device": ("cpu",), "torch": ("2.12.0", "2.13.0+cpu")},
         parts={"dn-grid": (PartFacts("linear MQAR (iii)", 14, 25, "batch 32 | less"),)},
-        store="my runs/paper",
-    )
+    )  # fmt: skip
 
 
 @pytest.fixture

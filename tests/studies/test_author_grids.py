@@ -5,19 +5,15 @@ import json
 import numpy as np
 import pytest
 
-from recallscope.studies.author_grids import FAMILIES, compare_files, read_grid
+from recallscope.studies.other_groups import FAMILIES, compare_files, read_grid
 from recallscope.theory.law import find_law
 
 LINEAR = "MQAR__D_N__linear_trained__regime_1"
 
 
 def write(folder, family, accuracy, split="val"):
-    path = (
-        folder
-        / family
-        / "mamba_tiny_simplified__D_N_V512_L128_Nf32__28_08_2026__19_57_28"
-        / f"accuracy_grid__{split}.npy"
-    )
+    path = folder / family / "mamba_tiny_simplified__D_N_V512_L128_Nf32__28_08_2026__19_57_28"
+    path = path / f"accuracy_grid__{split}.npy"
     path.parent.mkdir(parents=True, exist_ok=True)
     np.save(path, accuracy)
     return path

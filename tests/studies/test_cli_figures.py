@@ -1,4 +1,4 @@
-"""`recallscope figures` as a user meets it."""
+"""`recallscope figures` as a user meets it; processes draw what one process draws."""
 
 import json
 import shlex
@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from made_up import fill
 
-from recallscope.studies.experiment import paper_figures
+from commands import refused
+from recallscope.studies.drawing import do_jobs, draw_figures, figure_job
+from recallscope.studies.experiment import find_figures, paper_figures
 
 FIGURES = paper_figures()
 
@@ -17,14 +19,6 @@ FIGURES = paper_figures()
 @pytest.fixture(autouse=True)
 def _in_a_folder_of_its_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-
-def refused(result, *parts):
-    code, out, err = result
-    assert (code, out) == (2, "")
-    assert "Traceback" not in err
-    for part in parts:
-        assert part in err, err
 
 
 def test_every_example_in_the_help_runs(run):
@@ -65,6 +59,7 @@ def test_all_draws_what_it_can_and_names_the_rest(run, tmp_path):
     assert [figure["name"] for figure in answer["figures"]] == ["fig-2", "fig-18"]
     assert len(answer["skipped"]) == len(FIGURES) - 2
     assert all("recallscope reproduce" in figure["why"] for figure in answer["skipped"])
+    assert {path.stem for path in Path("figures").iterdir()} == {"fig-2", "fig-18"}
 
 
 def test_what_cannot_be_drawn_is_refused_in_one_paragraph(run, tmp_path):
@@ -92,3 +87,28 @@ def test_drawing_leaves_torch_alone(tmp_path):
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def runs(tmp_path):
+    return fill(tmp_path / "store", "quick", labels=["large vocabularies"], designed=False)
+
+
+def test_figures_are_drawn_whenever_they_are_asked_for(runs, tmp_path, capsys):
+    figures, out = find_figures("fig-11"), tmp_path / "out"
+    first = draw_figures(runs, figures, out)
+    assert first == {"fig-11": [out / "fig-11.png", out / "fig-11.svg"]}
+    assert capsys.readouterr().err == "[1/1] fig-11\n"
+    data = (out / "fig-11.png").read_bytes()
+    (out / "fig-11.png").write_bytes(data[:100])
+    assert draw_figures(runs, figures, out) == first
+    assert (out / "fig-11.png").read_bytes() == data
+
+
+@pytest.mark.slow
+def test_two_processes_draw_the_same_bytes(runs, tmp_path):
+    names = ("fig-2", "fig-11", "fig-12", "fig-6")
+    jobs = {name: figure_job(paper_figures()[name], "files") for name in names}
+    one, two = (do_jobs(runs, jobs, workers) for workers in (1, 2))
+    assert list(two) == list(names)
+    assert one == two

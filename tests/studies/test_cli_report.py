@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from commands import refused
 from recallscope.records import RunRecord
 from recallscope.runs.store import RunStore
 from recallscope.studies.experiment import find_experiment
@@ -43,15 +44,6 @@ def made(monkeypatch, findings, laws, report):
     monkeypatch.setattr("recallscope.studies.report.make_report", make)
 
 
-def refused(result, *phrases):
-    code, out, err = result
-    assert code == 2, (code, out, err)
-    assert out == ""
-    assert "Traceback" not in err
-    for word in phrases:
-        assert word in err, err
-
-
 @pytest.mark.usefixtures("made")
 def test_every_example_in_the_help_runs(run, home):
     _, out, _ = run("report", "--help")
@@ -71,12 +63,8 @@ def test_markdown_brings_its_figures(run, home):
     assert (code, err) == (0, "")
     text = (home / "docs" / "REPRODUCTION.md").read_text(encoding="utf-8")
     assert "](figures/fig-7.png)" in text
-    assert sorted(p.name for p in (home / "docs" / "figures").iterdir()) == [
-        "fig-7.png",
-        "heads-figure.svg",
-        "homeless.svg",
-        "nobody's.png",
-    ]
+    drawn = {path.name for path in (home / "docs" / "figures").iterdir()}
+    assert drawn == {"fig-7.png", "heads-figure.svg", "homeless.svg", "nobody's.png"}
     cells = len({cell.run for cell in find_experiment("dn-grid").parts("quick")[0].cells})
     assert f"{cells} of " in text
     assert f"{cells * 3 / 60:.1f} core-hours" in text  # 90 s on two threads each

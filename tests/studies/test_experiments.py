@@ -9,9 +9,8 @@ import pytest
 from recallscope.runs.plan import estimated_cost
 from recallscope.runs.store import RunStore
 from recallscope.studies.claims import CLAIMS, claim
-from recallscope.studies.costs import SECONDS_PER_BILLION, core_seconds
 from recallscope.studies.dn_parts import REGIMES
-from recallscope.studies.experiment import SCALES, experiments, find_experiment
+from recallscope.studies.experiment import SCALES, SECONDS_PER_BILLION, core_seconds, experiments, find_experiment
 
 
 def cells(name: str, label: str, scale: str = "paper") -> list[dict[str, object]]:

@@ -11,8 +11,7 @@ from recallscope.architectures.mamba import MambaSpec
 from recallscope.runs.store import RunStore
 from recallscope.specs import ARCHITECTURES, find_architecture
 from recallscope.studies.architecture_variants import Variant, law_errors
-from recallscope.studies.dn_parts import full_and_linear
-from recallscope.studies.full_as_linear import law_choices
+from recallscope.studies.dn_parts import full_and_linear, law_choices
 from recallscope.studies.own.architectures import own_laws
 from recallscope.studies.paper.dn_grid import law_of_the_full_model
 from recallscope.studies.paper_runs import PaperRuns

@@ -1,23 +1,19 @@
 """docs/scaling.md and docs/LAWS.md: their tables are those of the committed runs and of results/sweeps/scale.json."""
 
-import importlib.util
 import json
 import re
-from pathlib import Path
 
 import pytest
 
+from commands import ROOT, script
 from recallscope.runs.store import RunStore
 from recallscope.studies import report
-from recallscope.studies.costs import schedule
+from recallscope.studies.experiment import schedule
 from recallscope.studies.paper_runs import PaperRuns
 from recallscope.studies.report import with_tables
 
-ROOT = Path(__file__).resolve().parents[2]
 MEASURED = json.loads((ROOT / "results" / "sweeps" / "scale.json").read_text(encoding="utf-8"))
-found = importlib.util.spec_from_file_location("sweep_scale", ROOT / "benchmarks" / "sweep_scale.py")
-sweep_scale = importlib.util.module_from_spec(found)
-found.loader.exec_module(sweep_scale)
+sweep_scale = script("benchmarks/sweep_scale.py")
 
 
 @pytest.mark.slow

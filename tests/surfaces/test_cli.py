@@ -86,11 +86,9 @@ def test_laws_of_architectures_speak_about_one_bare_layer(run):
     assert "no law of the catalogue predicts the recall of rwkv7" in err
     laws = json.loads(run("laws", "--json")[1])
     assert laws["recommended"]["kda"] == "delta"
-    assert next(law for law in laws["laws"] if law["name"] == "delta")["models"] == [
-        "delta_net",
-        "gated_delta_net",
-        "kda",
-    ]
+    (delta,) = (law for law in laws["laws"] if law["name"] == "delta")
+    assert {"delta_net", "gated_delta_net", "kda"} <= set(delta["models"])
+    assert not {"mlstm", "mesa_net"} & set(delta["models"])
 
 
 def test_size_counts_the_state_of_the_architecture(run):

@@ -118,7 +118,7 @@ def test_quiet_shows_no_progress(run, monkeypatch):
             ("capacity", *QUICK, "--target", ".9", "--solve-for", "num_facts", "--store"),
             "recallscope.measuring.training_runs.store_trainer",
         ),
-        (("reproduce", "layers", "--scale", "quick", "--store"), "recallscope.runs.sweep.run_sweep"),
+        (("reproduce", "layers", "--scale", "quick", "--store"), "recallscope.runs.driver.run_sweep"),
     ],
 )
 def test_quiet_is_for_every_command_that_trains(command, trains, run, monkeypatch, tmp_path):

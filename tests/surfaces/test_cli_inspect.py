@@ -13,12 +13,10 @@ import torch
 
 from closeness import assert_near
 from recallscope.architectures.capabilities import HasKeys, HasState
-from recallscope.architectures.linear_mamba import LinearMambaSpec
-from recallscope.architectures.mamba import MambaSpec
-from recallscope.architectures.mamba2 import Mamba2Spec
+from recallscope.architectures.mamba import LinearMambaSpec, Mamba2Spec, MambaSpec
 from recallscope.architectures.model import build_model
 from recallscope.architectures.user_module import user_module
-from recallscope.circuits.single import designed_circuit, ideal_circuit
+from recallscope.circuits.linear import designed_circuit, ideal_circuit
 from recallscope.figures.mechanism import (
     attention_figure,
     copy_shift_figure,
@@ -34,8 +32,8 @@ from recallscope.interp.inspection import Inspection, inspect_model
 from recallscope.interp.states import states_at
 from recallscope.interp.verdict import describe
 from recallscope.specs import parse_task
+from recallscope.tasks.batch import Score
 from recallscope.tasks.drawing import sample_batch
-from recallscope.tasks.scoring import Score
 from recallscope.train.weights import read_weights, write_weights
 
 TASK = parse_task({"vocab_size": 32, "num_facts": 4, "filler": "values"})

@@ -13,8 +13,8 @@ from rich.console import Console
 from commands import Command, refused
 from recallscope.records import record_text
 from recallscope.runs.grid import read_grid
-from recallscope.runs.live import LiveView
 from recallscope.runs.plan import make_plan
+from recallscope.runs.views import LiveView
 
 ROOT = Path(__file__).resolve().parents[2]
 GRID = ROOT / "examples" / "tiny_grid.toml"

@@ -42,7 +42,7 @@ def test_train_json_is_one_object(model, run):
     assert code == 0
     answer = json.loads(out)
     results = {"run", "spec", "test_accuracy", "val_accuracy", "steps", "seconds"}
-    assert answer.keys() == results | {"warning", "explanation", "already_done"}
+    assert answer.keys() == results | {"top_k", "warning", "explanation", "already_done"}
     assert answer["steps"] == 25
     assert answer["spec"]["model"]["kind"] == model[1]
     assert 0 <= answer["test_accuracy"] <= 1

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from recallscope.tasks.associative_recall import MQARSpec
+from recallscope.tasks.batch import Score, accuracy, answered, rank, score
 from recallscope.tasks.drawing import sample_batch
-from recallscope.tasks.scoring import Score, accuracy, answered, rank, score
 
 TASK = MQARSpec(vocab_size=64, num_facts=4, length=24)
 

@@ -30,7 +30,7 @@ def test_a_field_of_the_wrong_shape_is_caught():
 
 
 def test_shapes_of_functions_are_checked_too():
-    from recallscope.tasks.scoring import accuracy
+    from recallscope.tasks.batch import accuracy
 
     with pytest.raises(TypeCheckError):
         accuracy(torch.zeros(3, dtype=torch.bool))

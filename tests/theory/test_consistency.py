@@ -13,10 +13,7 @@ HEADS = {"num_heads": 4, "head_pattern": "MVA"}
 # one step towards more recall
 BETTER = {"state_dim": 1, "embed_dim": 1, "num_layers": 1, "num_facts": -1, "vocab_size": -2}
 LAW_NAMES = [law.name for law in LAWS if "mqar" in law.tasks]  # laws of correlated keys take a second a cell
-PRINTED = (
-    "trained-printed",
-    "designed-printed",
-)  # sums with one term too many: no probabilities, up to 3/2 for N_f = 1
+PRINTED = ("trained-printed", "designed-printed")  # sums with a term too many: no probabilities, up to 3/2 at N_f = 1
 EDGES = ("do not fit", "would leave", "vocabulary up to")  # reasons of answers beyond which `size` does not look
 
 
@@ -99,11 +96,8 @@ def test_recall_grows_with_the_state_and_falls_with_the_vocabulary(name, count):
     some, checked = 4000, 0
     for task in ("mqar", "ar"):
         N_f = rng.integers(4, 64, some)
-        sizes = {
-            "num_facts": N_f,
-            "vocab_size": 2 * rng.integers(2 * N_f + 1, 600),
-            "embed_dim": rng.integers(2, 48, some) * 4,
-        }
+        sizes = {"num_facts": N_f, "vocab_size": 2 * rng.integers(2 * N_f + 1, 600)}
+        sizes |= {"embed_dim": rng.integers(2, 48, some) * 4}
         sizes["state_dim"] = rng.integers(1, np.minimum(sizes["embed_dim"], 64))
         if law.heads:  # compared at one size only
             sizes |= {"vocab_size": np.full(some, 512), "num_facts": np.full(some, 16), "embed_dim": np.full(some, 60)}
@@ -115,11 +109,8 @@ def test_recall_grows_with_the_state_and_falls_with_the_vocabulary(name, count):
                 both = np.flatnonzero(inside(law, one) & inside(law, other))[:count]
                 if both.size:
                     drop = law(one.take(both)) - law(other.take(both))
-                    assert np.max(drop) <= STEPS.get(name, 1e-12), (
-                        task,
-                        grown,
-                        {n: v[both][np.argmax(drop)] for n, v in sizes.items()},
-                    )
+                    worst = {n: v[both][np.argmax(drop)] for n, v in sizes.items()}
+                    assert np.max(drop) <= STEPS.get(name, 1e-12), (task, grown, worst)
                     checked += both.size
     assert checked >= count
 

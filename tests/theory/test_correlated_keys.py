@@ -1,11 +1,11 @@
 """Laws of correlated keys: their statements that are proved, and memories of explicit codes."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import commands
 from recallscope.tasks.correlated_keys import TemplateMQAR
 from recallscope.tasks.drawing import sample_batch
 from recallscope.theory.law import find_law
@@ -35,14 +35,7 @@ LARGEST = {
 
 @pytest.fixture(scope="module")
 def script():
-    """The script that plays memories with correlated keys, which is in no package."""
-    sys.path.insert(0, str(THEORY))
-    try:
-        import template_monte_carlo as script  # type: ignore[import-not-found]
-
-        yield script
-    finally:
-        sys.path.remove(str(THEORY))
+    return commands.script("results/theory/template_monte_carlo.py")
 
 
 def unit_keys(seed: int, contexts: int, n: int, N: int, shared: float = 1.0) -> np.ndarray:

@@ -1,13 +1,14 @@
 """Laws by name: every entry is complete, domains can be read and computed, and a law may come from any file."""
 
 import json
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from recallscope import registry
+from recallscope.analysis.accuracy_grid import AccuracyGrid
+from recallscope.analysis.compare import compare_laws
 from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.theory.domain import Domain
 from recallscope.theory.law import DESIGNED_LAW, LAWS, TRAINED_LAW, Law, find_law, laws_for, register_law
@@ -72,6 +73,8 @@ def test_a_law_may_hand_heads_to_another() -> None:
     assert sharing.for_pattern("MHA") is find_law("trained-sharing-heads")
     assert sharing.for_pattern("MHA").heads
     assert find_law("unified").for_pattern("MHA") is find_law("unified")
+    for name in ("unified", "designed-exact"):  # without a pattern heads count as one
+        assert find_law(name)(**CELL, num_heads=4) == find_law(name)(**CELL)
 
 
 @pytest.mark.parametrize("entry", list(LAWS), ids=lambda entry: entry.name)
@@ -167,11 +170,6 @@ def test_a_law_says_what_it_needs() -> None:
         find_law("unfied")
 
 
-def test_heads_without_a_pattern_count_as_one() -> None:
-    for name in ("unified", "designed-exact"):
-        assert find_law(name)(**CELL, num_heads=4) == find_law(name)(**CELL)
-
-
 def test_fields_of_a_law_are_checked_and_its_name_is_its_own() -> None:
     with pytest.raises(ValueError, match="weights='learnt' is none of trained, designed"):
         Law("a law", lambda problem: problem.N, weights="learnt")
@@ -182,25 +180,28 @@ def test_fields_of_a_law_are_checked_and_its_name_is_its_own() -> None:
     assert find_law("unified").inverse is not None
 
 
-def test_a_session_registers_a_law_in_one_call() -> None:
+def test_a_session_registers_a_law_in_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    forget_new_laws(monkeypatch)
     session_law = Law("session-law", lambda problem: problem.N, summary="N")
     register_law(session_law)
     assert find_law("session-law") is session_law
     assert LAWS.names()[-1] == "session-law"
-    for entries in (LAWS._entries, LAWS._origins):
-        entries.pop("session-law")
+
+
+def forget_new_laws(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert LAWS.names()  # all of the package's are loaded
+    for owner, name in ((LAWS, "_entries"), (LAWS, "_origins"), (registry, "_loaded")):
+        monkeypatch.setattr(owner, name, dict(getattr(owner, name)))
 
 
 @pytest.fixture
-def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A law from a file that the package does not know."""
+    forget_new_laws(monkeypatch)
     file = tmp_path / "my_law.py"
     file.write_text(OUTSIDE)
     monkeypatch.setenv(registry.PLUGINS, str(file))
-    yield file
-    for entries in (LAWS._entries, LAWS._origins):
-        entries.pop("outside-law", None)
-    registry._loaded.pop(str(file), None)
+    return file
 
 
 def test_a_law_from_a_file_outside_is_a_law_like_the_others(outside: Path, run) -> None:
@@ -219,18 +220,12 @@ def test_a_law_from_a_file_outside_is_a_law_like_the_others(outside: Path, run) 
 
 
 def test_a_law_from_a_file_outside_is_compared_with_measurements(outside: Path) -> None:
-    from recallscope.analysis.accuracy_grid import AccuracyGrid
-    from recallscope.analysis.compare import compare_laws
-
     empty = AccuracyGrid.over({"embed_dim": [8, 16], "state_dim": [4, 8]}, MQARSpec(vocab_size=128, num_facts=8))
     closest = compare_laws(AccuracyGrid.from_law(find_law("outside-law"), empty))[0]
     assert (closest.law, closest.max_error) == ("outside-law", 0)
 
 
 def test_laws_of_heads_are_compared_where_there_are_heads() -> None:
-    from recallscope.analysis.accuracy_grid import AccuracyGrid
-    from recallscope.analysis.compare import compare_laws
-
     task = MQARSpec(vocab_size=128, num_facts=8)
     fields = {"embed_dim": [8, 16], "state_dim": [4, 8]}
     several = AccuracyGrid.over(fields, task, num_heads=4, head_pattern="MQA", expand=2)
@@ -239,10 +234,6 @@ def test_laws_of_heads_are_compared_where_there_are_heads() -> None:
     assert all("heads" not in found.law for found in compare_laws(AccuracyGrid.over(fields, task)))
 
 
-def test_the_fields_of_a_law_are_told() -> None:
-    """What solve, predict and fit once read out of names."""
-    assert {"needs", "domain", "compared", "inverse", "fewest_facts", "vocab_per_fact", "layers"} <= {
-        entry.name for entry in fields(Law)
-    }
+def test_the_laws_with_a_closed_inverse_are_these() -> None:
     inverse = {entry.name for entry in LAWS if entry.inverse is not None}
     assert inverse == {prefix + name for prefix in ("", "designed-", "full-") for name in ("unified", "unified-mv")}

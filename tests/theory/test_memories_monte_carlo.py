@@ -1,11 +1,12 @@
 """Memories with explicit codes recall as often as their laws say; `results/theory/memories_monte_carlo.md` has more."""
 
 import csv
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from commands import script
 
 THEORY = Path(__file__).resolve().parents[2] / "results" / "theory"
 LARGEST = {"Hebb": 0.05, "fading Hebb": 0.06, "delta, b = .2": 0.07, "delta, b = 1": 0.1, "least squares": 0.05}
@@ -13,14 +14,7 @@ LARGEST = {"Hebb": 0.05, "fading Hebb": 0.06, "delta, b = .2": 0.07, "delta, b =
 
 @pytest.fixture(scope="module")
 def played():
-    """The script that plays memories, which is in no package."""
-    sys.path.insert(0, str(THEORY))
-    try:
-        import memories_monte_carlo as script  # type: ignore[import-not-found]
-
-        yield script
-    finally:
-        sys.path.remove(str(THEORY))
+    return script("results/theory/memories_monte_carlo.py")
 
 
 @pytest.mark.parametrize("memory", ["Hebb", "write gate", "delta, b = .05", "least squares", "two banks"])

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from commands import script
 from recallscope.state_precision import StatePrecision
 from recallscope.theory.laws.precision import (
     Memory,
@@ -183,13 +184,7 @@ def test_predictions_are_the_committed_ones():
 
 def test_the_law_still_says_what_it_said():
     """A few of the predictions, computed anew: the noise of every kind of rounding, and played entries."""
-    import sys
-
-    sys.path.insert(0, str(RESULTS))
-    try:
-        from precision_monte_carlo import parsed  # type: ignore[import-not-found]
-    finally:
-        sys.path.remove(str(RESULTS))
+    parsed = script("results/theory/precision_monte_carlo.py").parsed
     rows = [row for row in read("precision_predictions.csv") if row["half"] == "first"]
     for group in dict.fromkeys(row["group"] for row in rows):
         row = next(row for row in rows if row["group"] == group)

@@ -72,14 +72,8 @@ def test_a_size_that_was_left_out_is_named_when_it_is_needed():
 
 
 def test_fields_of_a_run_become_a_problem():
-    run = {
-        "task": "mqar",
-        "length": 128,
-        "model": "linear_mamba",
-        "seed": 3,
-        "num_layers": None,
-        "test_accuracy": 0.5,
-    } | CELL
+    run = {"task": "mqar", "length": 128, "model": "linear_mamba", "seed": 3, "num_layers": None, "test_accuracy": 0.5}
+    run |= CELL
     problem = Problem.from_fields(run)
     assert (problem.L, problem.num_layers, problem.head_pattern) == (128, 1, None)
     assert set(problem.fields) < set(FIELDS)

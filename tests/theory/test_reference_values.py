@@ -1,7 +1,9 @@
-"""Integrals against values worked out independently (V=1024, N_f=16, D=48, N=16 unless given)."""
+"""Integrals against values worked out independently (V=1024, N_f=16, D=48, N=16 unless given), and bounds on codes."""
 
 import numpy as np
+import pytest
 
+from recallscope.theory.bounds import least_kurtosis, least_square, repelled_frame, tight_frame
 from recallscope.theory.extremes import max_moments, sqrt_two_log, success_integral, two_moment_law, typical_max
 from recallscope.theory.laws.designed import designed_exact_law
 from recallscope.theory.laws.paper import large_context_law
@@ -43,3 +45,38 @@ def test_large_context_law_of_designed_models():
 def test_designed_exact_integral():
     close(designed_exact_law(**CELL, task="ar"), 0.713973)
     assert np.isnan(designed_exact_law(vocab_size=64, num_facts=4, embed_dim=8, state_dim=9))
+
+
+def moments(words: np.ndarray) -> tuple[float, float]:
+    """Mean square and kurtosis of the inner products of different words."""
+    products = (words @ words.T)[~np.eye(len(words), dtype=bool)]
+    square = float((products**2).mean())
+    return square, float((products**4).mean()) / square**2
+
+
+@pytest.mark.parametrize(("dim", "count"), [(4, 64), (8, 128), (16, 256), (3, 5)])
+def test_no_code_is_below_the_bounds(dim: int, count: int) -> None:
+    """Bounds of all codes, for drawn ones; of the kurtosis, times the mean square², for any code."""
+    generator = np.random.default_rng(dim)
+    drawn = generator.standard_normal((count, dim))
+    for words in (drawn / np.linalg.norm(drawn, axis=1, keepdims=True), tight_frame(dim, count, generator)):
+        square, kurtosis = moments(words)
+        assert square >= least_square(dim, count) - 1e-12
+        fourth = (3 * count / (dim * (dim + 2)) - 1) / (count - 1)
+        assert kurtosis * square**2 >= fourth - 1e-12
+
+
+def test_tight_frames_reach_the_second_order_and_repelled_ones_the_fourth() -> None:
+    generator = np.random.default_rng(0)
+    frame, repelled = tight_frame(8, 64, generator), repelled_frame(8, 64, generator)
+    for words in (frame, repelled):
+        assert moments(words)[0] == pytest.approx(least_square(8, 64), rel=1e-3)
+    assert moments(frame)[1] > 1.1 * least_kurtosis(8, 64)
+    assert moments(repelled)[1] == pytest.approx(least_kurtosis(8, 64), rel=5e-3)
+    assert least_kurtosis(16, 256) == pytest.approx(17 / 9)
+
+
+def test_orthogonal_words_and_endless_codes_are_the_limits() -> None:
+    assert least_square(8, 8) == least_square(8, 4) == 0
+    assert least_kurtosis(8, 10**9) == pytest.approx(3 * 8 / 10, rel=1e-6)
+    assert least_kurtosis(32, 256) == 1

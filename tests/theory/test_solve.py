@@ -12,12 +12,8 @@ UNIFIED = find_law("unified")
 
 
 def ask(law="unified", target=0.99, unknown="state_dim", **known):
-    fields = (
-        {"vocab_size": 1024, "num_facts": 16, "embed_dim": 64, "state_dim": 32, "num_layers": 1}
-        | {unknown: None}
-        | known
-    )
-    return SizeQuery(law=find_law(law), target=target, **fields)
+    fields = {"vocab_size": 1024, "num_facts": 16, "embed_dim": 64, "state_dim": 32, "num_layers": 1, unknown: None}
+    return SizeQuery(law=find_law(law), target=target, **fields | known)
 
 
 @pytest.mark.parametrize(
@@ -37,24 +33,12 @@ def test_closed_forms_of_the_unified_law(unknown, known, real, value):
     assert answer.probability >= 0.99
 
 
-def test_square_model_of_the_unified_law():
-    """D_sq = 50.961336: the first square model that reaches .99 has D = N = 51."""
-    points = frontier(ask(embed_dim=None, state_dim=None))
-    assert points[-1].embed_dim == points[-1].state_dim == 51
-
-
 @pytest.mark.parametrize(
     "law", ["unified", "unified-mv", "trained-sharing", "designed-improved", "trained", "designed-exact"]
 )
 @pytest.mark.parametrize("unknown", ["state_dim", "embed_dim", "num_facts", "vocab_size", "num_layers"])
 def test_the_answer_is_the_last_that_reaches_the_target(law, unknown):
-    question = ask(
-        law,
-        0.9,
-        unknown,
-        embed_dim=None if unknown == "embed_dim" else 64,
-        state_dim=None if unknown == "state_dim" else 8,
-    )
+    question = ask(law, 0.9, unknown, **{"embed_dim": 64, "state_dim": 8} | {unknown: None})
     answer = solve(question, unknown)
     if answer.value is None:
         assert answer.reason.startswith("unreachable")
@@ -78,9 +62,8 @@ def test_the_answer_is_the_last_that_reaches_the_target(law, unknown):
 )
 @settings(max_examples=400)
 def test_no_question_raises_and_no_answer_misses(target, V, N_f, D, N, unknown, law):
-    question = ask(
-        law, target, unknown, **({"vocab_size": V, "num_facts": N_f, "embed_dim": D, "state_dim": N} | {unknown: None})
-    )
+    sizes = {"vocab_size": V, "num_facts": N_f, "embed_dim": D, "state_dim": N}
+    question = ask(law, target, unknown, **sizes | {unknown: None})
     answer = solve(question, unknown)
     if answer.value is None:
         assert answer.reason.startswith("unreachable")
@@ -95,6 +78,8 @@ def test_frontier_points_are_minimal(law):
     question = ask(law, 0.95, embed_dim=None, state_dim=None)
     points = frontier(question)
     assert len(points) > 5
+    square = frontier(ask(embed_dim=None, state_dim=None))[-1]
+    assert square.embed_dim == square.state_dim == 51  # of `unified`: D_sq = 50.961336
     D, N = np.array([p.embed_dim for p in points]), np.array([p.state_dim for p in points])
     assert np.all(np.diff(D) < 0)
     assert np.all(np.diff(N) > 0)
@@ -103,12 +88,9 @@ def test_frontier_points_are_minimal(law):
     inner = D > N
     assert np.all(question.evaluate(embed_dim=D[inner] - 1, state_dim=N[inner]) < 0.95)
     assert np.all(question.evaluate(embed_dim=D[1:], state_dim=N[1:] - 1) < 0.95)
-    first = points[0]
-    assert first.state_entries == 2 * first.embed_dim * first.state_dim
-    assert (
-        first.parameters
-        == 1024 * first.embed_dim + 4 * first.embed_dim**2 + 4 * first.embed_dim + 4 * first.embed_dim * first.state_dim
-    )
+    D, N = points[0].embed_dim, points[0].state_dim
+    assert points[0].state_entries == 2 * D * N
+    assert points[0].parameters == 1024 * D + 4 * D**2 + 4 * D + 4 * D * N
 
 
 def test_a_low_target_asks_for_no_dimension_below_two():
@@ -166,8 +148,7 @@ def test_heads_are_solved_for_dimensions_that_they_can_split():
     wide = solve(**fields, state_dim=4)
     assert wide.value % 6 == 0
     law = find_law("trained-sharing-heads")
-    assert (
-        law(**fields, embed_dim=wide.value, state_dim=4) >= 0.99 > law(**fields, embed_dim=wide.value - 6, state_dim=4)
-    )
+    reached, missed = law(**fields, embed_dim=[wide.value, wide.value - 6], state_dim=4)
+    assert reached >= 0.99 > missed
     points = frontier(**fields, target=0.8)
     assert all(point.embed_dim % 6 == 0 and point.parameters is None for point in points)

@@ -1,13 +1,13 @@
 """The right value among the k best: order statistics of the laws, and memories of explicit codes."""
 
 import csv
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import binom
 
+import commands
 from recallscope.predictions import prediction
 from recallscope.theory.law import LAWS, find_law
 from recallscope.theory.laws.sharing_step import among_best
@@ -20,14 +20,7 @@ LARGEST = {"Hebb": 0.06, "delta, b = .2": 0.07, "least squares": 0.06}  # as of 
 
 @pytest.fixture(scope="module")
 def script():
-    """The script that plays memories, which is in no package."""
-    sys.path.insert(0, str(THEORY))
-    try:
-        import top_k_monte_carlo as script  # type: ignore[import-not-found]
-
-        yield script
-    finally:
-        sys.path.remove(str(THEORY))
+    return commands.script("results/theory/top_k_monte_carlo.py")
 
 
 @pytest.mark.parametrize("k", [1, 2, 5])

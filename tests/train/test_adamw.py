@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from closeness import assert_near
-from recallscope.architectures.linear_mamba import LinearMambaSpec
-from recallscope.architectures.mamba import MambaSpec
+from recallscope.architectures.mamba import LinearMambaSpec, MambaSpec
 from recallscope.architectures.model import build_model
 from recallscope.specs import TrainSpec
 from recallscope.train.optimizer import FlatWeights

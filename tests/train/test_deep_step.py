@@ -13,9 +13,8 @@ from torch.nn.functional import cross_entropy
 
 from closeness import assert_agree, assert_near
 from recallscope.architectures import model as model_module
-from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.mamba import LinearMambaSpec, MultiHeadSpec
 from recallscope.architectures.model import build_model
-from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.ops.compiled import library
 from recallscope.specs import parse_task
 from recallscope.tasks.associative_recall import ARSpec, MQARSpec

@@ -13,8 +13,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from starlette.testclient import TestClient
 
-from recallscope.architectures.linear_mamba import LinearMambaSpec
-from recallscope.architectures.mamba import MambaSpec
+from recallscope.architectures.mamba import LinearMambaSpec, MambaSpec
 from recallscope.architectures.model import build_model
 from recallscope.architectures.user_module import user_module
 from recallscope.records import RecordError, RunRecord, read_facts, record_text

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.mamba import LinearMambaSpec
 from recallscope.specs import RunSpec, TrainSpec, parse_task
 from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.train.levels import CHECK_EVERY, Levels, LevelState

@@ -13,10 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from recallscope.architectures.linear_mamba import LinearMambaSpec
-from recallscope.architectures.mamba import MambaSpec
+from recallscope.architectures.mamba import LinearMambaSpec, MambaSpec, MultiHeadSpec
 from recallscope.architectures.model import build_model
-from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.architectures.user_module import user_module
 from recallscope.ops import compiled
 from recallscope.presets import PRESETS, preset_run

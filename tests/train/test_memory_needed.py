@@ -8,8 +8,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from recallscope.architectures import ram
-from recallscope.architectures.linear_mamba import LinearMambaSpec
-from recallscope.architectures.mamba import MambaSpec
+from recallscope.architectures.mamba import LinearMambaSpec, MambaSpec
 from recallscope.architectures.model import build_model
 from recallscope.architectures.ram import NotEnoughMemoryError, machine_bytes, weight_bytes
 from recallscope.faults import explain

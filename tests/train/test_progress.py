@@ -2,7 +2,7 @@
 
 import sys
 
-from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.mamba import LinearMambaSpec
 from recallscope.specs import RunSpec, TrainSpec
 from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.train.loop import train_run

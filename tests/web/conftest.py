@@ -5,7 +5,7 @@ import torch
 from explored import HOST, made_up
 from starlette.testclient import TestClient
 
-from recallscope.circuits.single import designed_circuit
+from recallscope.circuits.linear import designed_circuit
 from recallscope.runs.store import RunStore
 from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.train.weights import write_weights

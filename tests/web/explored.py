@@ -1,6 +1,6 @@
 """Made-up runs for the explorer, and the name it is called by."""
 
-from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.mamba import LinearMambaSpec
 from recallscope.records import Evaluation, RunRecord
 from recallscope.specs import RunSpec
 from recallscope.tasks.associative_recall import MQARSpec

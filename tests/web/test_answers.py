@@ -11,7 +11,7 @@ import recallscope as rs
 from recallscope.faults import finite
 from recallscope.records import RunRecord
 from recallscope.runs.store import RunStore
-from recallscope.web import architectures, predict
+from recallscope.web import predict, studies
 from recallscope.web.runs import Watch
 
 SIZES = {"vocab_size": 512, "num_facts": 16, "embed_dim": 64, "state_dim": 16}
@@ -113,7 +113,7 @@ def test_a_module_of_ones_own_stands_beside_ours_on_its_task(tmp_path):
         store.put(RunRecord(spec=run, seconds=1.0, **numbers))
         store.add_state(run.content_hash(), 32)
     cells = ["V 512, N_f 16, D 32, N 8", "V 512, N_f 8, D 16, N 8"]
-    (form,) = architectures._users_modules(store, cells)
+    (form,) = studies._users_modules(store, cells)
     assert (form["label"], list(form["recall"])) == ("examples/gru.py:Model width=32", cells[:1])
     numbers = form["recall"][cells[0]]
     assert (numbers["mean"], numbers["state_entries"]) == (pytest.approx(0.71), 32)

@@ -1,13 +1,15 @@
 """One variable for all cells: fit the noise coefficient a and the level b of Phi(x - b), x = sqrt(N D / (a N_f + N)).
 
-With the curves of a plot against x: as printed, and as fitted.
+With the curves of a plot against x, as printed and as fitted; and what is said of one group of runs: its grid, fits,
+every law against it, converged seeds.
 
 Paper: Rem 4.3 (`rem:practical-scaling-law`), Fig. 4 (`fig:scaling-laws-1d-dims`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -15,11 +17,11 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from recallscope.analysis.accuracy_grid import AccuracyGrid
-from recallscope.analysis.compare import dimensions
-from recallscope.analysis.many_fits import many_least_squares
-from recallscope.analysis.seed_noise import Ends, SeedNoise, ends_of
-from recallscope.analysis.table import accuracies
+from recallscope.analysis.compare import Comparison, compare_laws, dimensions
+from recallscope.analysis.seed_noise import Ends, SeedNoise, ends_of, interval
+from recallscope.analysis.table import COMPARED, CONVERGED, Reduce, RunGroup, accuracies, recalls
 from recallscope.theory.extremes import max_moments, sqrt_two_log, typical_max
+from recallscope.theory.law import LAWS, Law
 from recallscope.theory.laws.paper import inv_sigma
 from recallscope.theory.problem import Problem
 
@@ -29,6 +31,44 @@ FORMS: tuple[Form, ...] = get_args(Form)
 
 FEWEST_CELLS = 4  # two numbers are fitted, and something should be left to disagree with
 A_BOUNDS = (float(np.exp(-7)), float(np.exp(5)))  # a thousandth to 150: beyond, the data say nothing of a
+MOST_STEPS = 200
+
+
+def many_least_squares(
+    residual: Callable[[Array], tuple[Array, Array]], start: Array, low: Array, high: Array
+) -> tuple[Array, Array]:
+    """Levenberg and Marquardt's method from each start (problems, parameters), between bounds.
+
+    `residual` gives residuals (problems, n) and their derivatives (problems, n, parameters). Returns parameters and
+    sums of squares; a parameter that wants to pass a bound stays exactly on it.
+    """
+    values = np.clip(start, low, high)
+    misses, slopes = residual(values)
+    cost = (misses**2).sum(1)
+    damping = np.full(len(values), 1e-3)
+    for _ in range(MOST_STEPS):
+        downhill = -np.einsum("kni,kn->ki", slopes, misses)
+        curvature = np.einsum("kni,knj->kij", slopes, slopes)
+        held = ((values <= low) & (downhill < 0)) | ((values >= high) & (downhill > 0))
+        downhill = np.where(held, 0.0, downhill)
+        curvature = np.where(held[:, :, None] | held[:, None, :], 0.0, curvature)
+        diagonal = np.einsum("kii->ki", curvature)
+        diagonal += damping[:, None] * diagonal + 1e-12 + held
+        tried = np.clip(values + np.linalg.solve(curvature, downhill[..., None])[..., 0], low, high)
+        new_misses, new_slopes = residual(tried)
+        new_cost = (new_misses**2).sum(1)
+        better = new_cost <= cost
+        settled = (better & (cost - new_cost <= 1e-12 * cost)) | (damping > 1e10)
+        values, misses, cost = (
+            np.where(better[:, None], tried, values),
+            np.where(better[:, None], new_misses, misses),
+            np.where(better, new_cost, cost),
+        )
+        slopes = np.where(better[:, None, None], new_slopes, slopes)
+        damping = np.where(better, np.maximum(damping / 10, 1e-12), damping * 10)
+        if settled.all():
+            break
+    return values, cost
 
 
 @dataclass(frozen=True)
@@ -200,3 +240,80 @@ def collapse_curve(
         line=line, printed=np.asarray(ndtr(line - printed_level)), printed_level=printed_level,
         fitted=fitted, band=band, level=level, free=free,
     )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class GroupFit:
+    """What `recallscope fit` says about one group of runs."""
+
+    group: RunGroup
+    grid: AccuracyGrid
+    fits: tuple[Fit, ...]
+    why_not: str  # why there is no fit
+    laws: tuple[Comparison, ...]
+
+    @property
+    def converged(self) -> int:
+        """Runs that left chance and reach the accuracy from which a seed counts as converged."""
+        table = self.group.table
+        return int(((accuracies(table) >= CONVERGED) & recalls(table)).sum())
+
+    @property
+    def sentences(self) -> list[str]:
+        """What the group is, how many runs converged, and the fits."""
+        runs = len(self.group.table)
+        lines = [
+            f"{self.group.label}  {runs} runs, {len(self.grid.measured)} cells, {self.grid.reduce} of seeds",
+            f"{self.converged} of {runs} runs converged (accuracy >= {CONVERGED:g}, App. K.5, and above chance)",
+        ]
+        for fit in self.fits:
+            width = " / sqrt(1 + v)" if fit.form == "two-moment" else ""
+            lines += [
+                f"Phi((x - b){width}):  a = {fit.a:.3f} {interval(*fit.a_interval, 3)}"
+                f"  b = {fit.b:.3f} {interval(*fit.b_interval, 3)}",
+                f"    mean error {fit.mean_error:.4f}, max {fit.max_error:.4f}"
+                f"   (theory: b = {fit.b_typical:.3f}, printed {fit.b_printed:.3f})",
+            ]
+        return [*lines, f"no fit: {self.why_not}"] if self.why_not else lines
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "label": self.group.label,
+            "fields": self.group.fields,
+            "axes": {name: list(values) for name, values in self.grid.axes.items()},
+            "accuracy": self.grid.accuracy.tolist(),
+            "counts": self.grid.counts.tolist(),
+            "reduce": self.grid.reduce,
+            "seeds": {"seeds": len(self.group.table), "converged": self.converged},
+            "fits": [asdict(fit) for fit in self.fits],
+            "no_fit_because": self.why_not or None,
+            "laws": [
+                {
+                    "law": c.law, "mean_error": c.mean_error, "max_error": c.max_error, "bias": c.bias,
+                    "left_out": c.left_out,
+                    "cells": [{**e.fields, "measured": e.measured, "predicted": e.predicted} for e in c.cells],
+                }
+                for c in self.laws
+            ],
+        }  # fmt: skip
+
+
+def fit_group(
+    group: RunGroup,
+    laws: Iterable[Law] = LAWS,
+    *,
+    reduce: Reduce = COMPARED,
+    seed: int | None = None,
+    bootstrap: int = 200,
+) -> GroupFit:
+    """Fit both forms of the collapse, and compare the laws, the closest first."""
+    grid = AccuracyGrid.from_runs(group.table, group.axes, reduce=reduce, seed=seed)
+    fits, why_not = list[Fit](), ""
+    try:
+        for form in FORMS:
+            fits.append(fit_collapse(grid, np.random.default_rng(0), form=form, bootstrap=bootstrap))
+    except ValueError as error:
+        fits, why_not = [], str(error)
+    return GroupFit(group, grid, tuple(fits), why_not, tuple(compare_laws(grid, laws)))

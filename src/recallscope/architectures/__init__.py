@@ -1,5 +1,5 @@
-"""Architectures: a spec that loads without torch (`linear_mamba.py`), and its layers (`linear_mamba_model.py`).
+"""Architectures: specs that load without torch (`mamba.py`, `matrix_memory.py`), and the models and layers behind them.
 
-`matrix_memory.py` has the specs of all matrix memories. Tensor operations that need no module belong in `ops`,
+Tensor operations that need no module belong in `ops`,
 weights set by hand in `circuits`, measurements on a model in `interp`.
 """

@@ -8,8 +8,9 @@ Weights can be rotated without changing the function, so weights prove nothing. 
 sides, and rotations inside cancel. One freedom is left: G_vv may be multiplied by c and G_kq by 1/c, sign included.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
@@ -410,3 +411,30 @@ def lack(name: str, protocol: type) -> str:
     """The sentence for a model without a capability."""
     does = (protocol.__doc__ or "").splitlines()[0].rstrip(".")
     return f"{name} does not offer {protocol.__name__}: a model that {does[:1].lower()}{does[1:]}"
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The memory of one layer while it reads some sequences, and what follows it in the layer."""
+
+    empty: Float[Tensor, "batch #heads P N"]
+    """the state before the first token"""
+    length: int
+    after: Callable[[Tensor, int], Float[Tensor, "batch #heads P N"]]
+    """the state after token t, from the one before it"""
+    read: Callable[[Tensor, int], Float[Tensor, "batch heads P_read"]]
+    """what the heads read of a state at token t"""
+    kept: Callable[[int], Float[Tensor, "batch #heads"]]
+    """share of the state's power that token t leaves"""
+    finish: Callable[[Tensor], Float[Tensor, "batch L D"]]
+    """the layer's output, from what the heads read after every token"""
+
+    def run(
+        self, layer: int, store: Callable[[Step], Stored], asked: Container[int] | None = None
+    ) -> Float[Tensor, "batch L D"]:
+        """The layer with every state passed through `store`; nothing is read at tokens that are not `asked` about."""
+        state, found, nothing = self.empty, [], self.read(self.empty, 0)
+        for t in range(self.length):
+            state, shown = store(Step(layer, t, self.after(state, t), partial(self.kept, t)))
+            found.append(self.read(shown, t) if asked is None or t in asked else nothing)
+        return self.finish(torch.stack(found, dim=1))

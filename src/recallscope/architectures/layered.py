@@ -12,10 +12,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
-from recallscope.architectures.capabilities import Step, Stored
+from recallscope.architectures.capabilities import Step, Steps, Stored
 from recallscope.architectures.model import RecallModel, draw_normal
 from recallscope.architectures.sizes import Sizes
-from recallscope.architectures.steps import Steps
 from recallscope.ops.linear_scan import at_positions
 from recallscope.ops.query_loss import query_loss
 from recallscope.tasks.batch import Batch

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from recallscope.architectures.capabilities import Operators, input_embedding
 from recallscope.architectures.layered import LayerTrace
-from recallscope.architectures.linear_mamba import LinearMambaSpec
+from recallscope.architectures.mamba import LinearMambaSpec
 from recallscope.architectures.model import draw_uniform
 from recallscope.architectures.outer_products import (
     OperatorLayer,

@@ -1,13 +1,44 @@
-"""Spec of full Mamba."""
+"""Specs of the Mambas: linear, full Mamba, heads as in Alg. 4, and Mamba-2."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from recallscope.architectures.sizes import Sizes
-from recallscope.specs import Size, architecture
+from recallscope.architectures.sizes import Heads, Sizes, with_residual
+from recallscope.specs import HeadPattern, Size, architecture
+
+
+@architecture("linear_mamba")
+class LinearMambaSpec(Sizes):
+    """Simplified Mamba, one layer (Alg. 1, `alg:mamba`) or stacked with residuals (Alg. 3, `app-alg:mamba-layers`)."""
+
+    model = "recallscope.architectures.linear_mamba_model:LinearMamba"
+    law = "trained-sharing"
+    FOLLOWING = ("residual",)
+    num_layers: Size = Field(1, description="Lambda, stacked layers")
+    residual: bool = Field(description="add each layer's input to its output; on for deep models unless said otherwise")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _deep_models_have_residuals(cls, data: Any) -> Any:
+        return with_residual(data)
+
+    def parameter_count(self, vocab_size: int) -> int:
+        """E, and P_in, P_out, W_conv, S_B and S_C of every layer."""
+        D, D_in = self.embed_dim, self.inner_dim
+        return vocab_size * D + self.num_layers * D_in * (2 * D + self.conv_width + 2 * self.state_dim)
+
+    @property
+    def effective_entries(self) -> int:
+        """Of the 2 D channels of a layer its output sees D directions: Lambda D N."""
+        return self.num_layers * min(self.embed_dim, self.inner_dim) * self.state_dim
+
+    @property
+    def effective_state(self) -> int:
+        """N_eff = Lambda N (Thm 4.6)."""
+        return self.num_layers * self.state_dim
 
 
 class MambaBlock(Sizes):
@@ -46,3 +77,31 @@ class MambaSpec(MambaBlock):
         selects = self.activation == "silu" or self.transition == "selective"
         ungated = selects and "gate" in changed and "delta_rank" not in changed and "conv_width" not in changed
         return "full-nd" if ungated else None if changed else self.law
+
+
+@architecture("multihead")
+class MultiHeadSpec(Heads):
+    """Simplified Mamba-2 (Alg. 4, `alg:mamba-2`).
+
+    Departs: the printed algorithm splits D channels into heads, the published experiments split the expanded
+        width. `expand` says which: 1 as printed, 2 as published.
+    """
+
+    model = "recallscope.architectures.multihead_model:MultiHeadMamba"
+    law = "trained-sharing-heads"
+    head_pattern: HeadPattern = Field(
+        description="what the heads share (Tab. 5): MHA nothing, MQA x and B, MKA x and C, MVA B and C"
+    )
+    expand: Size = Field(2, description="channels split into heads, over D: 1 as printed, 2 as published")
+
+    def work_per_token(self) -> float:
+        """Every head has keys and queries of its own."""
+        return float(self.inner_dim * (self.embed_dim + 4 * self.state_dim * self.num_heads))
+
+
+@architecture("mamba2")
+class Mamba2Spec(MambaBlock, Heads):
+    """Full Mamba-2: the block of Eq. 1 with heads, gated norm and one decay per head; patterns as in Tab. 5."""
+
+    model = "recallscope.architectures.mamba2_model:Mamba2"
+    head_pattern: HeadPattern = Field("MVA", description="what the heads share (Tab. 5); MVA is mamba-ssm's default")

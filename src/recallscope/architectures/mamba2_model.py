@@ -23,7 +23,7 @@ from torch.nn.functional import silu, softplus
 
 from recallscope.architectures.blocks import BlockModel, Mixer, draw_delta_bias, zero_weights
 from recallscope.architectures.layered import OURS, Details
-from recallscope.architectures.mamba2 import Mamba2Spec
+from recallscope.architectures.mamba import Mamba2Spec
 from recallscope.architectures.model import draw_normal, skip_init
 from recallscope.architectures.outer_products import OuterProducts
 from recallscope.ops.conv import causal_conv

@@ -1,4 +1,4 @@
-"""Specs of the matrix memories: one layer around a memory of N x P numbers per head. NAME_model.py has each model.
+"""Specs of the matrix memories: one layer around a memory of N x P numbers per head; `layer` names its class.
 
 With the defaults it is the minimal variant that theory is about: one layer, queries, keys, values and gates from
 windows of two tokens, nothing else. `SomeSpec.published(embed_dim=.., state_dim=..)` is the layer as its authors have
@@ -7,13 +7,14 @@ it.
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from recallscope.architectures.sizes import Heads, with_residual
-from recallscope.specs import Fraction, ModelSpec, Positive, Size, Steps, architecture
+from recallscope.specs import Fraction, ModelSpec, Positive, Size, Steps, architecture, find_architecture
 
 # what published layers have in common: those without a convolution, and those with a short one
 LAYER: dict[str, Any] = {"norm": "rms", "residual": True, "output_norm": "rms", "conv_width": 1}
@@ -23,9 +24,9 @@ CONVOLVED = LAYER | {"conv": "depthwise", "conv_width": 4, "activation": "silu"}
 class MatrixMemory(Heads):
     """Fields of every such architecture; N is `state_dim`, and the values of all heads have expand * D channels."""
 
-    PUBLISHED: ClassVar[dict[str, Any]] = (
-        LAYER  # the fields in which the published layer differs from the minimal variant
-    )
+    model = "recallscope.architectures.matrix_memory_model:MemoryModel"
+    layer: ClassVar[str] = ""  # of the model: "package.module:Class", a `MemoryLayer` that is made from the spec
+    PUBLISHED: ClassVar[dict[str, Any]] = LAYER  # in which the published layer differs from the minimal variant
     FOLLOWING: ClassVar[tuple[str, ...]] = ("residual",)
     num_heads: Size = Field(1, description="M")
     expand: Size = Field(1, description="channels of the values of all heads, over D")
@@ -50,6 +51,11 @@ class MatrixMemory(Heads):
     def published(cls, **fields: Any) -> MatrixMemory:
         """The layer as its authors have it, with some fields given."""
         return cls(**(cls.PUBLISHED | fields))
+
+    @property
+    def layer_specs(self) -> tuple[MatrixMemory, ...]:
+        """The spec of every layer, from the bottom up."""
+        return (self,) * self.num_layers
 
     @property
     def writes_per_token(self) -> int:
@@ -128,7 +134,7 @@ def logit(p: float) -> float:
 class LinearAttentionSpec(MatrixMemory):
     """Linear attention: S <- S + f(k) vᵀ, read with f(q); Based with the Taylor map and the normaliser."""
 
-    model = "recallscope.architectures.linear_attention_model:LinearAttention"
+    layer = "recallscope.architectures.attention_layers:LinearAttentionLayer"
     law = "trained-sharing"
     feature_map: Literal["identity", "relu", "elu", "taylor"] = Field(
         "identity", description="f: identity; relu; elu + 1; taylor: 1, x, x xᵀ, so that f(q) f(k) = 1 + s + s^2/2"
@@ -152,7 +158,7 @@ class LinearAttentionSpec(MatrixMemory):
 class RetNetSpec(Rotary, MatrixMemory):
     """RetNet: S <- gamma S + k vᵀ with a fixed gamma per head, 1 - 2^(-5-h)."""
 
-    model = "recallscope.architectures.retnet_model:RetNet"
+    layer = "recallscope.architectures.fading_layers:RetNetLayer"
     law = "retention"
     PUBLISHED = LAYER | {"expand": 2, "output_gate": "silu", "rotary": True}
     slowest: Steps = Field(5, description="head h = 0, 1, .. keeps 1 - 2^-(slowest + h) of its state per token")
@@ -162,7 +168,7 @@ class RetNetSpec(Rotary, MatrixMemory):
 class GLASpec(Forgetting, MatrixMemory):
     """Gated linear attention: S <- diag(alpha) S + k vᵀ, alpha = sigmoid(.)^(1/16) for every row of S."""
 
-    model = "recallscope.architectures.gla_model:GLA"
+    layer = "recallscope.architectures.fading_layers:GLALayer"
     law = "trained-sharing"  # at best: its gate forgets, and none decides what is written
     PUBLISHED = LAYER | {"output_gate": "silu", "forget_start": 0.958}
     gate_temper: Positive = Field(16.0, description="log alpha is a log-sigmoid divided by this")
@@ -172,7 +178,7 @@ class GLASpec(Forgetting, MatrixMemory):
 class MLSTMSpec(Forgetting, MatrixMemory):
     """mLSTM: S <- f S + i k vᵀ with an exponential write gate; what is read is divided by max(|n q|, 1)."""
 
-    model = "recallscope.architectures.mlstm_model:MLSTM"
+    layer = "recallscope.architectures.fading_layers:MLSTMLayer"
     law = "gated"
     PUBLISHED = CONVOLVED | {"expand": 2, "output_gate": "sigmoid"}
     normaliser: bool = Field(True, description="divide what is read by max(|n q|, 1), n being the faded sum of keys")
@@ -187,7 +193,7 @@ class MLSTMSpec(Forgetting, MatrixMemory):
 class DeltaNetSpec(Writing, MatrixMemory):
     """DeltaNet: S <- S + beta k (v - Sᵀ k)ᵀ; what a key held is replaced, not added to."""
 
-    model = "recallscope.architectures.delta_net_model:DeltaNet"
+    layer = "recallscope.architectures.delta_layers:DeltaNetLayer"
     law = "delta"
     PUBLISHED = CONVOLVED | {"write_start": 0.5}
     qk_norm: Literal["l2", "none"] = Field("l2", description="l2: queries and keys have length 1")
@@ -197,7 +203,7 @@ class DeltaNetSpec(Writing, MatrixMemory):
 class GatedDeltaNetSpec(Forgetting, Writing, MatrixMemory):
     """Gated DeltaNet: the state fades by one alpha per head, then the delta rule."""
 
-    model = "recallscope.architectures.gated_delta_net_model:GatedDeltaNet"
+    layer = "recallscope.architectures.delta_layers:GatedDeltaNetLayer"
     law: ClassVar[str | None] = "delta"
     PUBLISHED = CONVOLVED | {"expand": 2, "output_gate": "silu", "write_start": 0.5}
     qk_norm: Literal["l2", "none"] = Field("l2", description="l2: queries and keys have length 1")
@@ -207,7 +213,7 @@ class GatedDeltaNetSpec(Forgetting, Writing, MatrixMemory):
 class KDASpec(GatedDeltaNetSpec):
     """Kimi Delta Attention: Gated DeltaNet with an alpha for every row of the state."""
 
-    model = "recallscope.architectures.kda_model:KDA"
+    layer = "recallscope.architectures.delta_layers:KDALayer"
     PUBLISHED = CONVOLVED | {"output_gate": "sigmoid", "write_start": 0.5}
 
 
@@ -215,14 +221,14 @@ class KDASpec(GatedDeltaNetSpec):
 class GatedDeltaNet2Spec(KDASpec):
     """Gated DeltaNet-2: KDA that erases at a rate for every row of the state and writes at one for every channel."""
 
-    model = "recallscope.architectures.gated_delta_net2_model:GatedDeltaNet2"
+    layer = "recallscope.architectures.delta_layers:GatedDeltaNet2Layer"
 
 
 @architecture("comba")
 class CombaSpec(GatedDeltaNetSpec):
     """Comba: Gated DeltaNet that takes away less than it reads, S <- alpha S, then S + beta k (v - s Sᵀ k)ᵀ."""
 
-    model = "recallscope.architectures.comba_model:Comba"
+    layer = "recallscope.architectures.delta_layers:CombaLayer"
     PUBLISHED = CONVOLVED | {"expand": 2, "output_gate": "sigmoid", "output_correction": 1.0, "write_start": 0.5}
     output_correction: Annotated[float, Field(ge=0, le=1e3)] = Field(
         0.0, description="queries less this times s k, learnt from this start; 0: queries as they are"
@@ -233,7 +239,7 @@ class CombaSpec(GatedDeltaNetSpec):
 class DeltaProductSpec(Forgetting, Writing, MatrixMemory):
     """DeltaProduct: several steps of the delta rule per token, each with its own key, value and rate."""
 
-    model = "recallscope.architectures.delta_product_model:DeltaProduct"
+    layer = "recallscope.architectures.delta_layers:DeltaProductLayer"
     law = "delta"
     PUBLISHED = CONVOLVED | {
         "expand": 2, "output_gate": "silu", "forget": True, "largest_rate": 2.0, "write_start": 0.5,
@@ -260,7 +266,7 @@ class DeltaProductSpec(Forgetting, Writing, MatrixMemory):
 class PreconditionedDeltaNetSpec(GatedDeltaNetSpec):
     """Preconditioned Gated DeltaNet: writes less where keys have been before, by a running sum of k² per row."""
 
-    model = "recallscope.architectures.preconditioned_delta_net_model:PreconditionedDeltaNet"
+    layer = "recallscope.architectures.delta_layers:PreconditionedDeltaNetLayer"
     law = None  # expected between delta and least-squares
 
     @property
@@ -273,7 +279,7 @@ class PreconditionedDeltaNetSpec(GatedDeltaNetSpec):
 class RoutedMemorySpec(Writing, MatrixMemory):
     """Routed memories: B matrices S <- S + beta k vᵀ; one router sends each key to a memory, another each query."""
 
-    model = "recallscope.architectures.routed_memory_model:RoutedMemory"
+    layer = "recallscope.architectures.attention_layers:RoutedMemoryLayer"
     law = "routed"
     PUBLISHED = CONVOLVED | {"expand": 2, "output_gate": "silu", "write_start": 0.5}
     num_memories: Size = Field(4, description="B, memories of N x P numbers per head")
@@ -291,7 +297,7 @@ class RoutedMemorySpec(Writing, MatrixMemory):
 class RWKV7Spec(Forgetting, Writing, MatrixMemory):
     """RWKV-7: S <- diag(w) S - (a o kappa) (kappaᵀ S) + k vᵀ; a rate a for every row, and a removal key of its own."""
 
-    model = "recallscope.architectures.rwkv7_model:RWKV7"
+    layer = "recallscope.architectures.rwkv7_layers:RWKV7Layer"
     law = None  # open: a rate for every row and a removal key of its own
     PUBLISHED = LAYER | {"conv": "shift", "conv_width": 2, "output_gate": "sigmoid", "bonus": True, "write_start": 0.5}
     bonus: bool = Field(False, description="add the current token's value once more, weighted by its own match")
@@ -301,7 +307,7 @@ class RWKV7Spec(Forgetting, Writing, MatrixMemory):
 class Mamba3Spec(Forgetting, MatrixMemory):
     """Mamba-3: S <- alpha S + beta k' v'ᵀ + gamma k vᵀ, k' v'ᵀ of the token before; k and q turn by learnt angles."""
 
-    model = "recallscope.architectures.mamba3_model:Mamba3"
+    layer = "recallscope.architectures.mamba3_layers:Mamba3Layer"
     law = "gated"
     PUBLISHED = LAYER | {
         "expand": 2, "output_gate": "silu", "output_norm": "none", "qk_norm": "rms", "skip": True, "turning": 0.5,
@@ -324,7 +330,7 @@ class Mamba3Spec(Forgetting, MatrixMemory):
 class MesaNetSpec(Forgetting, Writing, MatrixMemory):
     """MesaNet: o = Sᵀ (H + lambda)⁻¹ q, the least-squares answer to all pairs seen; S sums k vᵀ, H sums k kᵀ."""
 
-    model = "recallscope.architectures.mesa_net_model:MesaNet"
+    layer = "recallscope.architectures.mesa_net_layers:MesaNetLayer"
     law = "least-squares"
     PUBLISHED = CONVOLVED | {"forget": True, "least_ridge": 0.25, "write_start": 0.5}
     qk_norm: Literal["l2", "none"] = Field("l2", description="l2: queries and keys have length 1")
@@ -342,7 +348,7 @@ class MesaNetSpec(Forgetting, Writing, MatrixMemory):
 class AttentionSpec(Rotary, MatrixMemory):
     """Causal softmax attention: keeps every key and value, so its memory grows with the sequence."""
 
-    model = "recallscope.architectures.attention_model:SoftmaxAttention"
+    layer = "recallscope.architectures.attention_layers:SoftmaxLayer"
     law: ClassVar[str | None] = "softmax"
     PUBLISHED = LAYER | {"output_norm": "none", "rotary": True}
 
@@ -360,10 +366,86 @@ class AttentionSpec(Rotary, MatrixMemory):
 class WindowAttentionSpec(AttentionSpec):
     """Sliding-window attention: softmax attention to the last w tokens."""
 
-    model = "recallscope.architectures.window_attention_model:WindowAttention"
+    layer = "recallscope.architectures.attention_layers:WindowLayer"
     law = None  # what is inside of the window is recalled, see docs/ARCHITECTURES.md
     window: Size = Field(16, description="w, tokens that are looked at, the current one included")
 
     def state_entries_after(self, tokens: int) -> int:
         """Lambda (M N + D_in) numbers for each of the last w - 1 tokens."""
         return super().state_entries_after(min(tokens, self.window - 1))
+
+
+@architecture("hybrid")
+class HybridSpec(MatrixMemory):
+    """Layers of several architectures; what differs from a default here goes to each of them."""
+
+    PUBLISHED: ClassVar[dict[str, Any]] = {"as_published": True, "norm": "rms", "residual": True}
+    FOLLOWING = ("residual", "num_layers")
+    layers: str = Field(
+        "gated_delta_net attention",
+        description="architectures from the bottom up, each with fields of its own: 'gla window_attention,window=32'",
+    )
+    as_published: bool = Field(False, description="every layer as its authors have it, not in its minimal variant")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _deep_models_have_residuals(cls, data: Any) -> Any:
+        """And as many layers as are named."""
+        if not isinstance(data, dict):
+            return data
+        named = len(str(data.get("layers", cls.model_fields["layers"].default)).split())
+        if data.get("num_layers", named) != named:
+            raise ValueError(f"num_layers={data['num_layers']}, but layers names {named}. Leave num_layers out.")
+        return with_residual({**data, "num_layers": named})
+
+    @model_validator(mode="after")
+    def _layers_are_matrix_memories(self) -> HybridSpec:
+        _ = self.layer_specs
+        return self
+
+    @property
+    def layer_specs(self) -> tuple[MatrixMemory, ...]:
+        """The spec of every layer, as of a model of that layer alone."""
+        own = {"kind", "layers", "as_published", "num_layers"}
+        shared = {name: getattr(self, name) for name in MatrixMemory.model_fields if name in self.changed - own}
+        sizes = {"embed_dim": self.embed_dim, "state_dim": self.state_dim, "residual": self.residual}
+        found = []
+        for word in self.layers.split():
+            kind, *given = word.split(",")
+            cls = find_architecture(kind)
+            if not issubclass(cls, MatrixMemory) or issubclass(cls, HybridSpec):
+                raise ValueError(
+                    f"layers={self.layers!r}: {kind} is not a matrix memory. Use attention, or one of "
+                    f"docs/ARCHITECTURES.md."
+                )
+            fields = dict(pair.partition("=")[::2] for pair in given)
+            layer = {name: _value(text) for name, text in fields.items()}
+            found.append(cls(**((cls.PUBLISHED if self.as_published else {}) | shared | sizes | layer)))
+        return tuple(found)
+
+    @property
+    def state_entries(self) -> int | None:  # type: ignore[override]
+        """Those of all layers together; no fixed number with attention."""
+        sizes = [layer.state_entries for layer in self.layer_specs]
+        return None if None in sizes else sum(sizes)
+
+    def state_entries_after(self, tokens: int) -> int:
+        """Those of all layers together."""
+        return sum(layer.state_entries_after(tokens) or 0 for layer in self.layer_specs)
+
+    @property
+    def writes_per_token(self) -> int:
+        """The most of any layer."""
+        return max(layer.writes_per_token for layer in self.layer_specs)
+
+    def work_per_token(self) -> float:
+        """Of all layers."""
+        return sum(layer.work_per_token() for layer in self.layer_specs)
+
+
+def _value(text: str) -> Any:
+    """A number or truth value if it reads as one, else the word itself."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

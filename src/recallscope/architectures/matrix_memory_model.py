@@ -8,6 +8,7 @@ unit values give the weight of every token.
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import reduce
+from importlib import import_module
 from typing import NamedTuple
 
 import torch
@@ -24,6 +25,7 @@ from recallscope.architectures.capabilities import (
     HasState,
     Rates,
     RevisesFacts,
+    Steps,
     StepsState,
     WritesFacts,
     all_facts,
@@ -32,7 +34,6 @@ from recallscope.architectures.capabilities import (
 from recallscope.architectures.layered import LayeredModel, LayerTrace, RecallLayer
 from recallscope.architectures.matrix_memory import MatrixMemory, Rotary
 from recallscope.architectures.model import MissingCapabilityError, draw_uniform
-from recallscope.architectures.steps import Steps
 from recallscope.ops.conv import add_taps, causal_conv
 from recallscope.ops.delta_scan import delta_scan
 from recallscope.ops.linear_scan import at_positions
@@ -392,22 +393,23 @@ class DeltaLayer(MemoryLayer):
         return delta_scan(units, *update[1:6], positions=last).permute(0, 2, 3, 1)
 
 
+def _layer_of(spec: MatrixMemory) -> MemoryLayer:
+    module, _, name = spec.layer.rpartition(":")
+    made: MemoryLayer = getattr(import_module(module or type(spec).__module__), name)(spec)
+    return made
+
+
 class MemoryModel(LayeredModel):
     """Such layers between the embedding and the head: HasState, HasKeys, HasAttention and HasRates; WritesFacts and
     RevisesFacts where a write depends on one pair alone."""
 
     spec: MatrixMemory
-    layer: type[MemoryLayer]  # the architecture's
     layers: Sequence[MemoryLayer]
 
     def __init__(self, spec: MatrixMemory, vocab_size: int) -> None:
         stem = Stem(spec) if spec.stem_width else None
-        super().__init__(spec, vocab_size, self.make_layers(spec), stem=stem)
+        super().__init__(spec, vocab_size, list(map(_layer_of, spec.layer_specs)), stem=stem)
         self.norm_f = nn.RMSNorm(spec.embed_dim, eps=1e-5) if spec.norm == "rms" else nn.Identity()
-
-    def make_layers(self, spec: MatrixMemory) -> list[MemoryLayer]:
-        """From the bottom up."""
-        return [self.layer(spec) for _ in range(spec.num_layers)]
 
     def finish(self, y: Float[Tensor, "batch T D"]) -> Float[Tensor, "batch T D"]:
         """The norm before the head."""

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from recallscope.architectures.capabilities import Operators, input_embedding
 from recallscope.architectures.layered import LayerTrace
+from recallscope.architectures.mamba import MultiHeadSpec
 from recallscope.architectures.model import draw_normal, draw_uniform
-from recallscope.architectures.multihead import MultiHeadSpec
 from recallscope.architectures.outer_products import (
     OperatorLayer,
     OperatorModel,

@@ -17,9 +17,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
-from recallscope.architectures.capabilities import Attention, FactCodes, Operators, Symbols, WritesFacts, blocks
+from recallscope.architectures.capabilities import Attention, FactCodes, Operators, Steps, Symbols, WritesFacts, blocks
 from recallscope.architectures.layered import LayeredModel, RecallLayer
-from recallscope.architectures.steps import Steps
 from recallscope.ops.linear_scan import at_positions
 from recallscope.ops.table_scan import ONE_HEAD, Reading, table_scan
 

@@ -21,8 +21,7 @@ from torch import Tensor
 
 from recallscope.architectures.blocks import BlockModel
 from recallscope.architectures.layered import Details
-from recallscope.architectures.mamba import MambaSpec
-from recallscope.architectures.mamba2 import Mamba2Spec
+from recallscope.architectures.mamba import Mamba2Spec, MambaSpec
 from recallscope.architectures.mamba2_model import Mamba2
 from recallscope.architectures.mamba_model import Mamba
 from recallscope.architectures.model import check_weights, load_weights

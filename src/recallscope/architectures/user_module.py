@@ -17,10 +17,10 @@ from typing import Any
 from pydantic import ConfigDict, Field, create_model, field_validator, model_validator
 
 from recallscope.registry import source_digest
-from recallscope.specs import ModelSpec, canonical_json
+from recallscope.specs import ModelSpec, Size, canonical_json
 
 RESERVED = ("kind", "digest")
-MIXER = "mixer:"  # before the place of a bare mixer, which is wrapped (`mixer.py`)
+MIXER = "mixer:"  # before the place of a bare mixer, which is wrapped
 
 
 class ModuleSpec(ModelSpec):
@@ -140,3 +140,18 @@ def _arguments_of(made: ast.FunctionDef) -> list[tuple[ast.arg, Any]]:
     defaults = [*[None] * (len(given) - len(made.args.defaults)), *made.args.defaults, *made.args.kw_defaults]
     values = [default.value if isinstance(default, ast.Constant) else None for default in defaults]
     return list(zip([*given, *named], values, strict=True))
+
+
+class MixerSpec(ModuleSpec):
+    """A bare mixer of the user's own, (batch, L, D) -> (batch, L, D), wrapped into a model: `mixer:my_nets.py:MyMixer`.
+
+    This is the interface of the layers of flash-linear-attention, zoology and mad-lab. What is added around it is
+    stated in the fields, the same for every mixer: an embedding, and `num_layers` times x + mixer(conv(norm(x))), then
+    norm and head. Fields beside these are the arguments of the mixer's constructor.
+    """
+
+    model = "recallscope.architectures.user_module_model:MixerModel"
+
+    width: Size = Field(description="D, of the embedding and of what the mixer reads and returns")
+    num_layers: Size = Field(2, description="mixers, one after another, each with a residual connection")
+    short_conv: Size = Field(3, description="taps of the causal convolution before every mixer, as in zoology; 1: none")

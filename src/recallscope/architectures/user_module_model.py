@@ -13,12 +13,15 @@ from typing import Any, NoReturn, TypeVar
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from recallscope.architectures.model import RecallModel, drawn_seed, seeded_global_rng
-from recallscope.architectures.user_module import ModuleSpec, place_of, source_file
+from recallscope.architectures.user_module import MixerSpec, ModuleSpec, place_of, source_file
 from recallscope.ops.linear_scan import at_positions
 from recallscope.registry import import_from, source_digest
+from recallscope.specs import TaskSpec
 from recallscope.tasks.batch import Batch
+from recallscope.tasks.drawing import sample_batch
 
 P = TypeVar("P")
 IN_MEMORY = "in-memory"  # in the place of a file: a module or function that only this process has
@@ -143,10 +146,10 @@ class UserModule(RecallModel):
                 name for name, weight in self.module.named_parameters() if weight.requires_grad and weight.grad is None
             )
             self.zero_grad(set_to_none=True)
-            self._check_causality(batch.tokens)
+            self.check_causality(batch.tokens)
 
     @torch.no_grad()
-    def _check_causality(self, tokens: Int[Tensor, "batch L"]) -> None:
+    def check_causality(self, tokens: Int[Tensor, "batch L"]) -> None:
         """Change the later half of the first sequence: its logits before that must stay as they are, up to rounding.
 
         Every call has the same global random numbers. Nothing is said of a module that gives other logits for the same
@@ -184,23 +187,27 @@ class UserModule(RecallModel):
             )
 
     def _constructed(self, seed: int) -> nn.Module:
-        spec = self.spec
-        make = self._imported()
-        call = f"{spec.kind} is called with vocab_size={self.vocab_size}" + "".join(
-            f", {name}={value!r}" for name, value in spec.arguments.items()
-        )
+        """The module; `vocab_size` is not handed to a constructor that does not take it."""
+        spec, make = self.spec, self._imported()
+        given = {"vocab_size": self.vocab_size, **spec.arguments}
         try:
             signature = inspect.signature(make)
-            signature.bind(vocab_size=self.vocab_size, **spec.arguments)
+        except ValueError:  # there is none to be had: the call itself tells
+            signature = None
+        named = signature.parameters.values() if signature else ()
+        if signature and not any(one.name == "vocab_size" or one.kind is one.VAR_KEYWORD for one in named):
+            del given["vocab_size"]
+        call = f"{spec.kind} is called with {shown_arguments(given) or 'nothing'}"
+        try:
+            if signature:
+                signature.bind(**given)
         except TypeError as error:
             raise UserModuleError(
                 f"{call}, and takes {signature}: {error}. Arguments of its constructor are flags, or --model-args "
-                f"'{{\"width\": 32}}'."
+                f"'{{\"width\": 32}}'; a function that makes the module may stand in for its class."
             ) from error
-        except ValueError:  # no signature to be had: the call itself tells
-            pass
         with seeded_global_rng(seed), _their_code(f"{call}, and failed"):
-            module = make(vocab_size=self.vocab_size, **spec.arguments)
+            module = make(**given)
         if not isinstance(module, nn.Module):
             raise UserModuleError(f"{call}, and gave a {type(module).__name__}, not a torch.nn.Module.")
         if not any(parameter.requires_grad for parameter in module.parameters()):
@@ -210,7 +217,11 @@ class UserModule(RecallModel):
     def _imported(self) -> Any:
         place, name = place_of(self.spec.kind), self.spec.kind.rpartition(":")[2]
         if place == IN_MEMORY:
-            return _made_in_memory(self.spec)
+            if self.spec.digest not in _IN_MEMORY:
+                raise UserModuleError(
+                    f"{self.spec.kind} was in the memory of another process. Name it by its file, my_nets.py:Net."
+                )
+            return _IN_MEMORY[self.spec.digest]
         found = source_digest(source_file(place))
         if found != self.spec.digest:
             raise UserModuleError(
@@ -225,9 +236,14 @@ class UserModule(RecallModel):
                 key for key, value in vars(module).items() if isinstance(value, type) and issubclass(value, nn.Module)
             ]
             raise UserModuleError(f"{place} has no {name!r}; modules in it: {', '.join(there) or 'none'}.")
-        if not callable(made):
+        if not callable(made) or isinstance(made, nn.Module):
             raise UserModuleError(f"{self.spec.kind} is a {type(made).__name__}, not a class or a function.")
         return made
+
+
+def shown_arguments(given: dict[str, Any]) -> str:
+    """As a call has them."""
+    return ", ".join(f"{name}={value!r}" for name, value in given.items())
 
 
 def module_in_memory(made: nn.Module | Callable[..., nn.Module], **arguments: Any) -> ModuleSpec:
@@ -238,30 +254,9 @@ def module_in_memory(made: nn.Module | Callable[..., nn.Module], **arguments: An
     """
     name = (type(made) if isinstance(made, nn.Module) else made).__name__
     digest = _digest_of(made)
-    _IN_MEMORY[digest] = _copies_of(made) if isinstance(made, nn.Module) else made
+    _IN_MEMORY[digest] = (lambda: copy.deepcopy(made)) if isinstance(made, nn.Module) else made
     name = name if name.isidentifier() else "module"
     return ModuleSpec.model_validate({"kind": f"{IN_MEMORY}:{name}", "digest": digest, **arguments})
-
-
-def _copies_of(module: nn.Module) -> Callable[..., nn.Module]:
-    """A function that gives a copy of a module, whatever the number of tokens."""
-
-    def copy_module(vocab_size: int) -> nn.Module:
-        return copy.deepcopy(module)
-
-    return copy_module
-
-
-def _made_in_memory(spec: ModuleSpec) -> Callable[..., nn.Module]:
-    """The function behind a spec; without the number of tokens for one that does not take it."""
-    made = _IN_MEMORY.get(spec.digest)
-    if made is None:
-        raise UserModuleError(f"{spec.kind} was in the memory of another process. Name it by its file, my_nets.py:Net.")
-    with contextlib.suppress(ValueError):
-        parameters = inspect.signature(made).parameters.values()
-        if not any(one.name == "vocab_size" or one.kind is one.VAR_KEYWORD for one in parameters):
-            return lambda vocab_size, **arguments: made(**arguments)
-    return made
 
 
 def _digest_of(made: Any) -> str:
@@ -279,15 +274,87 @@ def _digest_of(made: Any) -> str:
     return digest.hexdigest()[:16]
 
 
-def as_recall_model(module: nn.Module, vocab_size: int) -> RecallModel:
+def as_recall_model(module: nn.Module, task: TaskSpec) -> RecallModel:
     """A module with the interface of every model: our own as it is, another's copied. It may know more tokens."""
     if isinstance(module, RecallModel):
         return module
     device = next((weight.device for weight in module.parameters()), torch.device("cpu"))
-    wrapped = UserModule(module_in_memory(module), vocab_size)
-    with torch.no_grad(), _their_code("forward(tokens), two tokens, failed"):
-        output = wrapped.module.eval()(torch.zeros(1, 2, dtype=torch.int64, device=device))
+    tokens, wrapped = sample_batch(task, 2, 0).tokens.to(device), UserModule(module_in_memory(module), task.vocab_size)
+    with torch.no_grad(), _their_code(f"forward(tokens), tokens of shape {tuple(tokens.shape)}, failed"):
+        output = wrapped.module.eval()(tokens)
     logits = output if isinstance(output, Tensor) else getattr(output, "logits", None)
-    if isinstance(logits, Tensor) and logits.ndim == 3 and logits.shape[2] > vocab_size:
+    if isinstance(logits, Tensor) and logits.ndim == 3 and logits.shape[2] > task.vocab_size:
         wrapped.vocab_size = logits.shape[2]
+    wrapped.check_causality(tokens)
     return wrapped
+
+
+WIDTHS = ("d_model", "hidden_size", "dim", "width", "embed_dim", "n_embd", "d")  # what mixers call their width
+
+
+class Block(nn.Module):
+    """x + mixer(conv(norm(x))), the convolution causal and one per channel."""
+
+    def __init__(self, mixer: nn.Module, width: int, taps: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.taps = taps
+        self.conv = nn.Conv1d(width, width, taps, groups=width) if taps > 1 else None
+        self.mixer = mixer
+
+    def forward(self, x: Float[Tensor, "batch L D"]) -> Float[Tensor, "batch L D"]:
+        """One layer; of a mixer that returns several things, the first."""
+        u = self.norm(x)
+        if self.conv is not None:
+            u = self.conv(pad(u.mT, (self.taps - 1, 0))).mT.contiguous()
+        mixed = self.mixer(u)
+        mixed = mixed[0] if isinstance(mixed, tuple) else mixed
+        if not isinstance(mixed, Tensor) or mixed.shape != x.shape:
+            got = tuple(mixed.shape) if isinstance(mixed, Tensor) else type(mixed).__name__
+            raise ValueError(f"the mixer was given {tuple(x.shape)} and returned {got}: batch, length, width are asked")
+        return x + mixed
+
+
+class MixerNet(nn.Module):
+    """The whole model."""
+
+    def __init__(self, mixers: list[nn.Module], vocab_size: int, width: int, taps: int) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(vocab_size, width)
+        self.blocks = nn.Sequential(*(Block(mixer, width, taps) for mixer in mixers))
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, vocab_size)
+
+    def forward(self, tokens: Int[Tensor, "batch L"]) -> Float[Tensor, "batch L V"]:
+        """Logits after every token."""
+        return self.head(self.norm(self.blocks(self.embed(tokens))))
+
+
+class MixerModel(UserModule):
+    """The user's mixers in a model: embedding; norm, short convolution and mixer with a residual; norm, head."""
+
+    spec: MixerSpec
+
+    def _constructed(self, seed: int) -> nn.Module:
+        spec, make = self.spec, self._imported()
+        name = _width_argument(make)
+        width = {name: spec.width} if name else {}
+        shown = shown_arguments(width | spec.arguments)
+        with seeded_global_rng(seed), _their_code(f"{spec.kind} is called with {shown or spec.width}, and failed"):
+            made = [
+                make(**width, **spec.arguments) if name else make(spec.width, **spec.arguments)
+                for _ in range(spec.num_layers)
+            ]
+            net = MixerNet(made, self.vocab_size, spec.width, spec.short_conv)
+        if not all(isinstance(mixer, nn.Module) for mixer in made):
+            raise UserModuleError(f"{spec.kind} gave a {type(made[0]).__name__}, not a torch.nn.Module.")
+        return net
+
+
+def _width_argument(make: Callable[..., object]) -> str | None:
+    """What the constructor calls the width; None if it is the first argument under another name."""
+    try:
+        names = inspect.signature(make).parameters
+    except ValueError:
+        return None
+    return next((name for name in WIDTHS if name in names), None)

@@ -14,11 +14,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from recallscope.architectures.delta_net_model import DeltaNet
 from recallscope.architectures.matrix_memory import DeltaNetSpec, MesaNetSpec, MLSTMSpec
 from recallscope.architectures.matrix_memory_model import MemoryLayer, MemoryModel
-from recallscope.architectures.mesa_net_model import MesaNet, MesaNetLayer
-from recallscope.architectures.mlstm_model import MLSTM
+from recallscope.architectures.mesa_net_layers import MesaNetLayer
 from recallscope.circuits.circuit import CircuitSizes, circuit
 from recallscope.circuits.codes import tight_frame
 
@@ -98,14 +96,14 @@ def open_at_facts(layer: MemoryLayer, values: OneSided) -> None:
 @torch.no_grad()
 def gated_circuit(
     vocab_size: int, embed_dim: int, state_dim: int, generator: torch.Generator, *, own_axis: bool = False
-) -> MLSTM:
+) -> MemoryModel:
     """An mLSTM that writes after keys only and forgets nothing: SNR² = N D / n.
 
     Its gate is an exponential, which has no upper end: it is 1 where the token before is a key, and a key that follows
     a key brings no value. The normaliser is off, as it would change no answer.
     """
     spec = MLSTMSpec(embed_dim=embed_dim, state_dim=state_dim, residual=False, normaliser=False)
-    model = MLSTM(spec, vocab_size)
+    model = MemoryModel(spec, vocab_size)
     values = one_sided_frame(embed_dim, vocab_size // 2, generator, own_axis=own_axis)
     layer = write_codes(model, values, generator)
     layer.W_in[0].split(layer.rows)[3][0, values.axis] = -SHUT / values.least
@@ -115,13 +113,13 @@ def gated_circuit(
 
 
 @circuit("gated", "a write gate: only (key, value) pairs are written (mLSTM)", laws=("gated",))
-def gated(sizes: CircuitSizes, generator: torch.Generator) -> MLSTM:
+def gated(sizes: CircuitSizes, generator: torch.Generator) -> MemoryModel:
     return gated_circuit(sizes.vocab_size, sizes.embed_dim, sizes.state_dim, generator)
 
 
 def delta_circuit(
     vocab_size: int, embed_dim: int, state_dim: int, generator: torch.Generator, *, write_rate: float
-) -> DeltaNet:
+) -> MemoryModel:
     """A DeltaNet that writes (key, value) pairs with rate b, and nothing else.
 
     A sigmoid held at b would need all values at one coordinate. So the gate is 1, and keys have length sqrt(b) in place
@@ -130,7 +128,7 @@ def delta_circuit(
     if not 0 < write_rate <= 2:
         raise ValueError(f"write_rate={write_rate} is outside (0, 2]: beyond 2 every write makes the state longer.")
     spec = DeltaNetSpec(embed_dim=embed_dim, state_dim=state_dim, residual=False, qk_norm="none")
-    model = DeltaNet(spec, vocab_size)
+    model = MemoryModel(spec, vocab_size)
     values = one_sided_frame(embed_dim, vocab_size // 2, generator)
     open_at_facts(write_codes(model, values, generator, key_length=write_rate**0.5), values)
     return model
@@ -142,16 +140,16 @@ def delta_circuit(
     laws=("delta",),
     law_options={"b": "write_rate"},
 )
-def delta(sizes: CircuitSizes, generator: torch.Generator) -> DeltaNet:
+def delta(sizes: CircuitSizes, generator: torch.Generator) -> MemoryModel:
     return delta_circuit(sizes.vocab_size, sizes.embed_dim, sizes.state_dim, generator, write_rate=sizes.write_rate)
 
 
 @torch.no_grad()
 def least_squares_circuit(
     vocab_size: int, embed_dim: int, state_dim: int, generator: torch.Generator, *, ridge: float = 1e-5
-) -> MesaNet:
+) -> MemoryModel:
     """A MesaNet that writes (key, value) pairs only: SNR² = N D / (n - N), and no error for N_f <= N."""
-    model = MesaNet(MesaNetSpec(embed_dim=embed_dim, state_dim=state_dim, residual=False), vocab_size)
+    model = MemoryModel(MesaNetSpec(embed_dim=embed_dim, state_dim=state_dim, residual=False), vocab_size)
     values = one_sided_frame(embed_dim, vocab_size // 2, generator)
     layer = cast(MesaNetLayer, write_codes(model, values, generator))
     open_at_facts(layer, values)
@@ -160,5 +158,5 @@ def least_squares_circuit(
 
 
 @circuit("least-squares", "least squares over (key, value) pairs (MesaNet)", laws=("least-squares",))
-def least_squares(sizes: CircuitSizes, generator: torch.Generator) -> MesaNet:
+def least_squares(sizes: CircuitSizes, generator: torch.Generator) -> MemoryModel:
     return least_squares_circuit(sizes.vocab_size, sizes.embed_dim, sizes.state_dim, generator)

@@ -12,8 +12,7 @@ from recallscope.cli.flags import OptionalInt, OptionalText, Quiet, RunFlags, St
 from recallscope.cli.output import console, number, print_json, show, table
 
 if TYPE_CHECKING:
-    from recallscope.measuring.capacity import Capacity
-    from recallscope.measuring.capacity_query import CapacityQuery
+    from recallscope.measuring.capacity import Capacity, CapacityQuery
 
 
 @dataclass(kw_only=True)
@@ -61,7 +60,8 @@ class FindCapacity(StateFlags, RunFlags):
             from recallscope.measuring.stored_states import stored_trainer
 
             trainer = stored_trainer(trainer, store, precision)
-        found = find_capacity(question, trainer, max_runs=self.max_runs, search_rates=search)
+        curriculum = not self.starts and "training_facts" not in self.given("train")
+        found = find_capacity(question, trainer, max_runs=self.max_runs, search_rates=search, curriculum=curriculum)
         if self.json:
             stored = {} if precision is None else {"precision": precision.model_dump(mode="json")}
             print_json(asdict(found) | {"seconds": found.seconds, "store": str(self.store)} | stored)
@@ -71,7 +71,7 @@ class FindCapacity(StateFlags, RunFlags):
         return 0
 
     def _question(self) -> CapacityQuery:
-        from recallscope.measuring.capacity_query import CapacityQuery
+        from recallscope.measuring.capacity import CapacityQuery
         from recallscope.measuring.training_runs import RECIPE
         from recallscope.theory.problem import probability
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 
 from recallscope.cli.output import console, number, print_json, show, table, warn
-from recallscope.studies.author_grids import Over, Split
+from recallscope.studies.other_groups import Over, Split
 
 
 @dataclass(kw_only=True)
@@ -31,7 +31,7 @@ class CompareGrids:
 
     def run(self) -> int:
         """Compare and print."""
-        from recallscope.studies.author_grids import compare_files, find_files
+        from recallscope.studies.other_groups import compare_files, find_files
 
         left_out = find_files(self.folder, self.split)[1]
         found = list(compare_files(self.folder, self.split, self.seeds))

@@ -20,7 +20,7 @@ from recallscope.specs import TASKS, TaskSpec, parse_task
 
 if TYPE_CHECKING:
     from recallscope.architectures.model import RecallModel
-    from recallscope.tasks.scoring import Score
+    from recallscope.tasks.batch import Score
 
 
 @dataclass(kw_only=True)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shlex
+import textwrap
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import numpy as np
 import tyro
 
 from recallscope.cli.flags import OptionalInt, OptionalPath, Unset
@@ -15,7 +18,7 @@ from recallscope.cli.output import console, number, print_json, show, table, war
 from recallscope.health import Kind
 
 if TYPE_CHECKING:
-    from recallscope.analysis.group_fit import GroupFit
+    from recallscope.analysis.collapse import GroupFit
 
 
 @dataclass(kw_only=True)
@@ -54,7 +57,7 @@ class FitStore:
             raise ValueError(f"bootstrap={self.bootstrap} is outside 0..100000.")
         if (self.seed is None) == (self.reduce == "seed"):
             raise ValueError("--seed and --reduce seed go together: which seed of each cell is to be taken?")
-        from recallscope.analysis.group_fit import fit_group
+        from recallscope.analysis.collapse import fit_group
         from recallscope.analysis.table import finished_runs, group_runs
         from recallscope.runs.store import RunStore
         from recallscope.runs.table import damage
@@ -79,7 +82,7 @@ class FitStore:
         options: dict[str, Any] = {"reduce": self.reduce, "seed": self.seed, "bootstrap": self.bootstrap}
         answers = [fit_group(group, laws, **options) for group in group_runs(rows)]
         if self.figure:
-            from recallscope.cli.fit_figure import write_fit_figure
+            from recallscope.cli.fit import write_fit_figure
 
             rows_drawn = write_fit_figure(answers, self.figure, bootstrap=self.bootstrap)
         if self.json:
@@ -115,3 +118,43 @@ class FitStore:
 
 def _counted(warnings: Counter[str]) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in warnings.most_common())
+
+
+MOST_ROWS = 12
+
+
+def write_fit_figure(found: Sequence[GroupFit], path: Path, *, bootstrap: int) -> int:
+    """Left, accuracy against x with the fitted a; right, measured against what the closest law predicts.
+
+    Groups that are too small to fit are left out; returns how many are drawn.
+    """
+    from recallscope.analysis.collapse import collapse_curve
+    from recallscope.analysis.compare import LawPoints
+    from recallscope.figures.accuracy_panels import draw_collapse, draw_law_points, draw_size_bar
+    from recallscope.figures.style import BLUE, figure_style, new_figure, write_figure
+
+    fitted = [one for one in found if one.fits]
+    if not 1 <= len(fitted) <= MOST_ROWS:
+        raise ValueError(
+            f"{len(fitted)} groups of these runs can be fitted, and a figure takes 1 to {MOST_ROWS}. "
+            f"Choose with --where, such as --where model=linear_mamba."
+        )
+    with figure_style():
+        figure = new_figure(6.8, 3.0 * len(fitted))
+        panels = figure.subplots(len(fitted), 2, squeeze=False)
+        for one, (left, right) in zip(fitted, panels, strict=True):
+            a, law, label = one.fits[0].a, one.laws[0], one.group.label
+            curve = collapse_curve(one.grid, a, np.random.default_rng(0), bootstrap=bootstrap)
+            draw_collapse(curve, left, name_a=f"{a:.2f}", group_range=(curve.group.min(), curve.group.max()))
+            draw_size_bar(figure, [left], curve.group, "$N$")
+            left.set_title("\n".join(textwrap.wrap(label, 44, max_lines=2)))
+            points = LawPoints(
+                law.law,
+                {label: np.array([cell.predicted for cell in law.cells])},
+                {label: np.array([cell.measured for cell in law.cells])},
+                law.mean_error,
+            )
+            title = f"{law.law}: mean error {law.mean_error:.3f}"
+            draw_law_points(points, right, title=title, colours={label: BLUE}, markers={label: "o"})
+    write_figure(figure, path)
+    return len(fitted)

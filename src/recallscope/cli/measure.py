@@ -29,8 +29,7 @@ from recallscope.train.saved import is_pretrained, is_weights, load_model, task_
 
 if TYPE_CHECKING:
     from recallscope.architectures.model import RecallModel
-    from recallscope.measuring.beside import Neighbour
-    from recallscope.measuring.measurement import Measurement
+    from recallscope.measuring.measurement import Measurement, Neighbour
     from recallscope.specs import TaskSpec
 
 PROGRESS_EVERY = 10.0  # seconds between two lines about a run that is under way
@@ -44,9 +43,10 @@ class Measure(StateFlags, RunFlags):
 
     Measure an architecture, or a torch.nn.Module of your own, on a recall task: accuracy with its interval, the
     effective size of its state, the bits it holds per state entry, the linear Mamba it equals, and its place among
-    stored runs on the same task. It is trained by one recipe for all, by a curriculum over the number of facts; the
-    learning rate is the best of a few in short runs on another seed, unless you give one. Runs that are at chance, or
-    gain from more steps, are extended to twice and four times the steps, unless you give the steps. A model that stays
+    stored runs on the same task. It is trained by one recipe for all: the learning rate is the best of four in
+    short runs on another seed, unless you give one, and a model that stays at chance at all of them is trained by a
+    curriculum over the number of facts, unless you give --training-facts. Runs that are still at chance, or gain
+    from more steps, are extended to twice and four times the steps, unless you give the steps. A model that stays
     at chance "did not learn under this recipe", and no size is derived. Any field of task, model and training is a
     flag, and so are the arguments of your constructor:
 
@@ -140,6 +140,7 @@ class Measure(StateFlags, RunFlags):
                 run.model, task, train=run.train, seed=run.seed, seeds=self.seeds, store=store,
                 compare_with=self.compare_with,
                 search_rates=not self.starts and "learning_rate" not in self.given("train"),
+                curriculum=not self.starts and "training_facts" not in self.given("train"),
                 extend=not self.starts and not STEPS & self.given("train").keys(),
                 trainer=store_trainer(store, workers=self.workers, weights=True, view=view),
                 tell=None if self.quiet else tell,

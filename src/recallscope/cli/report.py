@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from recallscope.cli.flags import OptionalPath
-from recallscope.cli.output import print_json
+from recallscope.cli.output import console, print_json, show, table
 from recallscope.studies.experiment import SCALES, Scale
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class WriteReport:
     """The page, one HTML file."""
     markdown: OptionalPath = None
     """A summary for readers, as Markdown. The appendix with every finding and chapters with more detail go beside it,
-    pictures to a folder figures beside it, and tables of laws and costs into pages that have a place for them."""
+    pictures to a folder figures beside it, and tables into pages that have a place for them."""
     scale: Scale = "small"
     """Which runs of the store: those of this scale of recallscope reproduce."""
     json: bool = False
@@ -66,7 +66,7 @@ class WriteReport:
 
     def _write(self, report: Report, runs: PaperRuns) -> Iterator[Path]:
         from recallscope.atomic import write_atomically
-        from recallscope.studies.report import appendix_page, chapter_page, html_page, markdown_page, with_tables
+        from recallscope.studies.report import appendix_page, html_page, markdown_page, pages
 
         if self.output:
             write_atomically(self.output, html_page(report).encode())
@@ -75,33 +75,19 @@ class WriteReport:
             for picture in report.pictures:
                 if picture.data:
                     write_atomically(self.markdown.parent / "figures" / picture.file_name, picture.data)
-            chapters = {name: chapter_page(page, report.facts.store) for name, page in report.pages.items()}
-            chapters[report.appendix] = appendix_page(report)
-            for name, text in {self.markdown.name: markdown_page(report), **chapters}.items():
-                write_atomically(self.markdown.with_name(name), text.encode())
-                yield self.markdown.with_name(name)
-            for path in sorted(self.markdown.parent.glob("*.md")):
-                before = path.read_text(encoding="utf-8")
-                if (after := with_tables(before, runs)) != before:
-                    write_atomically(path, after.encode())
-                    yield path
+            own = {self.markdown.name: markdown_page(report), report.appendix: appendix_page(report)}
+            for path, text in [*((self.markdown.with_name(name), text) for name, text in own.items()),
+                               *pages(runs, self.markdown.parent)]:  # fmt: skip
+                write_atomically(path, text.encode())
+                yield path
 
     def _print(self, report: Report, *, with_findings: bool) -> None:
-        from rich.console import Console
-        from rich.markup import escape
-        from rich.table import Table
-
-        console = Console()
         if with_findings:
-            table = Table(box=None, pad_edge=False, header_style="dim")
-            for column in ("claim", "question", "paper", "measured", "verdict"):
-                table.add_column(column, overflow="fold")
-            for finding in report.findings:
-                row = (finding.number, finding.question, finding.paper, finding.ours, finding.verdict)
-                table.add_row(*map(escape, row))  # brackets of intervals are no markup
-            console.print(table, highlight=False)
-            console.print()
-        console.print(report.summary, highlight=False, markup=False)
+            columns = ("claim", "question", "paper", "measured", "verdict")
+            rows = [(one.number, one.question, one.paper, one.ours, one.verdict) for one in report.findings]
+            console().print(table(columns, rows, left=columns))
+            show([""])
+        show([report.summary])
 
 
 def _check_file(path: Path) -> None:

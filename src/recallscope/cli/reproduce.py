@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from recallscope.cli.flags import OptionalInt, OptionalPath, Quiet
-from recallscope.cli.output import print_json
+from recallscope.cli.output import console, print_json, show, table, warn
 from recallscope.studies.experiment import SCALES, Scale
 
 if TYPE_CHECKING:
@@ -86,14 +86,14 @@ class Reproduce:
                 return code
         for part in experiment.designed(self.scale):
             if not self.quiet:
-                self._say(f"{experiment.name}: measuring hand-constructed weights, {part.label}")
+                warn(f"{experiment.name}: measuring hand-constructed weights, {part.label}")
             part.measure(store.root, self.scale)
         experiment.call("after_runs", PaperRuns(store, self.scale, [experiment.name]))
         return 0
 
     def _sweep(self, experiment: Experiment, cells: list[Cell], store: RunStore, keep_weights: bool) -> int:
+        from recallscope.runs.driver import run_sweep
         from recallscope.runs.plan import make_plan
-        from recallscope.runs.sweep import run_sweep
         from recallscope.runs.views import progress_view
 
         plan = make_plan(cells, store, weights=keep_weights, look_only=True)
@@ -101,24 +101,24 @@ class Reproduce:
             return 0
         view = None
         if not self.quiet:
-            self._say(f"{experiment.name}, {self.scale}: {self._work(plan)}")
+            warn(f"{experiment.name}, {self.scale}: {self._work(plan)}")
             title = f"{experiment.name}: {len(cells)} runs in {self.store}"
             view = progress_view(cells, title, stream=sys.stderr, live=not self.json)
         outcome = run_sweep(cells, store, workers=self.workers, view=view, weights=keep_weights)
         if outcome.interrupted:
-            self._say(
+            warn(
                 f"stopped, nothing is lost. Go on with: recallscope reproduce {self.name} --scale {self.scale} "
                 f"--store {self.store}"
             )
             return 130
         if outcome.failed:
-            self._say(f"{outcome.failed} runs failed; recallscope store list {self.store} --where status=failed")
+            warn(f"{outcome.failed} runs failed; recallscope store list {self.store} --where status=failed")
             return 1
         return 0
 
     def _work(self, plan: Plan) -> str:
         """How many runs are to be trained, and how long that may take."""
-        from recallscope.studies.costs import seconds_of
+        from recallscope.studies.experiment import seconds_of
 
         workers = min(os.cpu_count() or 1 if self.workers is None else max(self.workers, 1), len(plan.missing) or 1)
         seconds = sum(seconds_of(cell.spec) for cell in plan.missing) / workers
@@ -137,16 +137,14 @@ class Reproduce:
             paths = [str(path) for path in figures]
             print_json({"scale": self.scale, "findings": rows, "summaries": summaries, "figures": paths})
             return 0
-        from rich.console import Console
-
-        console = Console()
+        out = console()
         for experiment in chosen:
-            experiment.call("tables", runs, console)
-            console.print(f"\n[bold]{experiment.name}[/bold]", highlight=False)
-            for line in self._lines(found[experiment.name], console.width):
+            experiment.call("tables", runs, out)
+            show(["", experiment.name], bold=2, to=out)
+            for line in self._lines(found[experiment.name], out.width):
                 print(line)
             for sentence in summaries[experiment.name]:
-                print("\n" + fill(sentence, console.width))
+                print("\n" + fill(sentence, out.width))
         if figures:
             names = ", ".join(dict.fromkeys(path.stem for path in figures))
             print(f"\nFigures in {figures[0].parent}, as PNG and SVG: {names}")
@@ -171,7 +169,7 @@ class Reproduce:
         import importlib.util
 
         if importlib.util.find_spec("matplotlib") is None:
-            self._say("matplotlib is not installed, so nothing is drawn: pip install 'recallscope[figures]'")
+            warn("matplotlib is not installed, so nothing is drawn: pip install 'recallscope[figures]'")
             return []
         from recallscope.studies.drawing import draw_figures
         from recallscope.studies.experiment import find_figures
@@ -180,7 +178,7 @@ class Reproduce:
         answers = draw_figures(runs, figures, self.out or self.store / "figures", os.cpu_count() or 1)
         for why in answers.values():
             if isinstance(why, str):
-                self._say(why)
+                warn(why)
         return [path for paths in answers.values() if not isinstance(paths, str) for path in paths]
 
     def _say_plan(self, chosen: list[Experiment]) -> int:
@@ -200,36 +198,24 @@ class Reproduce:
         if self.json:
             print_json({"store": str(self.store), "experiments": rows, "without_runs": _without_runs()})
             return 0
-        from rich.console import Console
-        from rich.table import Table
-
-        table = Table(box=None, pad_edge=False, header_style="dim")
-        for title in ("experiment", "shows", *SCALES, "small, done"):
-            table.add_column(title, no_wrap=title == "experiment")
+        cells = []
         for row in rows:
-            scales = row["scales"]
-            table.add_row(
-                row["name"],
-                ", ".join(row["shows"]),
-                *(f"{at['runs']}: {_time(at['core_seconds'])}" for at in scales.values()),
-                f"{scales['small']['done']} of {scales['small']['runs']}",
-            )
+            costs = (f"{at['runs']}: {_time(at['core_seconds'])}" for at in row["scales"].values())
+            small = row["scales"]["small"]
+            cells.append([row["name"], ", ".join(row["shows"]), *costs, f"{small['done']} of {small['runs']}"])
         for row in _without_runs() if self.name in ("", "all") else ():
-            table.add_row(row["name"], ", ".join(row["shows"]), "-", "-", "-", row["command"])
-        console = Console()
-        console.print(table, highlight=False)
-        console.print(
-            f"\nRuns: time of one core, estimated from the amount of work. Done: in {self.store}. results/paper of "
-            "the repository holds the small scale.",
-            highlight=False,
-        )
+            cells.append([row["name"], ", ".join(row["shows"]), "-", "-", "-", row["command"]])
+        columns = ("experiment", "shows", *SCALES, "small, done")
+        console().print(table(columns, cells, left=columns, whole=("experiment",)))
+        show(["", f"Runs: time of one core, estimated from the amount of work. Done: in {self.store}. results/paper of "
+              "the repository holds the small scale."])  # fmt: skip
         return 0
 
     def _rows(self, chosen: list[Experiment], *wanted: Scale) -> list[dict[str, Any]]:
         from recallscope.records import RecordError
         from recallscope.runs.store import RunStore
         from recallscope.studies.claims import claim
-        from recallscope.studies.costs import core_seconds
+        from recallscope.studies.experiment import core_seconds
 
         there: dict[str, Any] = {}
         if self.store.is_file() or (self.store / "store.json").exists():
@@ -251,9 +237,6 @@ class Reproduce:
             shows = [claim(key).number for key in experiment.claims]
             rows.append({"name": experiment.name, "says": experiment.title, "shows": shows, "scales": scales})
         return rows
-
-    def _say(self, text: str) -> None:
-        print(f"recallscope: {text}", file=sys.stderr)
 
 
 def _without_runs() -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from recallscope.cli.flags import OptionalInt, Unset
 from recallscope.cli.output import console, number, print_json, table
 
 if TYPE_CHECKING:
-    from recallscope.runs.packing import Copied
+    from recallscope.runs.upkeep import Copied
 
 Folder = Annotated[Path, tyro.conf.Positional]
 Trials = Annotated[
@@ -49,8 +49,7 @@ class List:
     def run(self) -> int:
         """Query the index, print."""
         from recallscope.runs.store import RunStore
-        from recallscope.runs.table import Condition, find_runs, parse_conditions
-        from recallscope.specs import TRIALS_FROM
+        from recallscope.runs.table import find_runs, parse_conditions
 
         limit = (0 if self.json else MOST_PRINTED) if self.limit is None else self.limit
         if limit < 0:
@@ -82,9 +81,9 @@ class List:
                 else ""
             )
         )
-        hidden = [] if self.trials else find_runs(store, [Condition("seed", ">=", str(TRIALS_FROM))], columns=["run"])
-        if hidden:
-            print(f"{len(hidden)} learning-rate trials of measurements are left out: --trials shows them")
+        all_runs, shown = (len(find_runs(store, columns=["run"], trials=trials)) for trials in (True, self.trials))
+        if all_runs > shown:
+            print(f"{all_runs - shown} learning-rate trials of measurements are left out: --trials shows them")
         damaged = sum(row.get("status") == "damaged" for row in rows)
         if damaged:
             print(f"{damaged} damaged: recallscope store verify {self.store} --dry-run says what is wrong with them")
@@ -108,8 +107,8 @@ class Show:
     def run(self) -> int:
         """Find the one run, print what is known."""
         from recallscope.records import row_of
-        from recallscope.runs.details import run_details
         from recallscope.runs.store import RunStore
+        from recallscope.runs.table import run_details
 
         found = run_details(RunStore(self.store), self.wanted)
         if self.json:
@@ -206,8 +205,8 @@ class Pack:
 
     def run(self) -> int:
         """Pack, report."""
-        from recallscope.runs.packing import pack_store
         from recallscope.runs.store import RunStore
+        from recallscope.runs.upkeep import pack_store
 
         return _report(pack_store(RunStore(self.store), self.out), self.store, self.out, self.json)
 
@@ -228,8 +227,8 @@ class Unpack:
 
     def run(self) -> int:
         """Unpack, report."""
-        from recallscope.runs.packing import unpack_store
         from recallscope.runs.store import RunStore
+        from recallscope.runs.upkeep import unpack_store
 
         return _report(unpack_store(RunStore(self.store), self.out), self.store, self.out, self.json)
 

@@ -65,10 +65,10 @@ class Sweep:
 
     def run(self) -> int:
         """Read the grid, plan, drive, report. Exit code 1 if runs failed, 130 if stopped before the end."""
+        from recallscope.runs.driver import run_sweep
         from recallscope.runs.grid import read_grid
         from recallscope.runs.plan import make_plan
         from recallscope.runs.store import RunStore
-        from recallscope.runs.sweep import run_sweep
         from recallscope.runs.views import progress_view
 
         grid = read_grid(self.grid)

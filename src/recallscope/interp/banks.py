@@ -19,8 +19,7 @@ from recallscope.architectures.capabilities import HasMasks, all_facts
 from recallscope.architectures.model import RecallModel
 from recallscope.interp.rates import PAIRS, pair_kinds
 from recallscope.interp.states import context_end, share
-from recallscope.tasks.batch import Batch
-from recallscope.tasks.scoring import answered
+from recallscope.tasks.batch import Batch, answered
 
 PARTNERS = 64  # values over which a key's writes are averaged, and keys for a value's
 FAINTEST = 1e-3  # of the largest write of a channel: what is less counts as this

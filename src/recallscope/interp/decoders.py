@@ -15,8 +15,7 @@ from torch.nn.functional import one_hot, pad
 from recallscope.architectures.capabilities import HasKeys
 from recallscope.architectures.model import RecallModel
 from recallscope.interp.states import asked_facts, at_queries, context_end, earlier_tokens, facts_at, share, states_at
-from recallscope.tasks.batch import Batch
-from recallscope.tasks.scoring import accuracy
+from recallscope.tasks.batch import Batch, accuracy
 
 LOGITS_AT_ONCE = 2**24
 MOST_GROUPS = 16  # of facts, by their place in the context

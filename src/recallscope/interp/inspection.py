@@ -71,8 +71,8 @@ from recallscope.interp.states import share, starts_with_facts
 from recallscope.interp.stored_states import HeadBits, measure_heads
 from recallscope.ops.linear_scan import at_positions
 from recallscope.specs import TaskSpec
+from recallscope.tasks.batch import answered
 from recallscope.tasks.drawing import sample_batch
-from recallscope.tasks.scoring import answered
 
 TABLE_ENTRIES = 2**23  # of all decoded tables alive at a time
 ATTENTION_SEQUENCES = 32  # a model may have a map per channel

@@ -12,8 +12,7 @@ from recallscope.architectures.capabilities import HasOperators, Operators, Writ
 from recallscope.architectures.model import RecallModel
 from recallscope.interp.operators import operators_by_layer
 from recallscope.interp.states import context_end, facts_at, share, states_at
-from recallscope.tasks.batch import Batch
-from recallscope.tasks.scoring import answered
+from recallscope.tasks.batch import Batch, answered
 
 
 def fact_writes(

@@ -84,7 +84,7 @@ class HashMemory:
         if len(layers) != 1:
             raise ValueError(
                 f"HashMemory is the state of one layer, and this model has {len(layers)}. Use a model with "
-                f"num_layers=1, or a circuit such as recallscope.circuits.single.designed_circuit."
+                f"num_layers=1, or a circuit such as recallscope.circuits.linear.designed_circuit."
             )
         self._model, (self._codes,) = model, layers
         self.vocab_size = model.vocab_size

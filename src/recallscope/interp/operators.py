@@ -206,7 +206,7 @@ def block_masses(ops: Operators) -> BlockMasses:
 
 @dataclass(frozen=True)
 class NearestCircuit:
-    """Embedding and hash of the circuit; `recallscope.circuits.single.compressive_circuit(E, F)` is the model."""
+    """Embedding and hash of the circuit; `recallscope.circuits.linear.compressive_circuit(E, F)` is the model."""
 
     E: Float[Tensor, "D V"]
     F: Float[Tensor, "N D"]

@@ -13,7 +13,7 @@ from recallscope.interp.interventions import OverwriteScores
 from recallscope.interp.rates import RateScores
 from recallscope.interp.stored_states import HeadBits
 from recallscope.specs import TaskSpec
-from recallscope.tasks.scoring import Score
+from recallscope.tasks.batch import Score
 
 NEAR = 0.95  # block masses and closeness from here on are called the circuit's
 WORKS = 0.9  # recall and overwriting from here on are called working

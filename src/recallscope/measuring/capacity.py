@@ -8,18 +8,157 @@ lies between two training runs, and the fit is against log n.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, get_args
 
-from scipy.special import ndtri
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+from scipy.special import ndtr, ndtri
 
-from recallscope.analysis.probit import ProbitFit, fit_probit
-from recallscope.measuring.capacity_query import CapacityQuery
+from recallscope.health import why_at_chance
 from recallscope.measuring.learning import learn
 from recallscope.measuring.training_runs import RateSearch, Trainer, search_rate, with_train
+from recallscope.registry import suggestion
 from recallscope.runs.plan import estimated_cost
 from recallscope.runs.views import clock
-from recallscope.specs import RunSpec
+from recallscope.specs import LARGEST, TASKS, RunSpec, find_architecture, flat_fields, path_of
+from recallscope.theory.law import Law, law_of
+from recallscope.theory.problem import Problem, probability
+
+SEED_SCATTER = 0.005  # assumed standard deviation of trained accuracy between seeds; linear models show .001 to .003
+QUANTILE = 1.96
+
+
+@dataclass(frozen=True, eq=False)
+class ProbitFit:
+    """accuracy = Phi(intercept + slope x), and the covariance of the two."""
+
+    intercept: float
+    slope: float
+    covariance: NDArray[np.float64]
+
+    def accuracy(self, x: float) -> float:
+        """The fitted curve."""
+        return float(ndtr(self.intercept + self.slope * x))
+
+    def crossing(self, target: float) -> tuple[float, tuple[float, float]]:
+        """x at which the curve reaches the target, and its 95 % interval to first order."""
+        x = (float(ndtri(target)) - self.intercept) / self.slope
+        gradient = np.array([-1.0, -x]) / self.slope
+        spread = QUANTILE * float(np.sqrt(gradient @ self.covariance @ gradient))
+        return x, (x - spread, x + spread)
+
+
+def fit_probit(
+    x: Sequence[float], accuracy: Sequence[float], queries: Sequence[int], *, slope: tuple[float, float]
+) -> ProbitFit:
+    """Weighted least squares of the accuracies' normal quantiles on x; one point is enough.
+
+    `slope` is what is expected of it, mean and standard deviation, and counts as one more observation. An accuracy is
+    uncertain by the number of its queries and by `SEED_SCATTER`; if the points scatter more around the line than that,
+    the covariance grows accordingly. The slope is kept above a tenth of what is expected: accuracy rises with x.
+    """
+    p, n = np.asarray(accuracy, float), np.asarray(queries, float)
+    p = np.clip(p, 0.5 / n, 1 - 0.5 / n)
+    z = ndtri(p)
+    density = np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
+    weight = density**2 / (p * (1 - p) / n + SEED_SCATTER**2)
+    design = np.column_stack([np.ones(len(p)), np.asarray(x, float)])
+    precision = design.T @ (weight[:, None] * design) + np.diag([1e-12, slope[1] ** -2])
+    covariance = np.linalg.inv(precision)
+    best = covariance @ (design.T @ (weight * z) + np.array([0.0, slope[0] * slope[1] ** -2]))
+    if best[1] < slope[0] / 10:
+        best = np.array([np.average(z - slope[0] / 10 * design[:, 1], weights=weight), slope[0] / 10])
+    freedom = len(p) - 1
+    excess = float(weight @ (z - design @ best) ** 2) / freedom if freedom else 1.0
+    return ProbitFit(float(best[0]), float(best[1]), covariance * max(1.0, excess))
+
+
+@dataclass
+class CapacityQuery:
+    """Which field is looked for, in which runs, and for which target."""
+
+    fields: dict[str, Any]  # of a RunSpec, by part, without the unknown
+    unknown: str
+    target: float
+
+    def __post_init__(self) -> None:
+        probability("target", self.target)
+        kinds = (
+            TASKS.find(self.fields["task"].get("kind") or "mqar"),
+            find_architecture(str(self.fields["model"].get("kind") or "linear_mamba")),
+        )
+        path = path_of(self.unknown, *kinds)
+        fields = kinds[1].model_fields
+        sizes = [name for name, info in fields.items() if int in (info.annotation, *get_args(info.annotation))]
+        known = path == ("task", "num_facts") or (path and path[0] == "model" and path[1] not in {*fields} - {*sizes})
+        if path is None or not known:
+            raise ValueError(
+                f"{self.unknown!r} cannot be looked for. {suggestion(self.unknown, ['num_facts', *sizes])}"
+            )
+        self.path, self._known = path, dict[int, float]()
+        self.sign = 1 if path[0] == "task" else -1  # more facts are harder, a larger model makes it easier
+
+    def run_at(self, value: int) -> RunSpec:
+        """The run with the unknown given."""
+        part, name = self.path
+        return RunSpec.model_validate(self.fields | {part: self.fields[part] | {name: value}})
+
+    @cached_property
+    def largest(self) -> int:
+        """The largest value that makes a run; a ValidationError if not even 1 does."""
+        self.run_at(1)
+        good, step = 1, 1
+        while good + step < LARGEST and step:
+            if self._fits(good + step):
+                good, step = good + step, 2 * step
+            else:
+                step //= 2
+        return good
+
+    def _fits(self, value: int) -> bool:
+        try:
+            self.run_at(value)
+        except ValidationError:
+            return False
+        return True
+
+    @cached_property
+    def law(self) -> Law | None:
+        """The law of the model, if there is one and it speaks about this task."""
+        run = self.run_at(1)
+        law = law_of(run.model, run.task.kind, getattr(run.task, "key_tokens", None))
+        return law if law and self._by_law(law, 2) else None
+
+    def _by_law(self, law: Law, value: int) -> float | None:
+        try:
+            p = float(law(Problem.from_fields(flat_fields(self.run_at(value)))))
+        except ValueError:  # a task, or sizes, that the law does not speak about
+            return None
+        return p if p == p else None
+
+    def variable(self, value: int) -> float:
+        """What the accuracy is fitted against, rising with recall: the law's quantile, else log n with its sign."""
+        if self.law is None:
+            return -self.sign * math.log(value)
+        if value not in self._known:
+            p = self._by_law(self.law, value)
+            self._known[value] = float(ndtri(min(max(0.0 if p is None else p, 1e-9), 1 - 1e-9)))
+        return self._known[value]
+
+    @property
+    def wanted(self) -> str:
+        """The answer's name."""
+        return f"{'largest' if self.sign > 0 else 'least'} {self.unknown}"
+
+    def guess_rate(self) -> float:
+        """Recall by guessing a value."""
+        return 2 / self.run_at(1).task.vocab_size
+
 
 MAX_RUNS = 6
 START = 8  # the first value where no law proposes one
@@ -95,13 +234,15 @@ def find_capacity(
     *,
     max_runs: int = MAX_RUNS,
     search_rates: bool = False,
+    curriculum: bool = True,
     extend: bool = True,
 ) -> Capacity:
     """Propose, train, correct. `search_rates` first chooses a learning rate, by short runs at the first proposal.
 
     Every accuracy is of one training run; the interval counts the test queries and the scatter between seeds. A value
     that misses the target is trained for twice and four times the steps while it gains from it (`learning`), unless
-    `extend` is false; if it stays at chance, that is no capacity, and the answer says so.
+    `extend` is false; what stays at chance is trained by a curriculum over the number of facts, unless `curriculum` is
+    false. A value that stays there all the same is no capacity, and the answer says so.
     """
     if not 1 <= max_runs <= 1000:
         raise ValueError(f"max_runs={max_runs}: between 1 and 1000 are allowed.")
@@ -110,7 +251,7 @@ def find_capacity(
             f"guessing among the values gives {question.guess_rate():.4f}, which reaches {question.target:g} already"
         )
         return Capacity(question.unknown, question.target, None, f"{reason}. Use a larger target.")
-    search = _Search(question, train, max_runs, extend)
+    search = _Search(question, train, max_runs, curriculum, extend)
     if search_rates:
         search.choose_rate()
     return search.run()
@@ -123,9 +264,11 @@ class _Search:
     question: CapacityQuery
     train: Trainer
     max_runs: int
+    curriculum: bool
     extend: bool
     tried: dict[int, Tried] = field(default_factory=dict)
     specs: dict[int, RunSpec] = field(default_factory=dict)
+    why_not: dict[int, str] = field(default_factory=dict)  # of values that stayed at chance
     rate: RateSearch | None = None
 
     def __post_init__(self) -> None:
@@ -143,7 +286,7 @@ class _Search:
 
     def choose_rate(self) -> None:
         """Short training runs at the first proposal; their rate is used from here on."""
-        self.rate = search_rate(self.question.run_at(abs(self.first())), self.train)
+        self.rate = search_rate(self.question.run_at(abs(self.first())), self.train, curriculum=self.curriculum)
 
     def run(self) -> Capacity:
         """Train proposals until the answer is bracketed, or there is none, or the training runs are used up."""
@@ -174,14 +317,17 @@ class _Search:
         """Train one value."""
         run = self.question.run_at(abs(m))
         if self.rate is not None:
-            run = with_train(run, learning_rate=self.rate.chosen)
-        learning = learn(run, self.train, search=False, extend=self.extend, enough=self.question.target)
+            run = with_train(run, learning_rate=self.rate.chosen, training_facts=self.rate.training_facts)
+        learning = learn(
+            run, self.train, search=False, curriculum=self.curriculum, extend=self.extend, enough=self.question.target
+        )
         done, records = learning.best.trainings[0], [stage.records[0] for stage in learning.stages]
         record = done.record
         self.specs[m] = learning.best.run
+        self.why_not[m] = why_at_chance(record.model_dump(mode="json"))
         self.tried[m] = Tried(
             abs(m), record.test_accuracy, max(record.test_queries, 1), sum(one.seconds for one in records), record.run,
-            done.new, all(learning.best.begun),
+            done.new, not self.why_not[m],
         )  # fmt: skip
 
     @property
@@ -255,9 +401,9 @@ class _Search:
             held = f"; it recalls {question.unknown}={abs(good)}" if good in self.tried else ""
             return result(
                 None,
-                f"did not learn under this recipe at {question.unknown}={failed.value}: accuracy {failed.accuracy:.4f} "
-                f"is chance, which says nothing about what it can hold{held}. Use recallscope measure there, which "
-                f"names likely causes, or another --learning-rate.",
+                f"did not learn under this recipe: {question.unknown}={failed.value} {self.why_not[bad]} That says "
+                f"nothing about what it can hold{held}. Use recallscope measure there, which names likely causes, or "
+                f"another --learning-rate.",
             )
         if bad <= self.low:
             best = self.tried[bad]

@@ -1,11 +1,12 @@
 """Train a model until it is known whether it learns the task, and what may be said of its accuracy.
 
 A run that is still at chance says nothing about what the model can hold: it names values of the context without having
-bound them to keys, as every model does at first. So it is extended, to twice and to four times the steps, with the
-learning rates searched anew; if it never begins, the answer is "did not learn under this recipe", and no number is
-derived from its accuracy. A cosine schedule makes every run look flat at its end, so a run that has begun counts as
-converged only if doubling its steps gains less than `SETTLED`, or cannot gain more. If doubling them *loses* that much,
-the learning rate is too high for a longer run: the next lower one is tried, and the best stage is reported.
+bound them to keys, as every model does at first. So it is trained by a curriculum over the number of facts, and
+extended to twice and to four times the steps, with the learning rates searched anew; if it never begins, the answer is
+"did not learn under this recipe", and no number is derived from its accuracy. A cosine schedule makes every run look
+flat at its end, so a run that has begun counts as converged only if doubling its steps gains less than `SETTLED`, or
+cannot gain more. If doubling them *loses* that much, the learning rate is too high for a longer run: the next lower one
+is tried, and the best stage is reported.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from recallscope.health import BEGUN, left_chance
+from recallscope.health import examine, left_chance, why_at_chance
 from recallscope.measuring.training_runs import (
     RATES,
     RateSearch,
@@ -122,16 +123,14 @@ class Learning:
         best, gain = self.best, self.gain
         seeds, steps, accuracy = len(best.begun), best.steps, best.accuracy
         how_many = sum(best.begun)
-        bound = max((record.binding or 0.0 for record in best.records), default=0.0)
         if how_many == 0:
             tried = ", ".join(dict.fromkeys(f"{stage.steps:,}" for stage in self.stages))
-            line = f"binding {bound:.3f}; {BEGUN} or more counts as begun"
-            why = f"it names values of the context, but not the key's own ({line})"
-            why = why if bound < BEGUN else f"accuracy {accuracy:.4f} is not above guessing (binding {bound:.3f})"
+            closest = max(best.records, key=lambda record: record.test_accuracy).model_dump(mode="json")
+            why = examine(closest).sentence if closest["flag"] == "diverged" else why_at_chance(closest)
             return Verdict(
                 "did not learn",
-                f"did not learn under this recipe: after {tried} steps {why}. This is not a capacity: a model that "
-                f"cannot recall and one that was not trained well enough look alike.",
+                f"did not learn under this recipe: after {tried} steps it {why} A model that cannot recall and one "
+                f"that was not trained well enough look alike.",
             )
         if how_many < seeds:
             return Verdict(
@@ -168,26 +167,31 @@ def learn(
     *,
     seeds: int = 1,
     search: bool = True,
+    curriculum: bool = True,
     extend: bool = True,
     enough: float = 1.0,
 ) -> Learning:
     """Train all seeds, for twice and four times the steps while they are at chance or still gain from it.
 
+    Where nothing, or not every seed, leaves chance, training goes on by the curriculum, unless `curriculum` is false.
     A stage that loses what an earlier one reached is repeated at the next lower learning rate of the search.
     Accuracies from `enough` on need no more steps.
     """
     found = Learning()
     factors, rate = list(FACTORS if extend else FACTORS[:1]), run.train.learning_rate
+    facts: str = run.train.training_facts
     while factors:
         factor = factors.pop(0)
-        longer = lengthened(run, factor)
+        longer = with_train(lengthened(run, factor), training_facts=facts)
         if search and factor in SEARCHED and not any(search.begun for search in found.searches):
-            found.searches.append(search_rate(longer, train))
-            rate = found.searches[-1].chosen
-        stage = with_train(longer, learning_rate=rate)
+            found.searches.append(search_rate(longer, train, curriculum=curriculum))
+            rate, facts = found.searches[-1].chosen, found.searches[-1].training_facts
+        stage = with_train(longer, learning_rate=rate, training_facts=facts)
         found.stages.append(Stage(stage, train(_seeds(stage, seeds))))
         if found.settled or (all(found.last.begun) and found.last.accuracy >= enough):
             break
+        if curriculum and not all(found.last.begun):
+            facts = "curriculum"
         if found.fell:
             at_these_steps = [one.accuracy for one in found.stages if one.steps == found.last.steps]
             lower = max((lower for lower in RATES if lower < rate), default=None)

@@ -8,13 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from recallscope.architectures.model import RecallModel, build_model
-from recallscope.architectures.user_module_model import as_recall_model, module_in_memory
+from recallscope.architectures.model import RecallModel, build_model, seeded_global_rng
+from recallscope.architectures.user_module_model import UserModuleError, as_recall_model, module_in_memory
 from recallscope.health import RARE, examine, noise
-from recallscope.measuring.beside import (
+from recallscope.measuring.capacity import Capacity, CapacityQuery, find_capacity
+from recallscope.measuring.learning import FACTORS, SEARCHED, Learning, Verdict, learn
+from recallscope.measuring.measurement import (
     TRAINED_NOW,
+    Accuracy,
+    Information,
+    LinearEqual,
+    Measurement,
     Neighbour,
     committed_stores,
     neighbours,
@@ -22,20 +28,16 @@ from recallscope.measuring.beside import (
     rivals_and_stores,
     sizes_of,
 )
-from recallscope.measuring.capacity import Capacity, find_capacity
-from recallscope.measuring.capacity_query import CapacityQuery
-from recallscope.measuring.causes import likely_causes, next_command
-from recallscope.measuring.learning import FACTORS, SEARCHED, Learning, Verdict, learn
-from recallscope.measuring.measurement import Accuracy, Information, LinearEqual, Measurement
 from recallscope.measuring.state import StateSize, state_size
 from recallscope.measuring.training_runs import RATES, RECIPE, Trainer, direct_trainer, store_trainer
 from recallscope.records import RunRecord, binding
 from recallscope.runs.store import RunStore
 from recallscope.runs.views import clock
-from recallscope.specs import ModelSpec, RunSpec, TaskSpec, TrainSpec
+from recallscope.specs import ModelSpec, RunSpec, TaskSpec, TrainSpec, canonical_json
+from recallscope.tasks.batch import Score
 from recallscope.tasks.drawing import sample_batch
-from recallscope.tasks.scoring import Score
 from recallscope.train.evaluate import evaluate
+from recallscope.train.levels import Levels, LevelState
 from recallscope.train.loop import stream
 
 STATE_SEED = 0
@@ -48,6 +50,7 @@ def measure(
     *,
     train: TrainSpec | None = None,
     search_rates: bool | None = None,
+    curriculum: bool | None = None,
     extend: bool | None = None,
     as_it_is: bool | None = None,
     seeds: int = 1,
@@ -66,11 +69,11 @@ def measure(
     default for models of ours, it is evaluated as it is, on `device`, over `num_sequences` test sequences.
 
     Without `train` the recipe is `RECIPE`. Its learning rate is searched first, by short runs on a separate seed, and
-    runs that have not left chance, or gain from more steps, are extended (`learning`); `search_rates` and `extend`
-    override that. Runs of a spec are kept in `store` and used again; a module in memory is trained in this process, and
-    its runs are not kept. `compare_with` names stores with runs to compare with (default: the records of this
-    repository), and architectures that are trained by the same recipe, of the same width and about the same state
-    (`rival`). `tell` is called with a line now and then.
+    runs that have not left chance continue by a curriculum, and those that have not, or gain from more steps, are
+    extended (`learning`); `search_rates`, `curriculum` and `extend` override that. Runs of a spec are kept in `store`
+    and used again; a module in memory is trained in this process, and its runs are not kept. `compare_with` names
+    stores with runs to compare with (default: the records of this repository), and architectures that are trained by
+    the same recipe, of the same width and about the same state (`rival`). `tell` is called with a line now and then.
     """
     if not 1 <= seeds <= 1000:
         raise ValueError(f"seeds={seeds}: between 1 and 1000 training runs are averaged.")
@@ -81,30 +84,32 @@ def measure(
     if isinstance(model, nn.Module) and (isinstance(model, RecallModel) if as_it_is is None else as_it_is):
         if rivals:
             raise ValueError(f"compare_with={rivals[0]}: rivals are trained, and this model is measured as it is.")
-        return _as_it_is(as_recall_model(model, task.vocab_size), task, num_sequences, seed, device, others)
+        return _as_it_is(as_recall_model(model, task), task, num_sequences, seed, device, others)
     spec = model if isinstance(model, ModelSpec) else module_in_memory(model)
     in_memory = spec is not model
     subject = build_model(spec, task.vocab_size, torch.Generator().manual_seed(STATE_SEED))  # or say why not
-    subject.check_batch(sample_batch(task, 2, STATE_SEED))
     run = RunSpec(task=task, model=spec, train=train or TrainSpec.model_validate(RECIPE), seed=seed)
-    search = search_rates if search_rates is not None else train is None
-    longer = extend if extend is not None else train is None
+    _rehearse(subject, run)
+    how: dict[str, bool] = {
+        "search": search_rates if search_rates is not None else train is None,
+        "curriculum": curriculum if curriculum is not None else train is None,
+        "extend": extend if extend is not None else train is None,
+    }
     do = trainer or (direct_trainer(tell) if in_memory else store_trainer(store, weights=True))
     if tell:
-        tell(estimate(subject, run, seeds=seeds, search=search, extend=longer))
-    learning = learn(run, do, seeds=seeds, search=search, extend=longer)
+        tell(estimate(subject, run, seeds=seeds, **how))
+    learning = learn(run, do, seeds=seeds, **how)
     state = state_size(subject, torch.Generator().manual_seed(STATE_SEED))
     for name in rivals:
         against = run.model_copy(update={"model": rival(name, _width(subject), state.entries)})
         other = build_model(against.model, task.vocab_size, torch.Generator().manual_seed(STATE_SEED))
         if tell:
-            time_needed = estimate(other, against, seeds=seeds, search=search, extend=longer)
-            tell(f"rival {name} {sizes_of(against.model)}: {time_needed}")
-        others.append(_rival(other, learn(against, do, seeds=seeds, search=search, extend=longer), longer))
+            tell(f"rival {name} {sizes_of(against.model)}: {estimate(other, against, seeds=seeds, **how)}")
+        others.append(_rival(other, learn(against, do, seeds=seeds, **how), how["extend"]))
     if state.entries is not None:
         for training in (one for stage in learning.stages for one in stage.trainings):
             training.add_state(state.entries)
-    verdict = learning.verdict(extended=longer)
+    verdict = learning.verdict(extended=how["extend"])
     if verdict.word == "did not learn":
         again = "rs.measure(module, task, train=rs.TrainSpec(...)) with more steps" if in_memory else None
         verdict = replace(
@@ -153,6 +158,20 @@ def capacity(
     return find_capacity(question, do, max_runs=max_runs, search_rates=train is None and question.law is None)
 
 
+def _rehearse(subject: RecallModel, run: RunSpec) -> None:
+    """Forwards and backwards on the task, and forwards on the shortest sequences of the training."""
+    subject.check_batch(sample_batch(run.task, 2, STATE_SEED))
+    shortest = Levels(run, LevelState()).tasks[0]
+    try:
+        subject(sample_batch(shortest, 2, STATE_SEED).tokens)
+    except UserModuleError as error:
+        raise UserModuleError(
+            f"{str(error).rstrip('.')}. Training by --training-facts {run.train.training_facts} begins with "
+            f"{shortest.sequence_length} tokens; with --training-facts target every sequence has "
+            f"{run.task.sequence_length}."
+        ) from error
+
+
 def _as_it_is(
     subject: RecallModel,
     task: TaskSpec,
@@ -164,6 +183,8 @@ def _as_it_is(
     """Evaluated, not trained."""
     if not 1 <= num_sequences <= 10**8:
         raise ValueError(f"num_sequences={num_sequences} is outside 1..10^8.")
+    if check := getattr(subject, "check_causality", None):
+        check(sample_batch(task, 2, STATE_SEED).tokens)
     score = evaluate(subject.to(device), task, num_sequences, torch.Generator(device).manual_seed(seed))
     verdict = Verdict("as it is", "measured as it is: nothing was trained")
     if score.warning:
@@ -215,7 +236,7 @@ def _measurement(
         beside=others,
         runs=tuple(record.run for record in records),
         seconds=sum(record.seconds for record in everything),
-        warnings=_warnings(subject, records),
+        warnings=_warnings(subject, records if verdict.word != "did not learn" else ()),
     )
 
 
@@ -234,7 +255,7 @@ def _warnings(subject: RecallModel, records: Sequence[RunRecord]) -> tuple[str, 
 def _recipe(learning: Learning) -> str:
     """How it was trained, in one line."""
     train = learning.best.run.train
-    facts = {"curriculum": ", 1, 2, 4, ... facts first", "mixture": ", mixed numbers of facts"}
+    facts = {"curriculum": ", with 1, 2, 4, ... facts first", "mixture": ", with mixed numbers of facts"}
     rate = learning.searches[-1].sentence() if learning.searches else f"learning rate {train.learning_rate:g}"
     how = f"at most {train.total_steps:,} steps of AdamW, {train.batch_size * train.accumulate} sequences each"
     return f"{how}{facts.get(train.training_facts, '')}; {rate}"
@@ -257,12 +278,13 @@ def _rival(subject: RecallModel, learning: Learning, extend: bool) -> Neighbour:
     return Neighbour(spec.kind, sizes_of(spec), found.mean, len(records), entries, TRAINED_NOW, found.interval, learned)
 
 
-def estimate(subject: RecallModel, run: RunSpec, *, seeds: int, search: bool, extend: bool) -> str:
+def estimate(subject: RecallModel, run: RunSpec, *, seeds: int, search: bool, curriculum: bool, extend: bool) -> str:
     """How long the training takes on one core, by a few steps of the model: the usual case, and the longest."""
     step, train = _step_seconds(subject, run), run.train
     trials = len(RATES) * search / 2
     usual = step * train.total_steps * (trials + seeds)
-    longest = step * train.total_steps * (sum(trials * f for f in SEARCHED) + seeds * sum(FACTORS)) if extend else usual
+    searched = sum(SEARCHED) + (curriculum and train.training_facts != "curriculum")  # the first by both
+    longest = step * train.total_steps * (trials * searched + seeds * sum(FACTORS)) if extend else usual
     more = f", {clock(longest)} if it has to be extended" if extend else ""
     return f"estimated time: {clock(usual)} of one core ({1000 * step:.1f} ms a step){more}"
 
@@ -279,3 +301,108 @@ def _step_seconds(subject: RecallModel, run: RunSpec) -> float:
             times.append(time.process_time())
     subject.zero_grad(set_to_none=True)
     return train.accumulate * min(later - before for before, later in pairwise(times))
+
+
+# Why a model may not have learned: causes that can be looked at from outside, each with what was found
+
+ORDER_BLIND = 0.05  # what swapping two tokens may change, over what replacing one does, for a model without positions
+SEED = 0
+KEEP_TRYING = 4  # times the steps of the longest run, in the command that is suggested
+
+
+def likely_causes(model: RecallModel, task: TaskSpec, learning: Learning) -> tuple[str, ...]:
+    """Sentences about initial scale, learning rates, curriculum, positions and dropout, of a model as it begins."""
+    return (
+        *_initial_scale(model),
+        _rates(learning),
+        *_curriculum(learning),
+        *_window(model, task),
+        _positions(model, task),
+        *_dropout(model, task),
+    )
+
+
+def _initial_scale(model: RecallModel) -> list[str]:
+    """Of every embedding of the tokens."""
+    found = []
+    for name, part in model.named_modules():
+        if isinstance(part, nn.Embedding) and part.num_embeddings >= model.vocab_size:
+            std, usual = float(part.weight.detach().std()), part.embedding_dim**-0.5
+            small = f"small: width^-1/2 = {usual:.3f} or 1 learns sooner" if std < usual / 2 else "not small"
+            found.append(f"initial scale: standard deviation {std:.3f} of {name}, width {part.embedding_dim}, {small}")
+    return found or ["initial scale: no torch.nn.Embedding reads the tokens, so it was not looked at"]
+
+
+def _rates(learning: Learning) -> str:
+    """Those that were tried, and how far each got."""
+    if not learning.searches:
+        return f"learning rate: only {learning.last.run.train.learning_rate:g} was tried, as it was given"
+    rates = ", ".join(f"{rate:g}" for rate in learning.searches[-1].trials)
+    steps = " and ".join(dict.fromkeys(f"{search.steps:,}" for search in learning.searches))
+    left = [rate for rate, trial in learning.searches[-1].trials.items() if trial.begun]
+    what = f"only {', '.join(map('{:g}'.format, left))} left chance" if left else "all stayed at chance"
+    return f"learning rates: {rates} for {steps} steps; {what}"
+
+
+def _curriculum(learning: Learning) -> list[str]:
+    """Whether levels were passed by accuracy or by their deadline."""
+    records = [record for record in learning.last.records if record.levels_ended]
+    if not records:
+        return []
+    ended, levels = records[0].levels_ended or [], [2**power for power in range(len(records[0].levels_ended or []))]
+    text = ", ".join(f"{level} at step {step:,}" for level, step in zip(levels, ended, strict=True))
+    return [f"curriculum: levels of so many facts were left: {text}, of {learning.last.steps:,}"]
+
+
+def _window(model: RecallModel, task: TaskSpec) -> list[str]:
+    """Whether a single layer sees a key and its value at once."""
+    m, width = getattr(task, "key_tokens", 1), getattr(model.spec, "conv_width", None)
+    if width is None or width > m or getattr(model.spec, "num_layers", 1) > 1:
+        return []
+    return [f"window: conv_width={width}, but a key and its value are {m + 1} tokens. Use conv_width={m + 1}"]
+
+
+@torch.no_grad()
+def _positions(model: RecallModel, task: TaskSpec) -> str:
+    """Does the order of earlier tokens matter? Two of them are swapped, and one of them replaced for comparison."""
+    model.eval()
+    tokens = sample_batch(task, 8, SEED).tokens
+    first, second = 0, min(4, tokens.shape[1] - 2)
+    swapped, replaced = tokens.clone(), tokens.clone()
+    swapped[:, [first, second]] = tokens[:, [second, first]]
+    replaced[:, first] = (tokens[:, first] + 1) % model.vocab_size
+    there = model(tokens)[:, -1]
+    moved, changed = (float((model(other)[:, -1] - there).norm()) for other in (swapped, replaced))
+    ratio = moved / changed if changed > 0 else 0.0
+    if ratio < ORDER_BLIND:
+        return f"positions: none. Swapping two earlier tokens moves the logits {ratio:.1e} as far as another token does"
+    return "positions: the order of earlier tokens changes the logits"
+
+
+def _dropout(model: RecallModel, task: TaskSpec) -> list[str]:
+    """Do two passes of one batch in training mode differ?"""
+    model.train()
+    tokens, outputs = sample_batch(task, 4, SEED).tokens, list[Tensor]()
+    for seed in (0, 1):
+        with torch.no_grad(), seeded_global_rng(seed):
+            outputs.append(model(tokens))
+    model.eval()
+    if torch.equal(*outputs):
+        return []
+    return ["dropout: two passes in training mode differ. Training sequences are all new, so try it without"]
+
+
+def next_command(run: RunSpec) -> str:
+    """The same measurement with four times the steps, to paste into a shell."""
+    words = ["recallscope measure", run.model.kind]
+    model = {name: value for name, value in run.model.leaving_out().items() if name not in ("kind", "digest")}
+    words += [f"--model-args '{canonical_json(model)}'"] if model else []
+    for name, value in run.task.leaving_out().items():
+        default = type(run.task).model_fields[name].get_default()
+        if name == "kind":
+            words += [f"--task {value}"] if value != "mqar" else []
+        elif value != default:
+            words.append(f"--{name.replace('_', '-')} {value}")
+    for name in ("warmup_steps", "flat_steps", "decay_steps"):
+        words.append(f"--{name.replace('_', '-')} {KEEP_TRYING * getattr(run.train, name)}")
+    return " ".join(words)

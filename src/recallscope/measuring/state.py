@@ -103,7 +103,12 @@ def _followed(model: RecallModel, gap: int, generator: torch.Generator) -> State
     ranks: list[tuple[int, int]] = []
     length, before, low, high = SHORTEST, -1, 0, 0
     while length <= LONGEST and high < LARGEST_RANK:
-        low, high = _rank(model, length, gap, generator, expected=high)
+        try:
+            low, high = _rank(model, length, gap, generator, expected=high)
+        except Exception:  # such as beyond its last position: as far as it goes
+            if len(ranks) < 3:
+                raise
+            break
         ranks.append((length, high))
         if low == high == before < LARGEST_RANK:
             window = "" if gap else ", windows of a few tokens included"
@@ -117,9 +122,11 @@ def _followed(model: RecallModel, gap: int, generator: torch.Generator) -> State
     if len(seen) > 1 and all(more > 1.5 * some for (_, some), (_, more) in pairwise(seen)):
         (T, some), (longer, more) = seen[0], seen[-1]
         each = (more - some) / (longer - T)
-        how = f"not of fixed size: {some} numbers pass a cut after {T} tokens, {more} after {longer}"
-        limit = f"; it grows with the context, as far as it was followed ({LARGEST_RANK} entries)"
-        return StateSize(None, how + limit, True, tuple(ranks), per_token=each)
+        how = (
+            f"it grows with the context, as attention's, or is larger than could be followed (up to {longer} tokens "
+            f"and {LARGEST_RANK:,} entries): {some} numbers pass a cut after {T} tokens, {more} after {longer}"
+        )
+        return StateSize(None, how, True, tuple(ranks), per_token=each)
     return StateSize(
         None, f"not measured: between {low} and {high} numbers pass a cut, not clearly", ranks=tuple(ranks)
     )

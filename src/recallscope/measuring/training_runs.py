@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from recallscope.health import left_chance
 from recallscope.records import RunRecord
-from recallscope.runs.driver import Outcome
+from recallscope.runs.driver import Outcome, run_sweep
 from recallscope.runs.grid import Cell
 from recallscope.runs.store import WEIGHTS, RunStore
-from recallscope.runs.sweep import run_sweep
 from recallscope.runs.views import View
 from recallscope.specs import TRIALS_FROM, RunSpec, TrainSpec, flat_fields
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from recallscope.architectures.model import RecallModel
 
 RECIPE = {  # of TrainSpec; all else as its defaults: AdamW, 2000 steps, cosine
-    "batch_size": 32, "eval_size": 2000, "training_facts": "curriculum", "stop_accuracy": 0.999,
+    "batch_size": 32, "eval_size": 2000, "training_facts": "target", "stop_accuracy": 0.999,
 }  # fmt: skip
 RATES = (0.01, 0.003, 0.001, 0.0003)  # learning rates that are tried, the same for every architecture
 GOAL = 0.99  # accuracy at which a trial of a learning rate ends
@@ -154,6 +153,7 @@ class RateSearch:
     """The learning rate that was chosen, and what a short run reached at each."""
 
     chosen: float
+    training_facts: str
     steps: int  # of a trial
     trials: dict[float, Trial]
 
@@ -177,11 +177,12 @@ def _reached(trial: Trial, steps: int) -> str:
     return f"{trial.accuracy:.3f}{early}{'' if trial.begun else ', at chance'}"
 
 
-def search_rate(run: RunSpec, train: Trainer) -> RateSearch:
+def search_rate(run: RunSpec, train: Trainer, *, curriculum: bool = False) -> RateSearch:
     """The rate of `RATES` that recalls most after half of the run's steps, on a seed that marks it as a trial.
 
     Accuracies are those on the task itself, at equal steps: a trial that reaches `GOAL` ends there, and of several that
     do, the one with the fewest steps is chosen. Loss would rank rates by how fast they learn which values to guess.
+    If none leaves chance, and `curriculum` allows it, all are tried again by a curriculum over the number of facts.
     """
     short = lengthened(run, 0.5)
     every = max(1, short.train.total_steps // 10)
@@ -205,7 +206,10 @@ def search_rate(run: RunSpec, train: Trainer) -> RateSearch:
         loss = inf if one.loss is None else one.loss
         return one.begun, min(one.accuracy, GOAL) if one.begun else 0, -one.steps, -loss
 
-    return RateSearch(max(RATES, key=worth), short.train.total_steps, trials)
+    found = RateSearch(max(RATES, key=worth), run.train.training_facts, short.train.total_steps, trials)
+    if curriculum and not found.begun and found.training_facts != "curriculum":
+        return search_rate(with_train(run, training_facts="curriculum"), train)
+    return found
 
 
 def _trial(record: RunRecord | None) -> Trial:

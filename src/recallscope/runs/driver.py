@@ -7,22 +7,25 @@ same command and resumes.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import signal
 import sqlite3
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
 
 from recallscope.atomic import is_storage_fault
 from recallscope.records import RunRecord
-from recallscope.runs.attempts import Failure
 from recallscope.runs.engine import Died, Engine, EngineError, Event, Halted, Job, Moved, Refused
-from recallscope.runs.grid import Cell
+from recallscope.runs.grid import Cell, Grid
 from recallscope.runs.index import extend_index
-from recallscope.runs.leases import LEASE_SECONDS, Lease
-from recallscope.runs.plan import Plan
+from recallscope.runs.leases import LEASE_SECONDS, Failure, Lease
+from recallscope.runs.local import InlineEngine, LocalEngine, local_slots
+from recallscope.runs.plan import Plan, make_plan
 from recallscope.runs.store import CHECKPOINT, FAILURE, RunStore, set_aside
 from recallscope.runs.views import View
 
@@ -264,3 +267,59 @@ def stop_on_signals(stop: threading.Event) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def run_sweep(
+    grid: Grid | Iterable[Cell],
+    store: RunStore | Path | str,
+    *,
+    workers: int | None = None,
+    engine: Engine | Literal["local", "ray"] = "local",
+    device: str = "auto",
+    slots_per_gpu: int | None = None,
+    address: str = "auto",
+    view: View | None = None,
+    plan: Plan | None = None,
+    weights: bool = False,
+    retry_failed: bool = False,
+    lease_seconds: float = LEASE_SECONDS,
+) -> Outcome:
+    """Do every run of the grid that the store lacks, and return when none is missing.
+
+    Doing it twice does nothing the second time; a wider grid runs only its new cells. Runs go to processes of this
+    machine, one per core or `workers` of them (on GPUs `slots_per_gpu` each), or to the Ray cluster at `address`. With
+    `workers=0` they are done here, one after another, without another process.
+    `weights` keeps each run's weights beside its record. A plan that was made already is used as it is.
+    """
+    if not 1 <= lease_seconds <= 1e6:
+        raise ValueError(f"lease_seconds={lease_seconds:g} is outside 1..1000000.")
+    home = store if isinstance(store, RunStore) else RunStore(store, create=True)
+    if plan is None:
+        cells = grid.cells() if isinstance(grid, Grid) else grid
+        plan = make_plan(cells, home, weights=weights, retry_failed=retry_failed)
+    if plan.missing:
+        home.check_writable()
+    if isinstance(engine, str):
+        engine = _engine(engine if plan.missing else "local", home, workers, device, slots_per_gpu, address)
+        if plan.missing and importlib.util.find_spec("torch") is None:
+            raise ModuleNotFoundError("torch", name="torch")
+    return Driver(
+        store=home,
+        engine=engine,
+        plan=plan,
+        view=view or View(),
+        weights=weights,
+        lease_seconds=lease_seconds,
+    ).run()
+
+
+def _engine(
+    name: str, store: RunStore, workers: int | None, device: str, slots_per_gpu: int | None, address: str
+) -> Engine:
+    if name == "local" and workers == 0:
+        return InlineEngine(store, local_slots(1, None, device)[0].device)
+    if name == "local":
+        return LocalEngine(store, local_slots(workers, slots_per_gpu, device))
+    from recallscope.runs.ray_cluster import RayEngine
+
+    return RayEngine(store, address, workers, slots_per_gpu)

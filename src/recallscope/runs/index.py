@@ -32,7 +32,7 @@ from pydantic_core import to_json
 
 from recallscope.atomic import TEMPORARY, flush_folder
 from recallscope.records import RecordError, row_of
-from recallscope.runs.attempts import read_failure
+from recallscope.runs.leases import read_failure
 from recallscope.runs.packed import NO_STAMP, Stamp
 from recallscope.runs.store import FAILURE, RECORD, RunStore, set_aside, stamp_of
 from recallscope.specs import Value

@@ -1,7 +1,7 @@
-"""The local engine: one worker process per slot, with one torch thread each. They exchange JSON lines.
+"""Engines of this machine: one worker process per slot, with one torch thread each; or none (`--workers 0`).
 
-Workers are forked from a process that has torch loaded. A worker's own exit is watched, not only its pipe, and it is
-ended with everything it started.
+Workers exchange JSON lines with the driver. They are forked from a process that has torch loaded. A worker's own exit
+is watched, not only its pipe, and it is ended with everything it started.
 """
 
 from __future__ import annotations
@@ -9,14 +9,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import queue
 import select
 import selectors
 import signal
 import tempfile
+import threading
 import time
+import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from recallscope.runs.engine import WORKER_ENVIRONMENT, Died, EngineError, Event, Job, Moved, event_of
 from recallscope.runs.forkserver import ForkServer, ForkServerError, fork_server
@@ -263,3 +266,72 @@ def _tail(file: IO[bytes], start: int) -> str:
     size = os.fstat(file.fileno()).st_size
     file.seek(max(start, size - STDERR_READ))
     return file.read().decode(errors="replace").strip()
+
+
+class _Stopped(BaseException):  # not an Exception: code that catches those must not swallow it
+    """The driver wants the run to end now."""
+
+
+@dataclass
+class InlineEngine:
+    """Does each job in a thread of this process: for debugging, notebooks and short runs.
+
+    The driver keeps renewing the lease meanwhile. The run ends with this process: a module that crashes the interpreter
+    takes the sweep with it, where worker processes would be replaced.
+    """
+
+    store: RunStore
+    device: str = "cpu"
+    _events: queue.SimpleQueue[Event] = field(default_factory=queue.SimpleQueue)
+    _thread: threading.Thread | None = None
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    slots = 1
+
+    def start(self, job: Job) -> None:
+        """Begin the job."""
+        if self._thread is not None:
+            self._thread.join()  # it has reported its end
+        self._stop.clear()
+        self._thread = threading.Thread(target=self._work, args=(job,), daemon=True)
+        self._thread.start()
+
+    def wait(self, seconds: float) -> list[Event]:
+        """What has happened since the last call."""
+        try:
+            events = [self._events.get(timeout=seconds)]
+        except queue.Empty:
+            return []
+        while not self._events.empty():
+            events.append(self._events.get())
+        return events
+
+    def cancel(self, run: str) -> None:
+        """Stop the run at its next report of progress; no event follows."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+        while not self._events.empty():
+            self._events.get()
+
+    def close(self) -> None:
+        """Stop; the run's checkpoint is on disk."""
+        self.cancel("")
+
+    def _work(self, job: Job) -> None:
+        from recallscope.runs.worker import do_job
+
+        def report(message: dict[str, Any]) -> None:
+            if self._stop.is_set():
+                raise _Stopped
+            event = event_of(message)
+            if event is not None:
+                self._events.put(event)
+
+        try:
+            do_job(job.run, lambda: job.spec, store=self.store, device=self.device, weights=job.weights, report=report)
+        except _Stopped:
+            pass
+        except Exception as error:
+            reason = f"raised {type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"
+            self._events.put(Died(job.run, reason, traceback.format_exc()))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from recallscope.runs.attempts import Failure
 from recallscope.runs.grid import Cell
+from recallscope.runs.leases import Failure
 from recallscope.runs.store import WEIGHTS, Fault, RunStore
 from recallscope.specs import RunSpec
 

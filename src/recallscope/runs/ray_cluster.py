@@ -13,8 +13,8 @@ from typing import Any
 from recallscope.atomic import is_storage_fault
 from recallscope.records import parse_record, record_text
 from recallscope.registry import PLUGINS
-from recallscope.runs.attempts import note_attempt
 from recallscope.runs.engine import WORKER_ENVIRONMENT, Died, EngineError, Event, Finished, Halted, Job, Refused
+from recallscope.runs.leases import note_attempt
 from recallscope.runs.store import RunStore
 
 START = "ray start --head --node-ip-address=127.0.0.1"

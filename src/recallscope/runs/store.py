@@ -35,8 +35,16 @@ from recallscope.records import (
     record_from,
     record_text,
 )
-from recallscope.runs.attempts import Failure, read_failure
-from recallscope.runs.leases import LEASE_SECONDS, Lease, drop_leases, is_leased, lease_files, try_lease
+from recallscope.runs.leases import (
+    LEASE_SECONDS,
+    Failure,
+    Lease,
+    drop_leases,
+    is_leased,
+    lease_files,
+    read_failure,
+    try_lease,
+)
 from recallscope.runs.packed import FORMAT, NO_STAMP, PACKED, PackedRuns, Stamp, packed_marker
 
 VERSION = 2

@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from recallscope.atomic import write_atomically
-from recallscope.records import SCHEMA_VERSION
+from recallscope.health import examine
+from recallscope.records import SCHEMA_VERSION, RecordError, row_of
 from recallscope.registry import suggestion
 from recallscope.runs.index import Table, open_index, set_index_aside
+from recallscope.runs.leases import read_attempts
 from recallscope.runs.store import RunStore
 from recallscope.specs import RESULTS, TASKS, TRIALS_FROM, Value, find_architecture, path_of, refuse_stored_kind
 
@@ -255,3 +257,28 @@ def damage(store: RunStore) -> str:
         return ""
     sentence = f"left out {len(runs)} damaged record{'s' * (len(runs) > 1)}, {runs[0][:8]} first"
     return f"{sentence}; recallscope store verify {shlex.quote(str(store.root))} --dry-run says why."
+
+
+def run_details(store: RunStore, wanted: str) -> dict[str, Any]:
+    """Record, log of its tries, failure and files of the run whose name begins so."""
+    name = find_name(store, wanted)
+    folder = store.folder(name)
+    try:
+        record = store.facts(name)
+    except RecordError as error:
+        raise ValueError(
+            f"{store.place(name)} of {store.root} is damaged: {error}. recallscope store verify {store.root} names "
+            f"all damage."
+        ) from error
+    failure = store.failure(name)
+    row = row_of(record) if record else {}
+    return {
+        "run": name,
+        "record": record,
+        "needs": needs_of({**row, "schema_version": record["schema_version"]}) if record else None,
+        "warning": row.get("warning"),
+        "explanation": examine(record).sentence if record else "",
+        "failure": failure.model_dump(mode="json") if failure else None,
+        "attempts": read_attempts(folder),
+        "files": sorted(path.name for path in folder.iterdir()) if folder.is_dir() else [],
+    }

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from recallscope.atomic import between_writes, is_storage_fault
 from recallscope.records import RunRecord
 from recallscope.registry import import_from
-from recallscope.runs.attempts import note_attempt
+from recallscope.runs.leases import note_attempt
 from recallscope.runs.store import CHECKPOINT, WEIGHTS, RunStore, set_aside
 from recallscope.specs import RunSpec
 

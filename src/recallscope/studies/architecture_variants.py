@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import ceil, floor, inf, log2, nan
+from math import ceil, floor, log2, nan
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +19,7 @@ from recallscope.measuring.measurement import Information, linear_by_state, line
 from recallscope.presets import Fields, Preset
 from recallscope.records import RunRecord
 from recallscope.specs import TaskSpec, find_architecture
+from recallscope.studies.experiment import Part, part
 from recallscope.studies.paper_runs import PaperRuns
 from recallscope.theory.bounds import most_recall
 from recallscope.theory.law import DIMENSIONS, find_law
@@ -47,6 +48,17 @@ class Variant:
 
 
 _UNGATED = {"norm": "none", "residual": False, "skip": False, "conv_width": 2}
+NEW = (  # of 2025 and 2026, with predictions that were written down first: the study new-architectures runs them
+    Variant("Gated DeltaNet-2", "replaces", "diag(α) S, then S + k (w∘v - Sᵀ (b∘k))ᵀ", {"kind": "gated_delta_net2"}),
+    Variant("Comba", "replaces", "α S, then S + β k (v - s Sᵀ k)ᵀ", {"kind": "comba"}),
+    Variant("DeltaProduct", "replaces", "DeltaNet's update, twice per token", {"kind": "delta_product"}),
+    Variant(
+        "Preconditioned", "replaces", "α S, then S + β (m∘k) (v - Sᵀ k)ᵀ, m(Σ k²)", {"kind": "preconditioned_delta_net"}
+    ),
+    Variant("Mamba-3", "fades", "α S + β k' v'ᵀ + γ k vᵀ, k and q turning", {"kind": "mamba3"}),
+    Variant("routed memories", "adds", "S_j + β k vᵀ for the one j of 4 that k is sent to", {"kind": "routed_memory"}),
+    Variant("window attention", "keeps all", "the last 32 keys and values", {"kind": "window_attention", "window": 32}),
+)
 MINIMAL = (
     Variant("linear Mamba", "adds", "S + B xᵀ, values of 2 D channels", {"kind": "linear_mamba"}),
     Variant("linear attention", "adds", "S + k vᵀ", {"kind": "linear_attention"}),
@@ -71,6 +83,7 @@ MINIMAL = (
     Variant(
         "Mamba-2 without norm", "fades", "exp(Δ a) S + Δ B xᵀ, one Δ", {"kind": "mamba2", "num_heads": 1} | _UNGATED
     ),
+    *NEW,
 )
 _BY_LABEL = {variant.label: variant for variant in MINIMAL}
 PUBLISHED = tuple(
@@ -86,7 +99,7 @@ PUBLISHED = tuple(
     )
 )  # fmt: skip
 VARIANTS = (*MINIMAL, *PUBLISHED)
-RATES = (0.01, 0.003, 0.001)  # of the search
+RATES, SEARCH_SEED = (0.01, 0.003, 0.001), 100  # of the search; no measurement has its seed
 RULES: tuple[Rule, ...] = ("adds", "fades", "replaces", "solves", "keeps all")
 QUESTIONS = ("recall", "repeated", "by age")  # the measurements; "rates" is the search
 
@@ -102,6 +115,8 @@ CELLS: tuple[Cell, ...] = (  # in the transition of the linear law
     (512, 16, 32, 8), (512, 16, 32, 16), (512, 16, 16, 16), (512, 16, 64, 4), (512, 8, 16, 8), (256, 16, 24, 12),
 )  # fmt: skip
 QUARTER = {"warmup_steps": 25, "flat_steps": 100, "decay_steps": 375, "eval_every": 500}
+LONGER = {"warmup_steps": 100, "flat_steps": 700, "decay_steps": 2200}  # for deep models
+REPEATED = {"kind": "repeated", "vocab_size": 512, "num_facts": 8, "key_repeats": 2}
 WANTED = {"delta": 0.012}  # mean error of a law that holds; of others .01
 WITH_LAWS = tuple(variant for variant in MINIMAL if variant.label in ("mLSTM", "DeltaNet", "Gated DeltaNet", "MesaNet"))
 TINY: tuple[Cell, ...] = ((64, 4, 16, 4),)  # for a demonstration
@@ -110,6 +125,27 @@ TINY: tuple[Cell, ...] = ((64, 4, 16, 4),)  # for a demonstration
 def label_of(what: str, variant: Variant) -> str:
     """How parts are named: what is asked, and of which variant."""
     return f"{what}, {variant.label}"
+
+
+def compared_parts(variant: Variant, seeds: Sequence[int]) -> Iterator[Part]:
+    """The search of its learning rate, the cells, and of minimal variants keys that are written twice."""
+    model, rate = variant.fields, {"learning_rate": variant.rate}
+    steps = LONGER if variant.published else {}  # deep layers do not start to recall in a quarter of the steps
+    yield part(label_of("rates", variant), COMPARISON, model=model, train=steps or QUARTER,
+               axes={"learning_rate": RATES, "seed": [SEARCH_SEED]}, turn=-1)  # fmt: skip
+    cells = CELLS[:1] if variant.published else CELLS
+    zipped = dict(zip(DIMENSIONS, zip(*cells, strict=True), strict=True))
+    yield part(
+        label_of("recall", variant), COMPARISON, model=model, train=steps | rate, axes={"seed": seeds}, zipped=zipped
+    )
+    if not variant.published:
+        wide = model | {"embed_dim": 64, "state_dim": 16}
+        yield part(
+            label_of("repeated", variant), COMPARISON, task=REPEATED, model=wide, train=rate, axes={"seed": seeds}
+        )
+        square = model | {"embed_dim": 16, "state_dim": 16}  # one of the cells, its weights kept
+        yield part(label_of("by age", variant), COMPARISON, model=square, train=rate, axes={"seed": seeds[:1]},
+                   keep_weights=True)  # fmt: skip
 
 
 # What was measured
@@ -207,32 +243,21 @@ def gains(cells: Iterable[Measured], size: Size) -> list[float]:
 
 
 def ranking(runs: PaperRuns, size: Size, variants: Sequence[Variant] = MINIMAL) -> list[tuple[str, float]]:
-    """Variants by their mean gain over the cells that all of them have, best first."""
+    """Variants by their mean gain over the cells, best first: those that have as many of them as any."""
     by_variant = {variant.label: measured(runs, "recall", variant) for variant in variants}
-    there = {label: cells for label, cells in by_variant.items() if cells}
-    shared = set.intersection(*(set(cells) for cells in there.values())) if there else set()
+    most = max(map(len, by_variant.values()))
     means = {
         label: float(np.mean(found))
-        for label, cells in there.items()
-        if (found := gains((cells[cell] for cell in cells if cell in shared), size))
+        for label, cells in by_variant.items()
+        if len(cells) == most and (found := gains(cells.values(), size))
     }
     return sorted(means.items(), key=lambda item: -item[1])
 
 
 def losses(runs: PaperRuns, variant: Variant) -> dict[float, float]:
-    """The search: loss at the end of a training by learning rate, infinite if it diverged."""
-    found = {}
-    for record in runs.records(label_of("rates", variant)):
-        if record.history:
-            loss = record.history[-1].loss
-            found[record.spec.train.learning_rate] = inf if loss is None else loss
-    return found
-
-
-def best_rate(runs: PaperRuns, variant: Variant) -> float | None:
-    """The rate of least loss; None until all have been tried."""
-    found = losses(runs, variant)
-    return min(found, key=lambda rate: found[rate]) if len(found) == len(RATES) else None
+    """The search: loss at the end of a training run by learning rate."""
+    found = runs.losses(label_of("rates", variant))
+    return {record.spec.train.learning_rate: loss for record, loss in found}
 
 
 def flagged(runs: PaperRuns, variants: Sequence[Variant] = VARIANTS) -> dict[str, str]:

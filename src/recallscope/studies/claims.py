@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, Literal, NamedTuple
@@ -156,3 +157,31 @@ def by_conditions(holds: bool, roughly: bool, rule: str) -> Ruling:
 def within(value: float, ends: tuple[float, float]) -> bool:
     """Whether a published value lies in our interval."""
     return ends[0] <= value <= ends[1]
+
+
+def best_rates(
+    check: Check,
+    losses: Mapping[str, Mapping[float, float]],
+    trained_at: Mapping[str, float],
+    tried: int,
+    basis: str,
+    missing: int,
+) -> Finding:
+    """Whether every variant is trained at the learning rate of least loss in its search.
+
+    `losses` by variant and rate; a search is complete with so many rates `tried`.
+    """
+    done = {label: found for label, found in losses.items() if len(found) == tried}
+    if not done:
+        return check.untested("no search is complete yet", missing)
+    best = {label: min(found, key=found.__getitem__) for label, found in done.items()}
+    wrong = [label for label, rate in best.items() if rate != trained_at[label]]
+    text = "; ".join(
+        f"{label} is trained at {trained_at[label]:g}, and the search says {best[label]:g} (losses "
+        + ", ".join(f"{loss:.3f} at {rate:g}" for rate, loss in done[label].items())
+        + ")"
+        for label in wrong
+    )
+    rule = "holds: every rate is the one of least loss in its search"
+    evidence = f"{len(done)} of {len(trained_at)} searches complete, {basis}"
+    return check.answer(text or f"yes, all {len(done)}", by_conditions(not wrong, False, rule), evidence, missing)

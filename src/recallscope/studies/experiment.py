@@ -17,23 +17,30 @@ The studies of this package are listed in `STUDIES`; files anywhere else are nam
 
 from __future__ import annotations
 
+import heapq
+import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
+from pandas import DataFrame
+
+from recallscope.atomic import write_atomically
 from recallscope.presets import Fields, Preset
 from recallscope.registry import Registry, suggestion
 from recallscope.runs.grid import Cell, Grid
+from recallscope.runs.plan import estimated_cost
+from recallscope.specs import RunSpec, TaskSpec
 from recallscope.studies.claims import Finding
-from recallscope.studies.designed import DesignedPart
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from pandas import DataFrame
 
     from recallscope.studies.paper_runs import PaperRuns
+
 
 # quick: seconds to two minutes, the same questions on tasks small enough for a demonstration. small: two cores and an
 # evening, the paper's tasks and recipes on coarser axes with fewer seeds; where a batch, a schedule or a size had to be
@@ -84,6 +91,83 @@ def part(
     base = preset.fields(task=task, model=model, train=train)
     grid = Grid(base, axes=axes, zipped=[zipped] if zipped else [], derived=derived or {}, skip=skip, name=label)
     return Part(label, grid, keep_weights, cut, turn)
+
+
+# Circuits written by hand are measured without any training, and kept in STORE/designed. Paper: App. E.1
+# (`app-subsec:designed-weights`), column (a) of Fig. 1 (`fig:scaling-laws-2d-dims`).
+
+_VARIED = ("embed_dim", "state_dim", "seed", "test_accuracy", "test_queries")  # what differs between the circuits
+
+
+@dataclass(frozen=True)
+class DesignedPart:
+    """A part of an experiment that is not trained: a task, the D and N that circuits are written for, and how often."""
+
+    label: str
+    task: TaskSpec
+    embed_dims: tuple[int, ...]
+    state_dims: tuple[int, ...]
+    draws: int
+    num_sequences: int
+
+    def path(self, root: Path, scale: str) -> Path:
+        """The file of the measured circuits in a store."""
+        name = "".join(letter if letter.isalnum() else "-" for letter in self.label.lower()).strip("-")
+        return root / "designed" / f"{name.replace('--', '-')}-{scale}.json"
+
+    def measure(self, root: Path, scale: str) -> None:
+        """Measure the circuits and keep them in a store; what is there already is not measured again."""
+        if not self.path(root, scale).exists():
+            sequences = self.num_sequences // self.draws or 1
+            rows = designed_rows(
+                self.task, self.embed_dims, self.state_dims, seeds=range(self.draws), num_sequences=sequences
+            )
+            self.write(root, scale, list(rows))
+
+    def write(self, root: Path, scale: str, rows: list[dict[str, Any]]) -> None:
+        """Keep measured circuits as JSON: what they share once, what differs as a table."""
+        shared = {name: value for name, value in rows[0].items() if name not in _VARIED}
+        cells = [[row[name] for name in _VARIED] for row in rows]
+        about = {"label": self.label, "draws": self.draws, "shared": shared, "columns": _VARIED, "cells": cells}
+        write_atomically(self.path(root, scale), json.dumps(about).replace("], [", "],\n[").encode() + b"\n")
+
+    def read(self, root: Path, scale: str) -> DataFrame:
+        """Measured circuits of a store; none if they were not measured."""
+        path = self.path(root, scale)
+        if not path.exists():
+            return DataFrame()
+        kept = json.loads(path.read_text())
+        return DataFrame(kept["cells"], columns=kept["columns"]).assign(**kept["shared"])
+
+
+def designed_rows(
+    task: TaskSpec,
+    embed_dims: Iterable[int],
+    state_dims: Iterable[int],
+    *,
+    seeds: Iterable[int] = (0,),
+    num_sequences: int = 1000,
+) -> Iterator[dict[str, Any]]:
+    """Accuracy of the designed circuit for every D and N and every seed, from which its codes and sequences are drawn.
+
+    Paper: App. E.1 (`app-subsec:designed-weights`).   Holds for: N <= D; other cells are left out.
+    """
+    import torch
+
+    from recallscope.circuits.linear import designed_circuit
+    from recallscope.train.evaluate import evaluate
+
+    fields = task.model_dump(mode="json")
+    shared = {"task": fields.pop("kind"), **fields, "model": "linear_mamba", "num_layers": 1}
+    embed_dims, state_dims = tuple(embed_dims), tuple(state_dims)
+    for seed in seeds:
+        for D in embed_dims:
+            for N in (N for N in state_dims if N <= D):
+                generator = torch.Generator().manual_seed(seed)
+                model = designed_circuit(task.vocab_size, D, N, generator)
+                score = evaluate(model, task, num_sequences, generator)
+                measured = {"test_accuracy": score.accuracy, "test_queries": score.queries}
+                yield shared | {"embed_dim": D, "state_dim": N, "seed": seed} | measured
 
 
 @dataclass(frozen=True)
@@ -200,6 +284,7 @@ STUDIES: Registry[Experiment] = Registry(  # in the order of the report: the pap
         "seeds": "recallscope.studies.paper.seeds:seeds",
         "small-vocab": "recallscope.studies.own.small_vocab:small_vocab",
         "architectures": "recallscope.studies.own.architectures:architectures",
+        "new-architectures": "recallscope.studies.own.new_architectures:new_architectures",
         "components": "recallscope.studies.own.components:components",
         "large-sizes": "recallscope.studies.own.large_sizes:large_sizes",
         "fresh-cells": "recallscope.studies.own.fresh_cells:fresh_cells",
@@ -273,3 +358,54 @@ def counting_order(name: str) -> list[tuple[int, str]]:
 def all_findings(runs: PaperRuns) -> dict[str, list[Finding]]:
     """What all experiments say, in their order."""
     return {one.name: one.find(runs) for one in experiments()}
+
+
+# What experiments cost
+
+# Over the 1,265 runs of results/paper, one thread of the machine they were made on. Single experiments are up to five
+# times cheaper (minimality: 0.013) or dearer (fresh-cells: 0.30), as small runs spend most of their time on overhead.
+SECONDS_PER_BILLION = 0.059  # multiplications of `estimated_cost`
+WORKERS = (16, 64, 256, 1024)
+HOUR, DAY = 3_600, 86_400
+
+
+@cache
+def core_seconds(experiment: str, scale: Scale) -> float:
+    """Estimated time of all runs of an experiment at a scale, on one core."""
+    return sum(_seconds_of_grid(part.grid) for part in find_experiment(experiment).parts(scale))
+
+
+def seconds_of(run: RunSpec) -> float:
+    """Estimated time of one run, on one core."""
+    return estimated_cost(run) / 1e9 * SECONDS_PER_BILLION
+
+
+def _seconds_of_grid(grid: Grid) -> float:
+    """All runs of a grid; those that differ in the seed cost the same."""
+    seeds = grid.axes.get("seed", (0,))
+    one = replace(grid, axes={**grid.axes, "seed": seeds[:1]}) if "seed" in grid.axes else grid
+    return len(seeds) * sum(seconds_of(cell.spec) for cell in one.cells())
+
+
+def schedule(seconds: Iterable[float], workers: int) -> float:
+    """Wall time of a sweep that starts its longest runs first, as the driver does."""
+    free = [0.0] * workers
+    for length in sorted(seconds, reverse=True):
+        heapq.heapreplace(free, free[0] + length)
+    return max(free)
+
+
+def costs_table(runs: PaperRuns, page: str = "") -> Iterator[str]:
+    """What the paper's own axes cost, by experiment; runs that several share count with the first."""
+    yield f"| experiment | runs | core days | longest run, hours | {' | '.join(f'days on {w}' for w in WORKERS)} |"
+    yield "|---|" + "---:|" * (3 + len(WORKERS))
+    every: dict[str, float] = {}
+    by_experiment: dict[str, list[float]] = {}
+    for one in experiments():
+        new = {run: seconds_of(cell.spec) for run, cell in one.cells("paper").items() if run not in every}
+        every |= new
+        by_experiment[one.name] = list(new.values())
+    for name, lengths in (by_experiment | {"**all**": list(every.values())}).items():
+        if lengths:
+            days = " | ".join(f"{schedule(lengths, workers) / DAY:.2f}" for workers in WORKERS)
+            yield f"| {name} | {len(lengths):,} | {sum(lengths) / DAY:.2f} | {max(lengths) / HOUR:.1f} | {days} |"

@@ -30,8 +30,7 @@ from recallscope.analysis.table import COMPARED, D_N, as_table, learned
 from recallscope.atomic import write_atomically
 from recallscope.records import RunRecord
 from recallscope.runs.store import WEIGHTS, RunStore
-from recallscope.studies.designed import DesignedPart
-from recallscope.studies.experiment import Experiment, Part, Scale, experiments, find_experiment
+from recallscope.studies.experiment import DesignedPart, Experiment, Part, Scale, experiments, find_experiment
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,6 +77,11 @@ class PaperRuns:
         if labels not in self._tables:
             self._tables[labels] = as_table(record for label in labels for record in self.records(label))
         return self._tables[labels]
+
+    def losses(self, label: str) -> list[tuple[RunRecord, float]]:
+        """The runs of a part with the loss at the end of each, infinite if it diverged."""
+        last = [(record, record.history[-1].loss) for record in self.records(label) if record.history]
+        return [(record, np.inf if loss is None else loss) for record, loss in last]
 
     def missing(self, *labels: str) -> int:
         """Runs that these parts ask for and the store lacks."""

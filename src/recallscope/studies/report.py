@@ -9,28 +9,39 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property, partial
+from importlib.resources import files
 from math import isfinite
+from pathlib import Path
 from shlex import quote as shell_quote
 from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import quote
 
 from recallscope import __version__
 from recallscope.records import RunRecord
-from recallscope.studies.chapters.architectures import architectures
-from recallscope.studies.chapters.cells import cells
-from recallscope.studies.chapters.components import components
-from recallscope.studies.chapters.page import Chapter
 from recallscope.studies.claims import CLAIMS, Claim, Finding, Verdict, claim, own_check
-from recallscope.studies.costs import costs_table
-from recallscope.studies.designed import DesignedPart
 from recallscope.studies.drawing import do_jobs, figure_job
-from recallscope.studies.experiment import Part, Scale, counting_order, experiments, find_experiment, paper_figures
+from recallscope.studies.experiment import (
+    DesignedPart,
+    Part,
+    Scale,
+    costs_table,
+    counting_order,
+    experiments,
+    find_experiment,
+    paper_figures,
+)
 from recallscope.studies.law_table import LawTable, law_table
+from recallscope.studies.markdown import MEANT_IN_LINK, Table, findings_of, paragraph, plain, table
 from recallscope.studies.other_groups import gla_settings_table, gla_table, routed_table
+from recallscope.studies.own.architectures import published_table, recall_table, variants_table
+from recallscope.studies.own.components import components_table
 from recallscope.studies.own.correlated_keys import correlated_table
+from recallscope.studies.own.large_sizes import large_table
+from recallscope.studies.paper.dn_grid import full_table, linear_table
+from recallscope.studies.paper.minimality import ablations_table
 from recallscope.studies.paper_runs import PaperRuns
 from recallscope.studies.stored_runs import laws_table
 
@@ -42,20 +53,14 @@ VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 def _blind_table(runs: PaperRuns, page: str) -> Iterable[str]:
     """Laws against runs that they were not made with: trained after the law, at larger sizes, or for longer."""
-    yield "| question | mean absolute error | basis |"
-    yield "|---|---|---|"
-    for name in ("fresh-cells", "large-sizes", "longer"):
-        for one in find_experiment(name).find(runs):
-            yield f"| {plain(one.question)} | {plain(one.ours)} | {plain(one.evidence)} |"
+    found = (one for name in ("fresh-cells", "large-sizes", "longer") for one in find_experiment(name).find(runs))
+    rows = (map(plain, (one.question, one.ours, one.evidence)) for one in found)
+    return table(["question", "mean absolute error", "basis"], rows)
 
 
-CHAPTERS: Mapping[str, Callable[[PaperRuns], Chapter]] = {
-    "ARCHITECTURE_COMPARISON.md": architectures,
-    "COMPONENTS.md": components,
-    "TABLES.md": cells,
-}
-# tables in pages that are written by hand, between <!-- NAME --> and <!-- /NAME -->: lines, from the runs and the page
-TABLES: Mapping[str, Callable[[PaperRuns, str], Iterable[str]]] = {
+CHAPTERS = ("ARCHITECTURE_COMPARISON.md", "COMPONENTS.md", "TABLES.md")  # texts are in `chapters`, tables below
+# lines between <!-- NAME --> and <!-- /NAME --> in the chapters, and in any page beside the report
+TABLES: Mapping[str, Table] = {
     "laws": laws_table,
     "blind": _blind_table,
     "costs": costs_table,
@@ -63,6 +68,17 @@ TABLES: Mapping[str, Callable[[PaperRuns, str], Iterable[str]]] = {
     "routed-memories": routed_table,
     "gla": gla_table,
     "gla-settings": gla_settings_table,
+    "findings-architectures": findings_of("architectures"),
+    "architectures-recall": recall_table,
+    "architectures-variants": variants_table,
+    "architectures-published": published_table,
+    "findings-components": findings_of("components"),
+    "components": components_table,
+    "findings-large-sizes": findings_of("large-sizes"),
+    "large-sizes": large_table,
+    "grid-linear": linear_table,
+    "grid-full": full_table,
+    "ablations": ablations_table,
 }
 FURTHER = "further"
 OWN_QUESTIONS = "own-questions"
@@ -173,7 +189,6 @@ class Report:
     laws: LawTable
     facts: RunFacts
     pictures: Sequence[Picture] = ()
-    pages: Mapping[str, Chapter] = field(default_factory=dict)  # chapters that are files of their own, by file name
 
     appendix = "REPRODUCTION_APPENDIX.md"
     title = "The reproduction: every finding, run and claim"
@@ -354,7 +369,6 @@ def make_report(runs: PaperRuns, *, store: str = "", pictures: bool = False, wor
     figures = paper_figures() if pictures else {}
     jobs: dict[str, Any] = {f"findings: {one.name}": partial(_find, one.name) for one in experiments()}
     jobs |= {"law table": law_table} | {name: figure_job(figure, "small") for name, figure in figures.items()}
-    jobs |= CHAPTERS if pictures else {}
     done = do_jobs(runs, jobs, workers)
     drawn = []
     for name, figure in figures.items():
@@ -364,8 +378,7 @@ def make_report(runs: PaperRuns, *, store: str = "", pictures: bool = False, wor
         caption = "" if why_not else found[_CAPTION].decode()
         drawn.append(Picture(name, caption or figure.title, figure.experiment or "", data, why_not))
     findings = {one.name: done[f"findings: {one.name}"] for one in experiments()}
-    pages = {name: done[name] for name in CHAPTERS if name in done and done[name].done}
-    return Report(findings, done["law table"], run_facts(runs, store), drawn, pages)
+    return Report(findings, done["law table"], run_facts(runs, store), drawn)
 
 
 def _find(experiment: str, runs: PaperRuns) -> list[Finding]:
@@ -405,24 +418,6 @@ def _core_seconds(record: RunRecord) -> float:
 
 # Showing it
 
-# N_f is no emphasis, _this_ is; [0.1, 0.2] is no link, [this](there) is
-_MEANT = re.compile(r"[\\`*|~$]|(?<![^\W_])_|_(?![^\W_])|\](?=[(\[:])")
-_MEANT_IN_LINK = re.compile(rf"[\[\]]|{_MEANT.pattern}")
-_TAG_OR_ENTITY = re.compile(r"<(?=[A-Za-z/!?])|&(?=#?\w+;)")
-_MARKER = re.compile(r"^(?=(?:#{1,6}|[-+])(?:\s|$)|-{3}|>)")
-_NUMBERED = re.compile(r"^(\d+)(?=[.)])")
-
-
-def plain(text: str, meant: re.Pattern[str] = _MEANT) -> str:
-    """A text that Markdown leaves as it is: on one line, also within a cell, nothing in it means anything."""
-    text = meant.sub(r"\\\g<0>", " ".join(text.split()))
-    return _TAG_OR_ENTITY.sub(lambda found: {"<": "&lt;", "&": "&amp;"}[found[0]], text)
-
-
-def paragraph(text: str) -> str:
-    """The same where a block begins: no heading, list or rule comes of it."""
-    return _NUMBERED.sub(r"\1\\", _MARKER.sub(r"\\", plain(text)))
-
 
 def anchor(heading: str) -> str:
     """A heading's address as GitHub makes it: lower case, no punctuation, - for blanks."""
@@ -452,7 +447,7 @@ def templates() -> Environment:
         "anchor": anchor,
         "cells": lambda number: _count(number, "cell"),
         "evidence": evidence,
-        "link_text": lambda text: plain(text, _MEANT_IN_LINK),  # within the brackets of a link
+        "link_text": lambda text: plain(text, MEANT_IN_LINK),  # within the brackets of a link
         "number": lambda value, form: format(value, form) if isfinite(value) else "-",
         "paragraph": paragraph,
         "plain": plain,
@@ -480,17 +475,31 @@ def appendix_page(report: Report, folder: str = "figures") -> str:
     return templates().get_template("report.md.j2").render(report=report, folder=folder)
 
 
-def chapter_page(chapter: Chapter, store: str) -> str:
-    """A chapter that is a page of its own, as Markdown."""
-    return templates().get_template("chapter.md.j2").render(chapter=chapter, store=store)
+def chapter(name: str, runs: PaperRuns | None) -> str:
+    """The text of a chapter with its tables; without runs with none."""
+    text = (files(__package__) / "chapters" / name).read_text(encoding="utf-8")
+    return with_tables(text, runs) if runs else text
+
+
+def pages(runs: PaperRuns, folder: Path) -> Iterator[tuple[Path, str]]:
+    """The chapters that there are runs for, and pages of a folder with places for tables, as far as these change."""
+    for name in CHAPTERS:
+        if (page := chapter(name, runs)) != chapter(name, None):
+            yield folder / name, page
+    for path in sorted(path for path in folder.glob("*.md") if path.name not in CHAPTERS):
+        before = path.read_text(encoding="utf-8")
+        if (page := with_tables(before, runs)) != before:
+            yield path, page
 
 
 def with_tables(page: str, runs: PaperRuns) -> str:
     """A page that is written by hand, with its tables made again."""
-    for name, table in TABLES.items():
+    for name, make in TABLES.items():
         place = re.compile(rf"(?<=<!-- {name} -->\n).*?(?=<!-- /{name} -->)", re.DOTALL)
         if place.search(page):
-            page = place.sub("\n".join(["", *table(runs, page), "", ""]).replace("\\", r"\\"), page)
+            lines = list(make(runs, page))
+            text = "\n".join(["", *lines, "", ""]) if lines else ""
+            page = place.sub(text.replace("\\", r"\\"), page)
     return page
 
 

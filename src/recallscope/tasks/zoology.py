@@ -15,7 +15,6 @@ from recallscope.specs import TaskSpec
 from recallscope.tasks.batch import Batch
 from recallscope.tasks.drawing import grid_keys, laid_out, section, updated
 
-KINDS = ("ar", "mqar", "forgetting_mqar", "compositional_mqar")
 Pick = Callable[..., Int[Tensor, "n count"]]
 Facts = tuple[Int[Tensor, "n T"], Int[Tensor, "n N_f *m"], Int[Tensor, "n N_k N_f"]]
 
@@ -39,7 +38,7 @@ def zoology_batch(task: TaskSpec, num_sequences: int, seed: int, filler_seed: in
         return torch.from_numpy(np.stack(rows))
 
     V, N_f, Q, num_slots = task.vocab_size, recall.num_facts, task.num_queries, recall.drawn_slots
-    context, keys, all_values = _facts(recall, pick, stream)
+    context, keys, all_values = FACTS[task.kind](recall, pick, stream)
     weights = recall.power_a * np.arange(1, num_slots + 1) ** (recall.power_a - 1)
     weights = weights / weights.sum()  # as zoology rounds it: the stream depends on the last bit
     slots, facts = pick(0, num_slots, N_f, weights).sort(dim=1)
@@ -52,21 +51,35 @@ def zoology_batch(task: TaskSpec, num_sequences: int, seed: int, filler_seed: in
     return batch
 
 
-def _facts(task: Any, pick: Pick, stream: np.random.RandomState) -> Facts:
+def _once(task: Any, pick: Pick, stream: np.random.RandomState) -> Facts:
     """What stands before the queries, the keys, and their values, drawn in zoology's order."""
-    V, N_f, half, third = task.vocab_size, task.num_facts, task.vocab_size // 2, task.vocab_size // 3
-    if task.kind == "compositional_mqar":
-        first, second = pick(1, third, task.side), pick(third, 2 * third, task.side)
-        order = torch.from_numpy(np.stack([stream.permutation(N_f) for _ in range(len(first))]))
-        keys, values = grid_keys(first, second, order), pick(2 * third, V, N_f)
-        return section(keys, values), keys, values[:, None]
-    keys, values = pick(1, half, N_f), pick(half, V, N_f)
-    if task.kind != "forgetting_mqar":
-        return section(keys, values), keys, values[:, None]
-    words = np.arange(half, V)
+    keys, values = _plain(task, pick)
+    return section(keys, values), keys, values[:, None]
+
+
+def _plain(task: Any, pick: Pick) -> tuple[Int[Tensor, "n N_f"], Int[Tensor, "n N_f"]]:
+    half = task.vocab_size // 2
+    return pick(1, half, task.num_facts), pick(half, task.vocab_size, task.num_facts)
+
+
+def _updated(task: Any, pick: Pick, stream: np.random.RandomState) -> Facts:
+    """The new values first, then which keys have them."""
+    (keys, values), words = _plain(task, pick), np.arange(task.vocab_size // 2, task.vocab_size)
     new = [[stream.choice(words[words != old]) for old in row[: task.num_updates]] for row in values.numpy()]
-    which = pick(0, N_f, task.num_updates)
+    which = pick(0, task.num_facts, task.num_updates)
     return updated(keys, values, which, torch.tensor(new, dtype=torch.int64).view_as(which))
+
+
+def _in_a_grid(task: Any, pick: Pick, stream: np.random.RandomState) -> Facts:
+    """Keys are the cells of a grid."""
+    N_f, third = task.num_facts, task.vocab_size // 3
+    first, second = pick(1, third, task.side), pick(third, 2 * third, task.side)
+    order = torch.from_numpy(np.stack([stream.permutation(N_f) for _ in range(len(first))]))
+    keys, values = grid_keys(first, second, order), pick(2 * third, task.vocab_size, N_f)
+    return section(keys, values), keys, values[:, None]
+
+
+FACTS = {"ar": _once, "mqar": _once, "forgetting_mqar": _updated, "compositional_mqar": _in_a_grid}
 
 
 def _uncut_length(task: Any) -> int:
@@ -77,9 +90,9 @@ def _uncut_length(task: Any) -> int:
 def _zoology_can_draw(task: Any, num_sequences: int, filler_seed: int | None) -> None:
     if num_sequences < 1:
         raise ValueError(f"num_sequences={num_sequences}: a batch holds at least one sequence. Use num_sequences >= 1.")
-    if task.kind not in KINDS:
+    if task.kind not in FACTS:
         raise ValueError(
-            f"kind={task.kind!r} is not one of the tasks of zoology that can be repeated, {', '.join(KINDS)}. "
+            f"kind={task.kind!r} is not one of the tasks of zoology that can be repeated, {', '.join(FACTS)}. "
             f"Use sample_batch, or kind='mqar'."
         )
     if task.filler == "values":

@@ -12,8 +12,8 @@ from recallscope.architectures.user_module_model import as_recall_model
 from recallscope.health import examine
 from recallscope.records import binding
 from recallscope.specs import TaskSpec
+from recallscope.tasks.batch import Score, accuracy, answered, named, rank
 from recallscope.tasks.drawing import as_generator, sample_batch
-from recallscope.tasks.scoring import Score, accuracy, answered, named, rank
 
 TOKENS_AT_ONCE = 2**15
 
@@ -33,7 +33,7 @@ def evaluate(
     A generator in the same state draws the same set: a fixed validation set needs no memory. What a model draws itself
     while it answers follows from the generator's seed. `top_k` asks for top-k recall as well, in a second pass.
     """
-    generator, model = as_generator(generator), as_recall_model(model, task.vocab_size)
+    generator, model = as_generator(generator), as_recall_model(model, task)
     rows = max(1, TOKENS_AT_ONCE // task.sequence_length)
     training = model.training
     model.eval()

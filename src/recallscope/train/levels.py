@@ -13,9 +13,8 @@ import torch
 
 from recallscope.architectures.model import RecallModel, seeded_global_rng
 from recallscope.specs import RunSpec, TaskSpec
-from recallscope.tasks.batch import Batch
+from recallscope.tasks.batch import Batch, answered
 from recallscope.tasks.drawing import sample_batch
-from recallscope.tasks.scoring import answered
 
 CHECK_EVERY = 5  # steps between two looks at the training accuracy: each costs a forward pass
 MEMORY = 0.9  # of the running accuracy, per step

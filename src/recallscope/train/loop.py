@@ -18,8 +18,8 @@ from recallscope.health import examine
 from recallscope.ops.compiled import backend_name
 from recallscope.records import Evaluation, RunRecord, binding
 from recallscope.specs import RunSpec, TaskSpec
+from recallscope.tasks.batch import Score
 from recallscope.tasks.drawing import sample_batch
-from recallscope.tasks.scoring import Score
 from recallscope.train.checkpoint import CheckpointError, Progress, check_tensors, read_checkpoint, write_checkpoint
 from recallscope.train.evaluate import evaluate
 from recallscope.train.levels import Levels
@@ -100,7 +100,7 @@ def _train(
         started -= progress.seconds
 
     levels = Levels(run, progress.levels)
-    loss_sum, losses, last_tick = torch.zeros((), device=device), 0, started
+    loss_sum, losses, last_tick = torch.zeros((), device=device), 0, started - PROGRESS_EVERY  # the first step tells
     finished = progress.step >= train.total_steps or progress.best_accuracy >= train.stop_accuracy
     while not finished:
         seed = noise_seed(progress.run, progress.step)

@@ -15,13 +15,11 @@ import numpy as np
 from pydantic import Field
 from starlette.responses import Response
 
-from recallscope.analysis.collapse import collapse_curve
-from recallscope.analysis.group_fit import fit_group
+from recallscope.analysis.collapse import collapse_curve, fit_group
 from recallscope.analysis.table import RunGroup, as_table, fields_of, finished_runs, group_runs, varying_columns
-from recallscope.runs.details import run_details
 from recallscope.runs.leases import is_leased
 from recallscope.runs.store import CHECKPOINT, FAILURE, RECORD, RunStore
-from recallscope.runs.table import csv_bytes, find_runs, parse_conditions
+from recallscope.runs.table import csv_bytes, find_runs, parse_conditions, run_details
 from recallscope.theory.law import TRAINED_LAW, find_law
 from recallscope.web.store_set import Query, StoreSet
 

@@ -57,11 +57,11 @@ ROUTES = {
     "models": ("store_set:all_weights", QUICK),
     "memory": ("inside:memory", QUICK),
     "pictures": ("inside:pictures", QUICK),
-    "architectures": ("architectures:architectures", SLOW),
-    "architecture_curves": ("architectures:architecture_curves", SLOW),
-    "claims": ("paper:claims", QUICK),
-    "findings": ("paper:findings", SLOW),
-    "figure": ("paper:figure", SLOW),
+    "architectures": ("studies:architectures", SLOW),
+    "architecture_curves": ("studies:architecture_curves", SLOW),
+    "claims": ("studies:claims", QUICK),
+    "findings": ("studies:findings", SLOW),
+    "figure": ("studies:figure", SLOW),
 }
 POSTED = ("memory",)
 

@@ -1,6 +1,5 @@
 """n_50 from counts: it is where the counts say, its interval knows contexts from queries, and formulas are tested."""
 
-import importlib.util
 import json
 from pathlib import Path
 
@@ -8,13 +7,12 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
+from commands import script
 from recallscope.measuring.checkpoints.capacity import find_crossing, search, verdict
 from recallscope.measuring.checkpoints.curves import Counts, crossing, crossings, falling, interpolated, law_curve
 
 RESULTS = Path(__file__).parents[3] / "results" / "probe"
-SPEC = importlib.util.spec_from_file_location("probe_coverage", RESULTS / "coverage.py")
-study = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(study)
+study = script("results/probe/coverage.py")
 point = study.point
 
 

@@ -17,7 +17,6 @@ from recallscope.records import Evaluation, RunRecord
 from recallscope.runs.store import RunStore
 from recallscope.specs import RunSpec, flat_fields
 from recallscope.studies import component_variants
-from recallscope.studies.chapters.components import components as components_chapter
 from recallscope.studies.component_variants import (
     FIRST,
     FULL,
@@ -35,7 +34,7 @@ from recallscope.studies.own import large_sizes as large
 from recallscope.studies.own.components import CELLS, MARGIN, components
 from recallscope.studies.own.large_sizes import large_sizes
 from recallscope.studies.paper_runs import NoRunsError, PaperRuns
-from recallscope.studies.report import chapter_page
+from recallscope.studies.report import chapter
 
 ROOT = Path(__file__).resolve().parents[3]
 ND, BANK = 0.7, 0.85
@@ -84,7 +83,7 @@ def made(folder: Path, rule: Rule, best: float | None = None) -> PaperRuns:
 def known_laws(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers that do not depend on any law."""
     says = {"linear law": 0.64, component_variants.ND: ND, "bank law": BANK}
-    for module in ("component_variants", "chapters.components", "own.components"):
+    for module in ("component_variants", "own.components"):
         monkeypatch.setattr(f"recallscope.studies.{module}.references", lambda cell: says)
 
 
@@ -203,17 +202,15 @@ def test_the_table_and_the_figure_show_every_form_of_every_cell(tmp_path: Path) 
 
 
 def test_the_page_has_every_seed_and_says_what_is_open(tmp_path: Path) -> None:
-    page = chapter_page(components_chapter(made(tmp_path, as_expected)), "here")
+    page = chapter("COMPONENTS.md", made(tmp_path, as_expected))
     assert "**Does the gate alone help the linear model?** No: linear + gate minus linear +0.000" in page
     assert "| linear | 0.640 ±0.010 (0.636, 0.640, 0.644) |" in page
-    assert "**Does trained-sharing hold for linear Mamba at large sizes?** Not measured: no runs yet." in page
-    assert "274 of 283 runs are there" in page
+    assert "274 of 274 runs are there" in page
 
 
 def test_docs_hold_what_the_committed_records_give(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()  # by the real laws
-    chapter = components_chapter(PaperRuns(RunStore(ROOT / "results" / "paper"), "small"))
-    page = chapter_page(chapter, "results/paper")
+    page = chapter("COMPONENTS.md", PaperRuns(RunStore(ROOT / "results" / "paper"), "small"))
     committed = (ROOT / "docs" / "COMPONENTS.md").read_text(encoding="utf-8")
     assert_same_text(page, committed, "make report")
 

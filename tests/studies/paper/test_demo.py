@@ -1,23 +1,22 @@
 """What a newcomer sees first: the steps of `make demo`, and what `reproduce` prints for runs that are there."""
 
 import json
-import runpy
 import shlex
-from pathlib import Path
 
 import pytest
 from made_up import fill
 
+from commands import script
 from recallscope.studies.experiment import find_experiment
 
 pytest.importorskip("torch")
-DEMO = runpy.run_path(str(Path(__file__).resolve().parents[3] / "examples" / "demo.py"))
+STEPS = script("examples/demo.py").STEPS
 
 
 def test_the_steps_of_the_demo_are_commands_that_fit_a_terminal(run, tmp_path, monkeypatch):
     """The trainings are only planned."""
     monkeypatch.chdir(tmp_path)
-    for number, (title, duration, command) in enumerate(DEMO["STEPS"], 1):
+    for number, (title, duration, command) in enumerate(STEPS, 1):
         assert max(len(line) for line in (f"[{number}/3] {title}", f"{number} {duration:>7} {title}", command)) <= 80
         name, *arguments = shlex.split(command)
         assert name == "recallscope"

@@ -19,6 +19,7 @@ from recallscope.runs.store import RunStore
 from recallscope.specs import flat_fields
 from recallscope.studies import dn_parts
 from recallscope.studies.claims import Finding
+from recallscope.studies.dn_parts import coefficient_ratio
 from recallscope.studies.experiment import (
     STUDIES,
     Scale,
@@ -26,7 +27,6 @@ from recallscope.studies.experiment import (
     find_experiment,
     paper_figures,
 )
-from recallscope.studies.full_as_linear import coefficient_ratio
 from recallscope.studies.law_table import SHOWN_LAWS, law_table
 from recallscope.studies.paper import curves, heads
 from recallscope.studies.paper.dn_grid import equal_products

@@ -6,7 +6,7 @@ import pytest
 from pandas import DataFrame
 
 from recallscope.analysis.table import as_table
-from recallscope.studies.full_as_linear import effective_dimensions, scaled_errors
+from recallscope.studies.dn_parts import effective_dimensions, scaled_errors
 from recallscope.theory.laws.sharing import sharing_law
 
 

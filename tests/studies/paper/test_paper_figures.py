@@ -54,6 +54,8 @@ def test_every_figure_of_the_paper_has_a_function_and_an_experiment():
         "state-precision",
         "tradeoff",
         "tradeoff-rates",
+        "correlated-keys",
+        "top-k",
         *COMPARISON,
     }
     for name, figure in FIGURES.items():
@@ -207,10 +209,7 @@ def test_a_panel_without_runs_says_so(tmp_path):
     assert texts(FIGURES["fig-9"].draw(runs)).count("no runs yet") == 8
 
 
-NOT_QUICK = {"top-k"}  # figures of parts that the quick scale leaves out
-
-
-@pytest.mark.parametrize("name", [name for name, one in FIGURES.items() if one.experiment and name not in NOT_QUICK])
+@pytest.mark.parametrize("name", [name for name, one in FIGURES.items() if one.experiment])
 def test_a_finished_quick_scale_has_no_empty_panel(name, quick):
     """Panels of what this scale does not train are left out."""
     figure = FIGURES[name].draw(quick)

@@ -8,6 +8,7 @@ same recipe, and the same search of the learning rate on a seed of its own.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,18 +19,22 @@ from recallscope.studies.architecture_variants import (
     CELLS,
     COMPARISON,
     MINIMAL,
+    NEW,
     PUBLISHED,
     QUARTER,
     QUESTIONS,
     RATES,
+    REPEATED,
     RULES,
     VARIANTS,
     WANTED,
     Cell,
+    Measured,
     Size,
+    Variant,
     age_gap,
     ages,
-    best_rate,
+    compared_parts,
     flagged,
     label_of,
     law_errors,
@@ -39,9 +44,10 @@ from recallscope.studies.architecture_variants import (
     named,
     ranking,
 )
-from recallscope.studies.claims import Finding, Ruling, by_conditions, by_distance, own_check
+from recallscope.studies.claims import Finding, Ruling, best_rates, by_conditions, by_distance, own_check
 from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.law_table import entry_of
+from recallscope.studies.markdown import number, sizes_of, table
 from recallscope.studies.paper_runs import Caption, PaperRuns, no_runs, sheet, source_line
 from recallscope.studies.stored_runs import facts_per_entry
 from recallscope.theory.law import DIMENSIONS
@@ -51,50 +57,20 @@ if TYPE_CHECKING:
 
     from recallscope.figures.variants import Look
 
-REPEATED = {"kind": "repeated", "vocab_size": 512, "num_facts": 8, "key_repeats": 2}
-SEARCH_SEED = 100  # of the learning rates; no measurement has it
-LONGER = {"warmup_steps": 100, "flat_steps": 700, "decay_steps": 2200}  # for the published layers
 TINY = {"vocab_size": 64, "num_facts": 4}
 QUICK = (MINIMAL[0], MINIMAL[6])
 AGE_SEQUENCES = 4000  # behind the recall by age
 
 
-@experiment("architectures", "our own: linear RNNs at equal state, on a CPU", presets={"architectures": COMPARISON})
+@experiment("architectures", "our own: linear RNNs at equal state, on a CPU", presets={"architectures": COMPARISON},
+            reads=("new-architectures",))  # fmt: skip
 def architectures(scale: Scale) -> Iterator[Part]:
-    """For every variant: the search of its learning rate, the cells, and keys that are written twice."""
+    """For every variant but the new ones: the search of its learning rate, the cells, and keys written twice."""
     if scale == "quick":
         yield from _tiny()
         return
-    seeds = {"small": range(2), "paper": range(5)}[scale]
-    for variant in VARIANTS:
-        model, rate = variant.fields, {"learning_rate": variant.rate}
-        steps = LONGER if variant.published else {}  # deep layers do not start to recall in a quarter of the steps
-        yield part(label_of("rates", variant), COMPARISON, model=model, train=steps or QUARTER,
-                   axes={"learning_rate": RATES, "seed": [SEARCH_SEED]})  # fmt: skip
-        cells = CELLS[:1] if variant.published else CELLS
-        zipped = dict(zip(DIMENSIONS, zip(*cells, strict=True), strict=True))
-        yield part(
-            label_of("recall", variant),
-            COMPARISON,
-            model=model,
-            train=steps | rate,
-            axes={"seed": seeds},
-            zipped=zipped,
-        )
-        if not variant.published:
-            wide = model | {"embed_dim": 64, "state_dim": 16}
-            yield part(
-                label_of("repeated", variant), COMPARISON, task=REPEATED, model=wide, train=rate, axes={"seed": seeds}
-            )
-            square = model | {"embed_dim": 16, "state_dim": 16}  # one of the cells, its weights kept
-            yield part(
-                label_of("by age", variant),
-                COMPARISON,
-                model=square,
-                train=rate,
-                axes={"seed": seeds[:1]},
-                keep_weights=True,
-            )
+    for variant in (one for one in VARIANTS if one not in NEW):
+        yield from compared_parts(variant, {"small": range(2), "paper": range(5)}[scale])
 
 
 def _tiny() -> Iterator[Part]:
@@ -133,25 +109,13 @@ FLAT = 0.05  # newest quarter less oldest, at which recall no longer counts as t
 @architectures.findings
 def rates(runs: PaperRuns) -> Iterator[Finding]:
     """Whether every variant is trained with the best rate of its search."""
-    check = own_check("Is every variant trained at the best learning rate of its search?")
-    best = {variant.label: found for variant in VARIANTS if (found := best_rate(runs, variant)) is not None}
-    missing = runs.missing(*(label_of("rates", variant) for variant in VARIANTS))
-    if not best:
-        yield check.untested("no search is complete yet", missing)
-        return
-    wrong = [variant for variant in VARIANTS if best.get(variant.label, variant.rate) != variant.rate]
-    text = "; ".join(
-        f"{variant.label} is trained at {variant.rate:g}, and the search says {best[variant.label]:g} (losses "
-        + ", ".join(f"{loss:.3f} at {rate:g}" for rate, loss in losses(runs, variant).items())
-        + ")"
-        for variant in wrong
-    )
-    yield check.answer(
-        text or f"yes, all {len(best)}",
-        by_conditions(not wrong, False, "holds: every rate is the one of least loss in its search"),
-        f"{len(best)} of {len(VARIANTS)} searches complete, each of {len(RATES)} rates on a seed of its own: 500 "
-        "steps, for published layers the whole training",
-        missing,
+    yield best_rates(
+        own_check("Is every variant trained at the best learning rate of its search?"),
+        {variant.label: losses(runs, variant) for variant in VARIANTS},
+        {variant.label: variant.rate for variant in VARIANTS},
+        len(RATES),
+        f"each of {len(RATES)} rates with a separate seed: 500 steps, for layers as published all steps",
+        runs.missing(*(label_of("rates", variant) for variant in VARIANTS)),
     )
 
 
@@ -376,7 +340,7 @@ def size_figure(runs: PaperRuns, size: Size) -> Figure:
     return figure
 
 
-def _sizes(fields: Mapping[str, Any]) -> str:
+def _sizes(fields: dict[str, Any]) -> str:
     letters = zip(("V", "N_f", "D", "N"), DIMENSIONS, strict=True)
     return ", ".join(f"${letter}={fields[name]}$" for letter, name in letters)
 
@@ -455,3 +419,50 @@ def repeated_figure(runs: PaperRuns) -> Figure:
 
 
 architectures.figure("facts-per-entry", "ours: facts per state entry, by the laws and as trained")(facts_per_entry)
+
+
+# Tables
+
+
+def recall_table(runs: PaperRuns, page: str = "") -> list[str]:
+    """Every minimal variant in every cell."""
+    found = {variant: measured(runs, "recall", variant) for variant in MINIMAL}
+    rows = ([variant.label, *(_number(cells.get(cell)) for cell in CELLS)] for variant, cells in found.items())
+    return table(["variant", *map(sizes_of, CELLS)], rows) if any(found.values()) else []
+
+
+def _number(one: Measured | None) -> str:
+    return number(one.seeds, one.interval, 4) if one else "-"
+
+
+def variants_table(runs: PaperRuns, page: str = "") -> list[str]:
+    """What every minimal variant is, the bits that a state entry holds on average, and what it takes in one setting."""
+    rows = []
+    for variant in MINIMAL:
+        cells = measured(runs, "recall", variant)
+        first, again = cells.get(CELLS[0]), next(iter(measured(runs, "repeated", variant).values()), None)
+        bits = float(np.mean([one.bits_per_entry for one in cells.values()])) if cells else float("nan")
+        what = variant.label, variant.update, variant.rule, "-" if isnan(bits) else f"{bits:.3f}"
+        rows.append([*what, *_size(first), _number(again), _rate(runs, variant), _seconds(first)])
+    columns = "variant", "update of the state", "rule", "bits per state entry", "effective state", "parameters"
+    return table([*columns, "keys written twice", "learning rate", "seconds"], rows)
+
+
+def published_table(runs: PaperRuns, page: str = "") -> list[str]:
+    """Two published layers, in the first cell."""
+    found = {variant: measured(runs, "recall", variant).get(CELLS[0]) for variant in PUBLISHED}
+    rows = ([f.label, _number(one), *_size(one), _rate(runs, f), _seconds(one)] for f, one in found.items())
+    return table(["variant", "recall", "effective state", "parameters", "learning rate", "seconds"], rows)
+
+
+def _size(one: Measured | None) -> tuple[str, str]:
+    return tuple("-" if n is None else f"{n:,}" for n in (one and one.state_entries, one and one.parameters))  # type: ignore[return-value]
+
+
+def _seconds(one: Measured | None) -> str:
+    return "-" if one is None else f"{one.seconds:.0f}"
+
+
+def _rate(runs: PaperRuns, variant: Variant) -> str:
+    tried = ", ".join(f"{rate:g}: {loss:.3f}" for rate, loss in sorted(losses(runs, variant).items(), reverse=True))
+    return f"{variant.rate:g}" + (f" (loss at {tried})" if tried else "")

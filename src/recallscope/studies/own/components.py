@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from recallscope.analysis.seed_noise import MeanGap
 from recallscope.presets import Preset
-from recallscope.studies.claims import NOT, Finding, Ruling, Verdict, by_conditions, by_distance, own_check
+from recallscope.studies.claims import NOT, Finding, Ruling, Verdict, best_rates, by_conditions, by_distance, own_check
 from recallscope.studies.component_variants import (
     FIRST,
     LABELS,
@@ -36,6 +36,8 @@ from recallscope.studies.component_variants import (
     variant_of,
 )
 from recallscope.studies.experiment import Part, Scale, experiment, part
+from recallscope.studies.markdown import number, sizes_of
+from recallscope.studies.markdown import table as markdown_table
 from recallscope.studies.paper_runs import Caption, PaperRuns, sheet, source_line
 
 if TYPE_CHECKING:
@@ -269,29 +271,15 @@ def answer_of(one: MeanGap) -> str:
 @components.findings
 def rates(runs: PaperRuns) -> Iterator[Finding]:
     """Whether every variant is trained with the best rate of its search."""
-    check = own_check("Is every variant trained at the best learning rate of its search?")
     losses: dict[str, dict[float, float]] = {}
-    for record in runs.records(SEARCH):
-        loss = record.history[-1].loss if record.history else None
-        losses.setdefault(variant_of(record.fields).label, {})[record.spec.train.learning_rate] = (
-            inf if loss is None else loss
-        )
-    done = {
-        label: min(tried, key=lambda rate: tried[rate]) for label, tried in losses.items() if len(tried) == len(TRIED)
-    }
-    if not done:
-        yield check.untested("no search is complete yet", runs.missing(SEARCH))
-        return
-    wrong = [variant for variant in VARIANTS if done.get(variant.label, variant.rate) != variant.rate]
-    text = "; ".join(
-        f"{variant.label} is trained at {variant.rate:g}, and the search says {done[variant.label]:g}"
-        for variant in wrong
-    )
-    yield check.answer(
-        text or f"yes, all {len(done)}",
-        by_conditions(not wrong, False, "holds: every rate is the one of least loss in its search"),
-        f"{len(done)} of {len(VARIANTS)} searches complete, rates {', '.join(f'{rate:g}' for rate in TRIED)}, 2000 "
-        f"steps at the first cell, a seed of its own",
+    for record, loss in runs.losses(SEARCH):
+        losses.setdefault(variant_of(record.fields).label, {})[record.spec.train.learning_rate] = loss
+    yield best_rates(
+        own_check("Is every variant trained at the best learning rate of its search?"),
+        losses,
+        {variant.label: variant.rate for variant in VARIANTS},
+        len(TRIED),
+        f"rates {', '.join(f'{rate:g}' for rate in TRIED)}, 2000 steps in the first setting with a separate seed",
         runs.missing(SEARCH),
     )
 
@@ -337,17 +325,12 @@ def table(runs: PaperRuns, console: Console) -> None:
     for name in references(cells[0]) if cells else ():
         shown.add_row(name, *(f"{references(cell)[name]:.3f}" for cell in cells))
     for variant in in_order(found):
-        shown.add_row(variant.label, *(number(found.get((cell, variant.label))) for cell in cells))
+        shown.add_row(variant.label, *(_number(found.get((cell, variant.label))) for cell in cells))
     console.print(shown, highlight=False)
 
 
-def number(one: Measured | None) -> str:
-    """Mean, half of the interval, and all seeds."""
-    if one is None:
-        return "-"
-    half = (one.interval[1] - one.interval[0]) / 2
-    about = "" if isnan(half) else f" ±{half:.3f}"
-    return f"{one.mean:.3f}{about} ({', '.join(f'{seed:.3f}' for seed in one.seeds)})"
+def _number(one: Measured | None) -> str:
+    return number(one.seeds, one.interval) if one else "-"
 
 
 def in_order(found: Found) -> list[Variant]:
@@ -406,3 +389,16 @@ def components_figure(runs: PaperRuns) -> Figure:
         handles, names = axes[0].get_legend_handles_labels()
         figure.legend(handles, names, loc="outside upper center", ncols=len(names))
     return figure
+
+
+def components_table(runs: PaperRuns, page: str = "") -> list[str]:
+    """Every variant in every cell that has runs, below the laws."""
+    found = found_in(runs)
+    cells = shown_cells(found)
+    if not cells:
+        return []
+    laws = ([f"*{law}*", *(f"*{references(cell)[law]:.3f}*" for cell in cells)] for law in references(cells[0]))
+    variants = (
+        [variant.label, *(_number(found.get((cell, variant.label))) for cell in cells)] for variant in in_order(found)
+    )
+    return markdown_table(["variant", *map(sizes_of, cells)], [*laws, *variants])

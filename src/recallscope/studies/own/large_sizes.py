@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recallscope.analysis.compare import law_on_cells
-from recallscope.analysis.table import accuracies, cells_of
+from recallscope.analysis.table import accuracies, cells_of, rows_of
 from recallscope.presets import Preset
 from recallscope.specs import find_architecture
 from recallscope.studies.claims import Finding, by_distance, own_check
 from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.law_table import mae
+from recallscope.studies.markdown import table
 from recallscope.studies.paper_runs import Caption, PaperRuns, no_runs, sheet, source_line
 from recallscope.theory.law import DIMENSIONS, find_law
 
@@ -131,3 +132,19 @@ def large_figure(runs: PaperRuns) -> Figure:
         looks = dict(zip(names, zip((BLUE, ORANGE, GREEN, GUESS, GUESS), "os^Dv", strict=True), strict=True))
         draw_residuals(predicted, off, figure.subplots(), looks=looks).legend(ncols=2)
     return figure
+
+
+def large_table(runs: PaperRuns, page: str = "") -> list[str]:
+    """Every cell of every memory: trained, by its law, and for the linear Mamba by the paper's."""
+    lines = []
+    for kind in KINDS:
+        cells, law = cells_of(runs.rows(label_of(kind))), law_of(kind)
+        if cells.empty:
+            continue
+        own = law_on_cells(find_law(law), cells) if law else np.full(len(cells), np.nan)
+        papers = np.array([law_on_cells(find_law(name), cells) for name in PAPERS])
+        for row, p, others in zip(rows_of(cells), own, papers.T, strict=True):
+            sizes = ", ".join(str(row[name]) for name in DIMENSIONS)
+            last = [f"{q:.3f}" if kind == "linear_mamba" else "" for q in others]
+            lines.append([sizes, KINDS[kind], f"{row['test_accuracy']:.4f}", f"{p:.3f}", *last])
+    return table(["V, N_f, D, N", "memory", "trained", "its law", *PAPERS.values()], lines) if lines else []

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from recallscope.state_precision import StatePrecision
-from recallscope.studies.architecture_variants import COMPARISON, MINIMAL, QUARTER, Variant
+from recallscope.studies.architecture_variants import COMPARISON, MINIMAL, NEW, QUARTER, Variant
 from recallscope.studies.claims import Finding, by_conditions, by_distance, own_check
 from recallscope.studies.experiment import Part, Scale, experiment, part
 from recallscope.studies.paper_runs import PaperRuns, sheet, source_line
@@ -23,7 +23,7 @@ from recallscope.theory.laws.precision import absmax_square, bits_needed
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-VARIANTS = tuple(variant for variant in MINIMAL if variant.label != "attention")  # it keeps every key and value
+VARIANTS = tuple(one for one in MINIMAL if one.label != "attention" and one not in NEW)  # it keeps all keys and values
 QUICK = tuple(variant for variant in VARIANTS if variant.label in ("linear Mamba", "DeltaNet"))
 TINY = {"vocab_size": 64, "num_facts": 4}
 SEQUENCES, SEED = 128, 1

@@ -1,9 +1,14 @@
-"""Trade-off, our own experiment: recall against the size of the state, by zoology's protocol made smaller.
+"""Trade-off, our own experiment: recall against the size of the state, by zoology's protocol with facts, lengths and
+vocabulary made smaller.
 
 Every architecture has the same widths, learning rates, seeds, steps and training mixture. Of the rates, the one with
 the highest validation accuracy (mean of seeds) counts. A run is said to learn if its mean accuracy over the tests is
 at least `LEARNS` of the best that any rate and seed of its architecture and size reached, and if it binds keys to
 values (`health.BEGUN`). These rules stand since before the first run.
+
+Amended after 137 runs of another small protocol: 1 to 16 facts out of 64 tokens, 2,000 steps. More than half of its
+training sequences had one fact, which needs no binding, and most models stayed at chance. Those runs are kept in
+results/tradeoff and used nowhere.
 
 Departs from zoology: fresh sequences instead of a fixed set, RMSNorm for LayerNorm, our initial weights, no dropout.
 """
@@ -13,16 +18,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from recallscope.health import BEGUN
 from recallscope.presets import Fields, Preset
 from recallscope.records import RunRecord
-from recallscope.studies.chapters.page import table
+from recallscope.specs import find_architecture
 from recallscope.studies.claims import Finding, Ruling, by_distance, own_check
 from recallscope.studies.experiment import Part, Scale, experiment, part
+from recallscope.studies.markdown import table
 from recallscope.studies.other_groups import read_published
 from recallscope.studies.paper_runs import PaperRuns, no_runs, sheet, source_line
 from recallscope.theory.bounds import most_recall
@@ -37,10 +43,12 @@ RATES = {"small": (0.01, 0.00316, 0.0316), "paper": (0.001, 0.00316, 0.01, 0.031
 SIZES = {"small": ((16, 4), (24, 6), (32, 8)), "paper": ((64, 16), (128, 32), (256, 64))}  # D, N of a head
 HEADS = 2
 WIDTH = 3  # taps of the convolution that is zoology's first layer
-LAYER: Fields = {"norm": "rms", "residual": True, "conv_width": 1, "num_heads": HEADS, "stem_width": WIDTH}
-NORMED = LAYER | {"output_norm": "rms"}
-CONVOLVED = NORMED | {"conv": "depthwise", "conv_width": 4, "activation": "silu"}
 TWO_BLOCKS: Fields = {"num_layers": 2, "conv_width": 4}  # Mamba has its own convolution; zoology gives it no other
+
+
+def published(kind: str, **fields: Any) -> Fields:
+    """A layer as its authors have it, in zoology's model: a gated convolution before it, two heads."""
+    return {"kind": kind} | find_architecture(kind).PUBLISHED | {"num_heads": HEADS, "stem_width": WIDTH} | fields
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,36 +61,35 @@ class Rival:
 
 
 RIVALS = (
-    Rival("attention", LAYER | {"kind": "attention"}),
-    Rival("attention, RoPE", LAYER | {"kind": "attention", "rotary": True}),
-    Rival("linear attention", NORMED | {"kind": "linear_attention"}, law=True),
-    Rival("Based", LAYER | {"kind": "linear_attention", "feature_map": "taylor", "normaliser": True}),
-    Rival("RetNet", NORMED | {"kind": "retnet", "expand": 2, "output_gate": "silu", "rotary": True}),
-    Rival("DeltaNet", CONVOLVED | {"kind": "delta_net", "write_start": 0.5}),
-    Rival(
-        "Gated DeltaNet",
-        CONVOLVED | {"kind": "gated_delta_net", "expand": 2, "output_gate": "silu", "write_start": 0.5},
-    ),
-    Rival("MesaNet", CONVOLVED | {"kind": "mesa_net", "forget": True, "least_ridge": 0.25, "write_start": 0.5}),
+    Rival("attention", published("attention", rotary=False)),
+    Rival("attention, RoPE", published("attention")),
+    Rival("linear attention", published("linear_attention"), law=True),
+    Rival("Based", published("linear_attention", feature_map="taylor", normaliser=True, output_norm="none")),
+    Rival("RetNet", published("retnet")),
+    Rival("DeltaNet", published("delta_net")),
+    Rival("Gated DeltaNet", published("gated_delta_net")),
+    Rival("MesaNet", published("mesa_net")),
     Rival("Mamba", TWO_BLOCKS | {"kind": "mamba"}),
     Rival("Mamba-2", TWO_BLOCKS | {"kind": "mamba2", "num_heads": HEADS}),
+    Rival("GLA", published("gla"), law=True),
+    Rival("RWKV-7", published("rwkv7")),
 )
 QUICK = ("attention", "DeltaNet")
 
 ZOOLOGY = Preset(
     "zoology's protocol: 4 to 64 facts out of 8,192 tokens, a gated convolution, then one mixer",
     {"kind": "mqar", "vocab_size": 8192, "num_facts": 64, "length": 256},
-    {"kind": "attention", "embed_dim": 64, "state_dim": 32, **LAYER},
+    published("attention", rotary=False, embed_dim=64, state_dim=16),
     {"batch_size": 256, "warmup_steps": 0, "flat_steps": 0, "decay_steps": 22_624, "weight_decay": 0.1, "beta_2": 0.999,
-     "label_smoothing": 0.0, "eval_every": 707, "eval_size": 1000, "learning_rate": 0.00316,
+     "label_smoothing": 0.0, "eval_every": 707, "eval_size": 1000, "learning_rate": 0.00316, "stop_accuracy": 0.999,
      "training_facts": "zoology"},
 )  # fmt: skip
 SMALL = Preset(
-    "zoology's protocol made smaller: 1 to 16 facts out of 64 tokens",
-    {"kind": "mqar", "vocab_size": 64, "num_facts": 16, "length": 64},
-    {"kind": "attention", "embed_dim": 32, "state_dim": 8, **LAYER},
-    {"batch_size": 16, "warmup_steps": 100, "flat_steps": 400, "decay_steps": 1500, "eval_every": 500, "eval_size": 500,
-     "training_facts": "zoology"},
+    "zoology's protocol made smaller: 2 to 32 facts out of 128 tokens",
+    {"kind": "mqar", "vocab_size": 128, "num_facts": 32, "length": 128},
+    published("attention", rotary=False, embed_dim=32, state_dim=8),
+    {"batch_size": 16, "warmup_steps": 200, "flat_steps": 800, "decay_steps": 3000, "eval_every": 500,
+     "eval_size": 500, "stop_accuracy": 0.999, "training_facts": "zoology"},
     seeds=3,
 )  # fmt: skip
 
@@ -108,10 +115,12 @@ def tradeoff(scale: Scale) -> Iterator[Part]:
                 label_of(rival, seed),
                 preset,
                 model=rival.model,
-                train={"warmup_steps": 0, "decay_steps": 100, "eval_size": 100} if scale == "quick" else {},
+                train={"warmup_steps": 0, "flat_steps": 400, "decay_steps": 100, "eval_size": 100}
+                if scale == "quick"
+                else {},
                 axes={"learning_rate": rates[:1] if scale == "quick" else rates, "seed": [seed]},
                 zipped=dict(zip(("embed_dim", "state_dim"), zip(*sizes, strict=True), strict=True)),
-                cut={"quick": "500 steps", "small": "smaller tasks and models, 2000 steps", "paper": ""}[scale],
+                cut={"quick": "500 steps", "small": "smaller tasks and models, 4,000 steps", "paper": ""}[scale],
                 turn=len(RIVALS) * seed + place,
             )
 
@@ -357,7 +366,7 @@ def results_table(runs: PaperRuns, page: str = "") -> Iterator[str]:
         "architecture", "effective entries", *(f"{n} facts" for n in facts), "every seed, most facts", "rate",
         "learned", "rates at which most seeds learn",
     ]  # fmt: skip
-    yield from table(columns, rows).splitlines()
+    yield from table(columns, rows)
 
 
 def published_table(runs: PaperRuns, page: str = "") -> Iterator[str]:
@@ -368,4 +377,4 @@ def published_table(runs: PaperRuns, page: str = "") -> Iterator[str]:
         ["model", "width", "rate", *(f"{name[1:]} facts" for name in facts)],
         ([row["model"].replace("_", " "), row["d_model"], f"{float(row['learning_rate']):.2g}",
           *(f"{float(row[name]):.3f}" for name in facts)] for row in rows),
-    ).splitlines()  # fmt: skip
+    )  # fmt: skip

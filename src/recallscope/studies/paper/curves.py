@@ -24,6 +24,8 @@ from recallscope.studies.dn_parts import (
     FULL_GRIDS,
     LINEAR_GRIDS,
     REGIMES,
+    coefficient_ratio,
+    effective_dimensions,
     fit_part,
     full_and_linear,
     full_parts,
@@ -32,9 +34,9 @@ from recallscope.studies.dn_parts import (
     regime_name,
     regime_part,
     regimes_here,
+    scaled_errors,
 )
 from recallscope.studies.experiment import Part, Scale, experiment
-from recallscope.studies.full_as_linear import coefficient_ratio, effective_dimensions, scaled_errors
 from recallscope.studies.paper_runs import (
     NOTE,
     PRINTED_A,
@@ -156,7 +158,8 @@ def half_of_a(runs: PaperRuns) -> Iterator[Finding]:
     """The a of the full model beside the linear one's, in every regime."""
     paper = "a_full about a_linear / 2, found heuristically"
     check = Check("sec-5.2", "Is a of the full model half of the linear one's?", paper, "fig-4")
-    said, table, apart, together, why = [], [], [], [], "no regime with runs of both models"
+    said, table, why = [], [], "no regime with runs of both models"
+    apart, together = list[bool](), list[bool]()
     missing = runs.missing(*FULL_GRIDS.values())
     for both in full_and_linear(runs):
         noises = runs.noise(both.full), runs.noise(both.linear)

@@ -16,9 +16,9 @@ from recallscope.analysis.accuracy_grid import AccuracyGrid, law_grid, planned_c
 from recallscope.analysis.compare import compare_law, law_on_cells, law_points
 from recallscope.analysis.seed_noise import interval, mean_gap
 from recallscope.analysis.table import COMPARED, Reduce, accuracies, cells_of, seeds_by
+from recallscope.records import RunRecord
 from recallscope.studies.claims import Check, Finding, by_conditions, by_distance, own_check
 from recallscope.studies.component_variants import found_in
-from recallscope.studies.designed import DesignedPart
 from recallscope.studies.dn_parts import (
     ALL_LINEAR,
     AXES,
@@ -30,8 +30,10 @@ from recallscope.studies.dn_parts import (
     LINEAR,
     LINEAR_GRIDS,
     REGIMES,
+    LawChoice,
     full_and_linear,
     full_parts,
+    law_choices,
     linear_grids,
     linear_parts,
     part_label,
@@ -39,9 +41,9 @@ from recallscope.studies.dn_parts import (
     regime_part,
     regimes_here,
 )
-from recallscope.studies.experiment import Misses, Part, Scale, experiment
-from recallscope.studies.full_as_linear import LawChoice, law_choices
+from recallscope.studies.experiment import DesignedPart, Misses, Part, Scale, experiment
 from recallscope.studies.law_table import SHOWN_LAWS, mae, where_it_fails
+from recallscope.studies.markdown import table
 from recallscope.studies.paper_runs import PaperRuns, draw_part, sheet, source_line
 from recallscope.tasks.associative_recall import MQARSpec
 from recallscope.theory.law import find_law, laws_for, recommended
@@ -501,3 +503,48 @@ def print_grids(runs: PaperRuns, console: Console) -> None:
     beside.add_row()
     beside.add_row(*columns[2:])
     console.print(beside, highlight=False)
+
+
+# Tables of docs/TABLES.md
+
+
+def _cell(record: RunRecord) -> tuple[Any, Any]:
+    return record.fields["embed_dim"], record.fields["state_dim"]
+
+
+def linear_table(runs: PaperRuns, page: str = "") -> list[str]:
+    """The authors' small linear grid beside every law."""
+    rows, errors = [], []
+    records = sorted(runs.records(EXAMPLE), key=_cell)
+    for record in records:
+        (D, N), seen = _cell(record), record.test_accuracy
+        published = PUBLISHED_EXAMPLE[D, N]
+        predicted = [float(find_law(name)(**REGIMES["iii"], embed_dim=D, state_dim=N)) for name in SHOWN_LAWS]
+        errors.append([abs(seen - p) for p in predicted])
+        laws = (f"{p:.3f}" for p in predicted)
+        rows.append([D, N, f"{published:.2f}", f"{seen:.4f}", f"{seen - published:+.3f}", *laws,
+                     f"{record.seconds:.1f}"])  # fmt: skip
+    if not rows:
+        return []
+    seconds = sum(record.seconds for record in records)
+    rows.append(["mean", "error", "", "", "", *(f"{error:.4f}" for error in np.mean(errors, 0)), f"{seconds:.0f}"])
+    return table(["D", "N", "published", "measured", "difference", *SHOWN_LAWS, "seconds"], rows)
+
+
+def full_table(runs: PaperRuns, page: str = "") -> list[str]:
+    """Full Mamba-1 on the same grid: every seed, the best, and the linear model beside it."""
+    full, linear = runs.records(FULL_GRIDS["iii"]), runs.records(EXAMPLE)
+    if not full or not linear or runs.scale == "quick":  # the quick scale has another task under this label
+        return []
+    by_cell: dict[tuple[int, int], list[RunRecord]] = {}
+    for record in sorted(full, key=lambda record: record.spec.seed):
+        by_cell.setdefault(_cell(record), []).append(record)
+    beside = {_cell(record): record.test_accuracy for record in linear}
+    law, rows = find_law("full-unified-mv"), []
+    for (D, N), members in sorted(by_cell.items()):
+        accuracies = [record.test_accuracy for record in members]
+        seeds, steps = ", ".join(f"{p:.4f}" for p in accuracies), ", ".join(str(record.steps) for record in members)
+        p, seconds = float(law(**REGIMES["iii"], embed_dim=D, state_dim=N)), sum(record.seconds for record in members)
+        rows.append([D, N, f"{beside.get((D, N), np.nan):.3f}", seeds, f"{max(accuracies):.4f}", steps, f"{p:.3f}",
+                     f"{seconds:.0f}"])  # fmt: skip
+    return table(["D", "N", "linear", "full, by seed", "best", "steps", "law with a/2, m_V", "seconds"], rows)

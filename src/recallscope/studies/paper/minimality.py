@@ -18,6 +18,7 @@ from recallscope.analysis.table import rows_of
 from recallscope.presets import Fields, Preset
 from recallscope.studies.claims import Check, Finding, by_distance
 from recallscope.studies.experiment import Part, Scale, experiment, part
+from recallscope.studies.markdown import table
 from recallscope.studies.paper_runs import PaperRuns, sheet, source_line
 
 if TYPE_CHECKING:
@@ -174,3 +175,15 @@ def _draw_ablations(results: Sequence[AblationResult], num_facts: int, ax: Axes)
     ax.text(1.01, 1 / num_facts, "$1/N_f$", color="#555555", va="center", transform=ax.get_yaxis_transform())
     ax.set_xticks(range(len(results)), [result.ablation.name for result in results])
     ax.set(ylabel="accuracy", ylim=(0, 1.05))
+
+
+def ablations_table(runs: PaperRuns, page: str = "") -> list[str]:
+    """Tab. 8, seed by seed."""
+    rows, records = [], runs.records(ABLATION_LABEL)
+    for result in ablation_results(runs.rows(ABLATION_LABEL)):
+        members = [record for record in records if ablation_of(record.fields) == result.ablation]
+        steps, seconds = (np.mean([getattr(record, name) for record in members]) for name in ("steps", "seconds"))
+        seeds = ", ".join(f"{p:.4f}" for p in result.accuracies)
+        one, numbers = result.ablation, (f"{result.mean:.4f}", f"{result.spread:.4f}", seeds)
+        rows.append([one.name, one.title, f"{one.published:.2f}", *numbers, f"{steps:.0f}", f"{seconds:.0f}"])
+    return table(["ablation", "", "published", "mean", "sd", "seeds", "steps", "seconds a run"], rows) if rows else []

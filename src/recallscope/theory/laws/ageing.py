@@ -31,9 +31,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
+from recallscope.theory.domain import MEMORIES
 from recallscope.theory.extremes import max_moments
 from recallscope.theory.law import Law
-from recallscope.theory.laws.compared import MEMORIES
 from recallscope.theory.laws.matrix_memory import MINIMAL, gated_law, tight_codes
 from recallscope.theory.laws.sharing import (
     Queries,

@@ -29,12 +29,11 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaincc, log_ndtr
-from scipy.stats import binom
+from scipy.special import comb, gammaincc, log_ndtr
 
+from recallscope.theory.domain import CORRELATED
 from recallscope.theory.extremes import success_integral
 from recallscope.theory.law import Law
-from recallscope.theory.laws.compared import CORRELATED
 from recallscope.theory.laws.matrix_memory import key_rank, tight_codes
 from recallscope.theory.laws.sharing import num_keys, queries, recall_given_variances, star_dimensions
 from recallscope.theory.problem import TEMPLATES, Array, Problem, takes_fields
@@ -60,7 +59,8 @@ def similarities(problem: Problem) -> tuple[Array, Array]:
         alike = (rows + columns - 2) / max(rows * columns - 1, 1)
         return np.array([0.0, 0.5]), np.array([1 - alike, alike])
     places = np.arange(m)  # that both share: any but their own, each with chance rho²
-    same, other = (binom.pmf(places, max(m - own, 0), rho**2) for own in (1, 2))
+    trials = np.array([[m - 1], [max(m - 2, 0)]])
+    same, other = comb(trials, places) * rho ** (2 * places) * (1 - rho**2) ** np.maximum(trials - places, 0)
     return places / m, same / m + other * (1 - 1 / m)
 
 

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 from scipy.special import log_ndtr
 
-from recallscope.theory.domain import Domain
+from recallscope.theory.domain import FULL, MONTE_CARLO, Domain
 from recallscope.theory.law import Law
 from recallscope.theory.laws import contest as geometry
-from recallscope.theory.laws.compared import FULL, MONTE_CARLO
 from recallscope.theory.laws.contest import SATURATED, Contest, check_keys, top_probability
 from recallscope.theory.laws.paper import (
     ALL_SIZES,

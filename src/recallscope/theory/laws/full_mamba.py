@@ -27,9 +27,8 @@ from typing import Any
 
 import numpy as np
 
-from recallscope.theory.domain import Domain
+from recallscope.theory.domain import FULL, Domain
 from recallscope.theory.law import Law
-from recallscope.theory.laws.compared import FULL
 from recallscope.theory.laws.matrix_memory import gated_law, tight_codes
 from recallscope.theory.laws.sharing import (
     num_keys,

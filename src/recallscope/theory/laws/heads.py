@@ -19,8 +19,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from recallscope.theory.domain import HEADS, SHARING_HEADS
 from recallscope.theory.law import DIMENSIONS, Law
-from recallscope.theory.laws.compared import HEADS, SHARING_HEADS
 from recallscope.theory.laws.paper import NEAR_SQUARE, unified_law
 from recallscope.theory.laws.sharing import QUICK, recall_given_variances, sharing_codes, sharing_law
 from recallscope.theory.problem import Array, Problem, takes_fields

@@ -28,9 +28,8 @@ from typing import Any
 
 import numpy as np
 
-from recallscope.theory.domain import Domain
+from recallscope.theory.domain import MEMORIES, ROUTED, TRAINED_MEMORIES, Domain
 from recallscope.theory.law import Law
-from recallscope.theory.laws.compared import MEMORIES, ROUTED, TRAINED_MEMORIES
 from recallscope.theory.laws.sharing import (
     mean_recall,
     num_keys,

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
+from recallscope.theory.domain import TRAINED
 from recallscope.theory.extremes import sqrt_two_log, typical_max
 from recallscope.theory.law import Law
-from recallscope.theory.laws.compared import TRAINED
 from recallscope.theory.problem import Array, LawTask, Problem, takes_fields
 from recallscope.theory.quadrature import slot_rule
 

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from recallscope.theory.domain import SHARING
 from recallscope.theory.law import Law
-from recallscope.theory.laws.compared import SHARING
 from recallscope.theory.laws.sharing_nodes import SIGN_CODE, Noise
 from recallscope.theory.laws.sharing_step import key_repulsion, win_probability
 from recallscope.theory.problem import Array, Problem, takes_fields
@@ -73,7 +73,7 @@ def sharing_law(problem: Problem, *, value_rank: ArrayLike | None = None, exact:
 
     Paper: Thm 4.2 (`thm:prob-scaling-law`) asks the question, Rem F.3 (`app-rem:key-value-selectivity`) has
         the mechanism.
-    Holds for: one linear layer; what it was compared with is in `laws/compared.py`. The quadrature is good to 1e-3, and
+    Holds for: one linear layer; what it was compared with is in `theory/domain.py`. The quadrature is good to 1e-3, and
         to 5e-4 for V >= 4.8 D, D >= 8, N_f >= 8; for N_f < 4 or D < 4 to 1e-2. `exact` asks for its slow twin, 30 times
         as slow: good to 1e-4 for V >= 4.8 D, but to 1e-2 for D near V/2. In AR with N = 2 and D >= .75 V it is an
         upper bound: training puts keys into a few buckets.

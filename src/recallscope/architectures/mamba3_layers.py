@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad, softplus
 
 from recallscope.architectures.matrix_memory import Mamba3Spec, inverse_softplus
-from recallscope.architectures.matrix_memory_model import DeltaLayer, Drive, Gate, MemoryModel, Update, heads_at
+from recallscope.architectures.matrix_memory_model import DeltaLayer, Drive, Gate, Update, heads_at
 from recallscope.ops.rotary import turned
 
 
@@ -93,10 +93,3 @@ class Mamba3Layer(DeltaLayer):
         for weight in (self.q_bias, self.k_bias, self.skip):
             if weight is not None:
                 nn.init.ones_(weight)
-
-
-@final
-class Mamba3(MemoryModel):
-    """Mamba-3."""
-
-    layer = Mamba3Layer

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from recallscope.architectures.matrix_memory import MesaNetSpec
-from recallscope.architectures.matrix_memory_model import DeltaLayer, Drive, Gate, MemoryModel, Update
+from recallscope.architectures.matrix_memory_model import DeltaLayer, Drive, Gate, Update
 from recallscope.ops.mesa import mesa_scan
 
 RIDGE = 0.3  # what is learnt of lambda, at the start
@@ -55,10 +55,3 @@ class MesaNetLayer(DeltaLayer):
         """The ridge starts at .3."""
         super().draw_weights(generator)
         nn.init.constant_(self.log_ridge, math.log(RIDGE))
-
-
-@final
-class MesaNet(MemoryModel):
-    """MesaNet."""
-
-    layer = MesaNetLayer

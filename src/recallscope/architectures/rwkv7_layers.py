@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from recallscope.architectures.matrix_memory import RWKV7Spec, logit
-from recallscope.architectures.matrix_memory_model import DeltaLayer, Drive, Gate, MemoryModel, Update, heads_at
+from recallscope.architectures.matrix_memory_model import DeltaLayer, Drive, Gate, Update, heads_at
 
 FASTEST = 0.606531  # e^-1/2: log w is -FASTEST times a sigmoid
 
@@ -62,10 +62,3 @@ class RWKV7Layer(DeltaLayer):
         with torch.no_grad():
             self.k_k.fill_(1.0)
             self.k_a.fill_(1.0)
-
-
-@final
-class RWKV7(MemoryModel):
-    """RWKV-7."""
-
-    layer = RWKV7Layer

@@ -1,6 +1,7 @@
-"""mLSTM, the matrix memory of xLSTM: an exponential write gate, a forget gate, and a normaliser.
+"""Memories that fade: RetNet at a fixed rate per head, GLA and mLSTM at rates that the token decides.
 
-Departs: values go through the convolution as queries and keys do; gates are not soft-capped.
+Departs: the projection of the gate of GLA has full rank, the published one has rank 16. In mLSTM values go through the
+convolution as queries and keys do; gates are not soft-capped.
 """
 
 from typing import final
@@ -10,8 +11,47 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import logsigmoid, pad
 
-from recallscope.architectures.matrix_memory import MLSTMSpec, logit
-from recallscope.architectures.matrix_memory_model import DeltaLayer, Drive, Gate, MemoryModel, Update, heads_at
+from recallscope.architectures.matrix_memory import GLASpec, MLSTMSpec, RetNetSpec, logit
+from recallscope.architectures.matrix_memory_model import DeltaLayer, Drive, Gate, Update, heads_at, rotated
+
+
+@final
+class RetNetLayer(DeltaLayer):
+    """S <- γ S + k vᵀ."""
+
+    spec: RetNetSpec
+
+    def prepared(self, drive: Drive, positions: Int[Tensor, "batch Q"] | None) -> Drive:
+        """Turned by their positions, if the spec says so."""
+        return rotated(self.spec, drive, positions)
+
+    def why_not_edited(self) -> str | None:
+        """A turned key is another one at every position."""
+        return "with rotary a fact is written under another key at every position" if self.spec.rotary else None
+
+    def update(self, drive: Drive) -> Update:
+        """γ = 1 - 2^-(5+h)."""
+        q, k, v, _ = drive
+        heads = torch.arange(self.spec.num_heads, dtype=k.dtype, device=k.device)
+        gamma = 1 - torch.exp2(-self.spec.slowest - heads)
+        return Update(q, k, v, gamma[:, None].expand(*k.shape[:3], 1))
+
+
+@final
+class GLALayer(DeltaLayer):
+    """S <- diag(α) S + k vᵀ."""
+
+    spec: GLASpec
+
+    def gates(self) -> dict[str, Gate]:
+        """α, before its log-sigmoid."""
+        return {"alpha": Gate(self.spec.state_dim, logit(self.spec.forget_start**self.spec.gate_temper))}
+
+    def update(self, drive: Drive) -> Update:
+        """log α = logsigmoid(.) / 16."""
+        q, k, v, gates = drive
+        return Update(q, k, v, torch.exp(logsigmoid(gates["alpha"]) / self.spec.gate_temper))
+
 
 EPS = 1e-6  # added to what is divided by
 
@@ -61,10 +101,3 @@ class MLSTMLayer(DeltaLayer):
         if not self.spec.normaliser:
             return o * torch.exp(m)
         return o[..., :-1] / (torch.maximum(o[..., -1:].abs(), torch.exp(-m)) + EPS)
-
-
-@final
-class MLSTM(MemoryModel):
-    """mLSTM."""
-
-    layer = MLSTMLayer
