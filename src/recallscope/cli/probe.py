@@ -64,7 +64,8 @@ class ProbeCheckpoint(StateFlags):
     chat: bool = False
     """Put the facts into a user's message, in the chat template of the checkpoint."""
     shots: OptionalInt = None
-    """Example facts before the others, each written twice, to show what is asked (default: 4). They take up memory."""
+    """Example facts before the others, each written twice, to show what is asked (default: 4, with --chat 0). They take
+    up memory."""
     candidates: int = 256
     """Values of the forced choice, or as many as the tokenizer has words for. There are at most as many facts."""
     num_facts: Annotated[tuple[int, ...] | None, tyro.conf.arg(metavar="INT ...", help_behavior_hint="")] = None

@@ -64,8 +64,12 @@ def summary(record: ProbeRecord) -> dict[str, str]:
             else f"not the law's curve in 1/sqrt(n) ({odds}), which is therefore not drawn"
         )
     lines["asked"] = f"{record.how}; {record.words}; {_asked(record)}"
-    if record.settings["template"] != BY_NUMBER:
-        lines["shots"] = _shots(record.settings.get("shots", 0))
+    if shots := record.settings.get("shots", 0):
+        lines["shots"] = (
+            f"{shots} example facts come first, each written twice; they take up memory: --shots 0 omits them"
+        )
+    elif record.settings["template"] != BY_NUMBER and not record.settings["chat"]:
+        lines["shots"] = "no example facts: the model may not see what is asked, and --shots 4 shows it"
     if record.chat_unused:
         lines["chat"] = "this checkpoint has a chat template, and it was not used: --chat uses it"
     lines["state"] = _state(record)
@@ -78,12 +82,6 @@ def summary(record: ProbeRecord) -> dict[str, str]:
         half, high = ("none" if n is None else f"{n} or more" if n >= most else str(n) for n in (law.n_50, law.n_90))
         lines["law"] = f"n_50 {half}, n_90 {high} by {law.law} for D={law.embed_dim}, N={law.state_dim}: {law.says}"
     return lines
-
-
-def _shots(shots: int) -> str:
-    if shots:
-        return f"{shots} example facts come first, each written twice, and take up memory as well: --shots 0 has none"
-    return "no example facts: the model may not see what is asked, which --shots 4 shows it"
 
 
 def _asked(record: ProbeRecord) -> str:

@@ -106,7 +106,7 @@ class Probe:
         self.chat_unused = has_chat_template(tokenizer) and not chat
         self.tokenizer = tokenizer
         words = self._words(template, 2 * (candidates + (shots or SHOTS)), chat)
-        shots = 0 if tokenizer is None and shots is None else shots
+        shots = 0 if shots is None and (tokenizer is None or chat) else shots
         self.wording = words.sized(candidates, shots)
         self._require_room(FIRST)
         self.most = min(max_facts or candidates, self.wording.facts_within(self.reader.longest))
@@ -385,7 +385,8 @@ def probe(model: nn.Module, tokenizer: Any = None, *, on_progress: OnProgress | 
 
     - `template="bare"`: "bare", "natural", or a line of your own with {key} and {value};
     - `chat=False`: the facts are a user's message in the chat template of the tokenizer;
-    - `shots=None`: example facts before the others, each written twice: 4 with a tokenizer, 0 without;
+    - `shots=None`: example facts before the others, each written twice: 4, but 0 in a chat or without a
+      tokenizer;
     - `candidates=256`: values of a forced choice, or as many as there are, whatever the number of facts;
     - `num_facts=None`: only these numbers of facts, instead of a search up to `max_facts`, all that fit;
     - `num_sequences=4`: contexts of 32 queries at each number of facts, more contexts if they are shorter; further

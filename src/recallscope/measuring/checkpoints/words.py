@@ -29,7 +29,7 @@ TOLD, ASKED = "Remember these lines.\n", "\nComplete this line:\n"  # by the use
 ENGLISH, VOCABULARY, NUMBERS = (
     f"{words}, drawn for every context" for words in ("common English words", "the tokenizer's vocabulary", BY_NUMBER)
 )
-SHOTS = 4  # example facts where there is a tokenizer, unless given
+SHOTS = 4  # example facts of lines, unless given
 SHORTEST_WORD = 3  # letters
 LEAST_WORDS = 8  # values to choose from; with fewer there is nothing to measure
 ENOUGH_WORDS = 64  # values to choose from, for which only common English words are used
