@@ -179,7 +179,7 @@ def test_random_codes_recall_as_predicted(group):
 
 
 def test_the_noise_of_a_played_state_is_that_of_rows_that_share_a_value():
-    """Independent entries have 15% more noise per row and per block, as their largest entry is larger. Seeds are fixed."""
+    """Independent entries have 15% more noise per row and per block, as their largest entry is larger."""
     rng, memory = np.random.default_rng(3), CELL
     keys, values = rng.standard_normal((48, 150, 1, 32)) / 32**0.5, rng.standard_normal((48, 150, 64, 1))
     for scale in ("row", "block16"):
