@@ -66,7 +66,7 @@ class ProbeCheckpoint(StateFlags):
     chat: bool = False
     """Put the facts in a user message, with the checkpoint's chat template."""
     shots: OptionalInt = None
-    """Number of example facts before the others, each written twice (default: 4; with --chat 0). They take up memory."""
+    """Number of example facts before the others, each written twice (default: 4, with --chat 0). They use memory."""
     candidates: int = 256
     """Number of values in the forced choice, as far as the tokenizer has words; also the largest number of facts."""
     num_facts: Annotated[tuple[int, ...] | None, tyro.conf.arg(metavar="INT ...", help_behavior_hint="")] = None
