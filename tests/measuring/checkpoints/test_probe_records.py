@@ -170,20 +170,22 @@ def test_the_committed_records_say_what_the_page_says():
     assert f"{fastest['ratio']:.0f} times as long" in page
 
 
-def test_the_committed_records_of_smollm2_are_of_one_model_with_other_words_for_each_seed():
-    """As many of the ways and seeds of results/probe/smollm2.py as have been measured."""
+def test_the_committed_records_of_smollm2_are_of_one_model_and_agree_between_seeds():
+    """An interval that is right 95 times in 100 misses the estimate of an equal probe 1 time in 6: here 1 of 12."""
     records = [record for record in probes_in(COMMITTED / "store") if record.name == SMOLLM2]
-    if not records:
-        pytest.skip("none is committed yet")
     assert len({record.identity["weights"] for record in records}) == 1
-    ways = [(record.how, record.settings["seed"]) for record in records]
-    assert len(set(ways)) == len(ways) == len({record.identity["words"] for record in records})
-    assert {how for how, _ in ways} <= {"bare", "bare, 4 shots", "natural", "bare, chat"}
+    ways = {(record.how, record.settings["seed"]): record for record in records}
+    forms = ("bare", "natural", "bare, chat", "bare, 4 shots", "natural, 4 shots", "bare, 4 shots, chat")
+    assert set(ways) == {(form, seed) for form in forms for seed in (0, 1)}
     page = (COMMITTED.parents[1] / "docs" / "PROBE.md").read_text(encoding="utf-8")
-    for record in records:
+    outside = []
+    for (form, seed), record in ways.items():
         assert record.recalls
         assert record.copies_differ < 1e-4
         low, high = record.n_50.interval
         assert f"{record.n_50.num_facts:.1f} ({low:.1f} to {high:.1f})" in page
-        assert low <= record.n_50.interpolated <= high
-        assert record.n_50.interval[0] <= record.n_50.num_facts <= record.n_50.interval[1]
+        assert low <= min(record.n_50.interpolated, record.n_50.num_facts)
+        assert max(record.n_50.interpolated, record.n_50.num_facts) <= high
+        if not low <= ways[form, 1 - seed].n_50.num_facts <= high:
+            outside.append((form, seed))
+    assert outside == [("natural, 4 shots", 1)]
