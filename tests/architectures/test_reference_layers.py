@@ -497,8 +497,7 @@ ELSEWHERE = {
     "hybrid": "none: its layers are those of the others (`tests/architectures/test_hybrid.py`)",
     "mamba": "transformers `models/mamba`; mambapy (`tests/claims/test_mamba_references.py`)",
     "mamba2": "transformers `models/mamba2`; fla-core `fla/ops/simple_gla/naive.py`",
-    "linear_mamba": "none: it is `mamba` with parts off "
-    "(`tests/agreement/test_linear_is_full_with_parts_off.py`)",
+    "linear_mamba": "none: it is `mamba` with parts off (`tests/agreement/test_linear_is_full_with_parts_off.py`)",
     "multihead": "none: its heads are `linear_mamba` models (`tests/ops/test_head_patterns.py`)",
 }
 
