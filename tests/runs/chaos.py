@@ -45,7 +45,7 @@ def chaos(grid: Path, store: Path, *, rounds: int, seed: int) -> dict:
                 _kill(pid)
         _kill(process.pid)
         process.communicate()
-    last = finish_sweep(start_sweep(grid, store, "--save-weights"), timeout=1800)
+    last = finish_sweep(start_sweep(grid, store, "--save-weights"), timeout=3600)
     attempts = {run: read_attempts(RunStore(store).folder(run)) for run in records(store)}
     return {
         "rounds": rounds,
