@@ -191,7 +191,7 @@ def test_a_state_in_sixteen_bits_is_as_good_as_exact(run, tmp_path, monkeypatch)
         ([DELTA_NET, "--state-format", "int8", "--rounding", "error-feedback", "--residual-bits", 9], "wider than"),
         ([DELTA_NET, "--state-format", "int8", "--round-every", "often"], "a number of tokens, or once"),
         ([DELTA_NET, "--rounding", "stochastic"], "Try --state-format int8"),
-        ([ATTENTION, "--state-format", "int8"], "no matrix of a fixed size"),
+        ([ATTENTION, "--state-format", "int8"], "not a matrix of fixed size"),
         (["delta_net", "--vocab-size", 32, "--num-facts", 2, "--embed-dim", 4, "--state-dim", 2, "--state-format",
           "int8"], "Train first"),
     ],
