@@ -77,7 +77,6 @@ def test_only_a_packed_store_is_replaced(folder, packed, tmp_path):
         ("store", "list", "STORE", "--where", "state_dim<=8", "--sort=-test_accuracy"),
         ("store", "verify", "STORE"),
         ("fit", "STORE", "--json"),
-        ("reproduce", "--list", "--store", "STORE", "--json"),
         ("reproduce", "all", "--dry-run", "--scale", "quick", "--store", "STORE"),
     ],
     ids=lambda arguments: " ".join(arguments[:2]),
