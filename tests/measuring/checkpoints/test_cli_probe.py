@@ -193,7 +193,7 @@ def test_without_transformers_the_extra_is_named(folders, run, tmp_path, monkeyp
 
 def test_help_opens_with_the_command_and_lists_the_templates(run):
     out = re.sub(r"[│\s]+", " ", run("probe", "--help")[1])
-    assert "recallscope probe CHECKPOINT How many" in out
+    assert "Find how many facts a language model on disk holds in its context. recallscope probe CHECKPOINT" in out
     assert "(bare, natural; default: bare)" in out
 
 
