@@ -159,7 +159,9 @@ def page(records: list[dict[str, Any]]) -> str:
                      now["correlation"], now["ablations"]["mean_gate"],
                      now["noise"]["dimensions"] / now["noise"]["bank_dimensions"])  # fmt: skip
             numbers = " | ".join(f"{cell:.3f}" for cell in cells)
-            lines.append(f"| {name} | {when} | {numbers} | {now['mechanism'].partition(':')[0].replace('one bank bit', 'two banks')} |")
+            lines.append(
+                f"| {name} | {when} | {numbers} | {now['mechanism'].partition(':')[0].replace('one bank bit', 'two banks')} |"
+            )
     on_the_way = "\n".join(
         f"- {one['start']}, rate {one['spec']['train']['learning_rate']:g}, seed {one['spec']['seed']}: "
         + ", ".join(f"{p:.3f} after {step}" for step, p in one["recall_by_step"])
