@@ -34,6 +34,9 @@ _RULES = {
 }
 
 
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
+
+
 class Fault(NamedTuple):
     """An exception explained: the sentence, the command's exit code, the explorer's HTTP status."""
 
@@ -42,8 +45,18 @@ class Fault(NamedTuple):
     status: int = 400
 
 
+def printable(text: str) -> str:
+    """A text of anybody's as a terminal may have it: control characters, which would steer the terminal, as codes."""
+    return text.translate(_CONTROLS)
+
+
 def explain(error: Exception) -> Fault:
     """Explain any exception; one that is not foreseen is an internal error."""
+    fault = _explain(error)
+    return fault._replace(sentence=printable(fault.sentence))
+
+
+def _explain(error: Exception) -> Fault:
     if isinstance(error, ValidationError):
         return Fault(in_sentences(error))
     if isinstance(error, ModuleNotFoundError) and error.name in _EXTRAS:

@@ -38,6 +38,7 @@ from recallscope.specs import (
 
 SCHEMA_VERSION, OLDEST = 3, 2  # in schema 2 the digest could be left out
 MOST = 10**15  # steps or queries of a run; what is beyond is damage
+MOST_BYTES, MOST_FIELDS = 10**7, 1000  # of a record, which has a few thousand, and of its spec
 _RUN_NAME = re.compile("[0-9a-f]{24}")
 
 
@@ -138,6 +139,8 @@ def is_run_name(name: object) -> bool:
 
 def read_facts(text: str | bytes) -> dict[str, Any]:
     """A record as plain data, of this schema or another; RecordError only if the text contradicts itself."""
+    if len(text) > MOST_BYTES:
+        raise RecordError(f"longer than the {MOST_BYTES:,} bytes that a record may have")
     try:
         facts: Any = from_json(text, allow_inf_nan=False)
     except ValueError as error:
@@ -149,6 +152,9 @@ def read_facts(text: str | bytes) -> dict[str, Any]:
         raise RecordError(f"schema_version={version!r} is not an integer from {OLDEST}: not a record of recallscope")
     if not is_run_name(facts.get("run")):
         raise RecordError(f"run={facts.get('run')!r} is not the name of a run (24 hex digits)")
+    parts = spec.values() if isinstance(spec := facts.get("spec"), dict) else ()
+    if sum(len(part) for part in parts if isinstance(part, dict)) > MOST_FIELDS:
+        raise RecordError(f"its spec has more than {MOST_FIELDS:,} fields")
     if "digest" not in facts and version > OLDEST:
         raise RecordError(f"its digest is missing, and a record of schema {version} has one: the record was edited")
     if "digest" in facts and facts["digest"] != _digest(facts):

@@ -196,7 +196,7 @@ NO_FILE = "not a safetensors file|no map"
 SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
     "pickled": (pickled, r"pytorch_model\.bin is pickled.*save_pretrained"),
     "without a head": (without_head, "without a head.*ForCausalLM"),
-    "damaged": (lambda at: (at / "model.safetensors").write_bytes(b"not really"), "model.safetensors cannot be read"),
+    "damaged": (lambda at: (at / "model.safetensors").write_bytes(b"not really"), "is not a safetensors file"),
     "quantised": (lambda at: with_tensor(at, lambda x: x.to(torch.int8)), "int8.*quantised"),
     "nan": (lambda at: with_tensor(at, lambda x: x.index_fill(0, torch.tensor([0]), torch.nan)), "NaN or infinite"),
     "nested index": (lambda at: indexed(at, '{"weight_map":' * 100_000), "no map"),

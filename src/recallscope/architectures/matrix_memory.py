@@ -39,6 +39,7 @@ class MatrixMemory(Heads):
         "and tap, after the projection, not for gates; shift: each projection sees a mix of this token and the last",
     )
     activation: Literal["silu", "none"] = Field("none", description="of q, k and v, after the convolution")
+    plain_values: bool = Field(False, description="values pass neither the depthwise convolution nor the activation")
     qk_norm: Literal["l2", "none"] = Field("none", description="l2: queries and keys have length 1")
     output_norm: Literal["rms", "none"] = Field("none", description="RMSNorm of what each head reads")
     output_gate: Literal["silu", "sigmoid", "none"] = Field("none", description="of what is read, from the input")
@@ -180,7 +181,7 @@ class MLSTMSpec(Forgetting, MatrixMemory):
 
     layer = "recallscope.architectures.fading_layers:MLSTMLayer"
     law = "gated"
-    PUBLISHED = CONVOLVED | {"expand": 2, "output_gate": "sigmoid"}
+    PUBLISHED = CONVOLVED | {"plain_values": True, "expand": 2, "output_gate": "sigmoid"}
     normaliser: bool = Field(True, description="divide what is read by max(|n q|, 1), n being the faded sum of keys")
 
     @property
@@ -332,7 +333,7 @@ class MesaNetSpec(Forgetting, Writing, MatrixMemory):
 
     layer = "recallscope.architectures.mesa_net_layers:MesaNetLayer"
     law = "least-squares"
-    PUBLISHED = CONVOLVED | {"forget": True, "least_ridge": 0.25, "write_start": 0.5}
+    PUBLISHED = CONVOLVED | {"plain_values": True, "forget": True, "least_ridge": 0.25, "write_start": 0.5}
     qk_norm: Literal["l2", "none"] = Field("l2", description="l2: queries and keys have length 1")
     forget: bool = Field(False, description="S and H fade by one alpha per head")
     least_ridge: Annotated[float, Field(ge=0, le=1e6)] = Field(0.0, description="lambda is this plus what is learnt")
@@ -419,6 +420,8 @@ class HybridSpec(MatrixMemory):
                     f"docs/ARCHITECTURES.md."
                 )
             fields = dict(pair.partition("=")[::2] for pair in given)
+            if "num_layers" in fields:
+                raise ValueError(f"layers={self.layers!r}: every word is one layer. Repeat {kind} instead.")
             layer = {name: _value(text) for name, text in fields.items()}
             found.append(cls(**((cls.PUBLISHED if self.as_published else {}) | shared | sizes | layer)))
         return tuple(found)

@@ -198,7 +198,8 @@ class MemoryLayer(RecallLayer):
         self.gate_bias = nn.Parameter(torch.zeros(gate_rows)) if gate_rows else None
         self.W_conv = self.shift = self.W_gate = None
         if spec.conv == "depthwise":
-            self.W_conv = nn.Parameter(torch.zeros(sum(self.rows[:3]), spec.conv_width))
+            convolved = self.rows[: 2 if spec.plain_values else 3]
+            self.W_conv = nn.Parameter(torch.zeros(sum(convolved), spec.conv_width))
         if spec.conv == "shift":
             self.shift = nn.Parameter(torch.zeros(len(self.rows), D))
         if spec.output_gate != "none":
@@ -235,8 +236,12 @@ class MemoryLayer(RecallLayer):
             plain, raw = rows.split([sum(self.rows[:3]), sum(self.rows[3:])], dim=-1)
         else:
             plain, raw = x_in.split([sum(self.rows[:3]), sum(self.rows[3:])], dim=-1)
-            plain = causal_conv(plain, self.W_conv)
+        values: list[Tensor] = []
+        if spec.plain_values:
+            plain, *values = plain.split([sum(self.rows[:2]), self.rows[2]], dim=-1)
+        plain = plain if self.W_conv is None else causal_conv(plain, self.W_conv)
         plain = silu(plain) if spec.activation == "silu" else plain
+        plain = torch.cat((plain, *values), dim=-1) if values else plain
         q, k, v = (part.unflatten(-1, (M, -1)) for part in plain.split(self.rows[:3], dim=-1))
         q = heads_at(q, positions)
         if spec.qk_norm == "l2":

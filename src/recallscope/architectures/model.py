@@ -18,6 +18,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -29,6 +30,7 @@ from recallscope.tasks.batch import Batch
 P = TypeVar("P")
 M = TypeVar("M", bound=nn.Module)
 TOKENS_AT_ONCE = 2**14  # of a batch on its way through a model: temporaries stay in the cache
+FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)  # what weights may be stored in
 
 
 class MissingCapabilityError(ValueError):
@@ -140,6 +142,26 @@ def build_model(
     return model
 
 
+def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """Header and tensors of a safetensors file."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no dict)
+    except (SafetensorError, TypeError) as error:  # a TypeError of a shape that torch cannot count
+        raise ValueError(f"{path} is not a safetensors file ({str(error).splitlines()[0]}).") from error
+
+
+def check_shapes(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor], path: Path, source: str) -> None:
+    """Refuse tensors of a file that are not those of the model it describes, before that model takes any memory."""
+    for name in sorted({*wanted, *found}):
+        here, there = (tuple(of[name].shape) if name in of else "none" for of in (wanted, found))
+        if here != there:
+            raise ValueError(
+                f"{path}: tensors and {source} disagree. {name} is of shape {here} by the {source}, and {there} in the "
+                f"file."
+            )
+
+
 def load_weights(model: RecallModel, tensors: Mapping[str, Tensor], path: Path | str) -> None:
     """Fill a blank model with the tensors of a file; ValueError if they are not its own, or are no weights."""
     check_weights({name: tensor for name, tensor in tensors.items() if _is_float(model.state_dict().get(name))}, path)
@@ -167,7 +189,7 @@ def check_weights(tensors: Mapping[str, Tensor], path: Path | str) -> None:
 
 
 def _is_float(tensor: Tensor | None) -> bool:
-    return tensor is not None and tensor.is_floating_point()
+    return tensor is not None and tensor.dtype in FLOATS
 
 
 def skip_init(make: type[M], *sizes: int, **options: Any) -> M:

@@ -16,7 +16,6 @@ from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from recallscope.architectures.blocks import BlockModel
@@ -24,7 +23,7 @@ from recallscope.architectures.layered import Details
 from recallscope.architectures.mamba import Mamba2Spec, MambaSpec
 from recallscope.architectures.mamba2_model import Mamba2
 from recallscope.architectures.mamba_model import Mamba
-from recallscope.architectures.model import check_weights, load_weights
+from recallscope.architectures.model import check_shapes, check_weights, load_weights, read_tensors
 from recallscope.architectures.ram import require_memory
 from recallscope.specs import Positive, Size
 
@@ -177,7 +176,9 @@ def from_pretrained(path: str | PathLike[str], *, dtype: torch.dtype = torch.flo
     except UnicodeDecodeError as error:
         raise ValueError(f"{folder / 'config.json'} is not a text in UTF-8 ({error}).") from error
     config = parse_config(text, str(folder / "config.json"))
-    tensors = {_our_name(name): tensor for name, tensor in _read_tensors(folder).items()}
+    tensors: dict[str, Tensor] = {}
+    for file in weight_files(folder):
+        tensors |= {_our_name(name): tensor for name, tensor in read_tensors(folder / file)[1].items()}
     check_weights(tensors, folder)
     _check_size(config, tensors, folder)
     head = tensors.pop("lm_head.weight", None)
@@ -223,18 +224,6 @@ def _check_inside(folder: Path, file: Path) -> None:
         raise ValueError(f"{file} is a link that leads out of its folder, to {target}. Name the folder it leads to.")
 
 
-def _read_tensors(folder: Path) -> dict[str, Tensor]:
-    """All tensors of the folder by name."""
-    tensors: dict[str, Tensor] = {}
-    for name in weight_files(folder):
-        try:
-            with safe_open(folder / name, framework="pt") as file:
-                tensors |= {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)
-        except (SafetensorError, OSError) as error:
-            raise ValueError(f"{folder / name} cannot be read as safetensors ({error}).") from error
-    return tensors
-
-
 def _shards(folder: Path) -> list[str]:
     """The files an index names; plain names only, as an index must not reach outside its folder."""
     try:
@@ -275,12 +264,6 @@ def _check_shapes(config: MambaConfig | Mamba2Config, tensors: dict[str, Tensor]
         found = config.adapted({name: tensor.to("meta") for name, tensor in tensors.items()})
     except RuntimeError as error:
         raise ValueError(f"{folder}: tensors and config.json disagree. {str(error)[:500]}") from error
-    for name in sorted({*wanted, *found}):
-        here, there = (tuple(of[name].shape) if name in of else "none" for of in (wanted, found))
-        if here != there:
-            raise ValueError(
-                f"{folder}: tensors and config.json disagree. {name} is of shape {here} by config.json, "
-                f"and {there} in the file."
-            )
+    check_shapes(wanted, found, folder, "config.json")
     needed = sum(tensor.numel() * tensor.element_size() for tensor in wanted.values())
     require_memory(needed, f"the model of {folder}", "Use a machine with more.")

@@ -15,17 +15,20 @@ class NotEnoughMemoryError(ValueError):
     """More memory is needed than the machine has; the message gives both numbers."""
 
 
-def weight_bytes(spec: ModelSpec, vocab_size: int) -> int:
-    """Bytes of a model's weights, by building it without any; 0 for one that cannot be built so, as its code does more.
-
-    Models of any kind are built on torch's "meta" device, where tensors have shapes and nothing else.
+def blank_tensors(spec: ModelSpec, vocab_size: int) -> dict[str, torch.Tensor]:
+    """A model's tensors on torch's "meta" device, where they have shapes and nothing else; none if it cannot be built
+    so, as its code does more.
     """
     try:
         with torch.device("meta"):
-            tensors = spec.blank_model(vocab_size).state_dict().values()
+            return dict(spec.blank_model(vocab_size).state_dict())
     except Exception:  # the code of others may read what it has just drawn
-        return 0
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+        return {}
+
+
+def weight_bytes(spec: ModelSpec, vocab_size: int) -> int:
+    """Bytes of a model's weights, found without building it; 0 if that cannot be done."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in blank_tensors(spec, vocab_size).values())
 
 
 def machine_bytes(device: torch.device | str = "cpu") -> int:

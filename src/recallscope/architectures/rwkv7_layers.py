@@ -1,7 +1,8 @@
 """RWKV-7: decay, learning rate and removal key are vectors.
 
-Departs: projections of gates have full rank (published: low-rank MLPs), values of the first layer are not mixed into
-later ones, and the norm of what a head reads is an RMSNorm without a mean to subtract.
+Departs: gates are linear in the token (published: low-rank MLPs, and a shift for the output gate, too), values of the
+first layer are not mixed into later ones, and what a head reads goes through an RMSNorm without a mean to subtract,
+after the bonus is added (published: before).
 """
 
 import math

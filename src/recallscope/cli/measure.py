@@ -191,7 +191,7 @@ class Measure(StateFlags, RunFlags):
         from recallscope.measuring.measurement import reference_curves
 
         with figure_style():
-            figure = new_figure(PAGE, 3.0)
+            figure = new_figure(PAGE, max(3.0, 0.17 * (len(measured.drawn) + 6)))  # as high as its legend
             draw_measured(measured, figure.subplots(), reference_curves(measured, task))
         return str(save_figure(figure, stem)[0])
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from recallscope.faults import finite
+from recallscope.faults import finite, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,7 +23,12 @@ def print_json(value: Any) -> None:
 def warn(sentence: str) -> None:
     """A sentence on stderr; none if it is empty."""
     if sentence:
-        print(f"recallscope: {sentence}", file=sys.stderr)
+        print(f"recallscope: {printable(sentence)}", file=sys.stderr)
+
+
+def say(text: str) -> None:
+    """Text on stdout, whoever wrote it."""
+    print(printable(text))
 
 
 def console(**options: Any) -> Console:
@@ -37,7 +42,7 @@ def show(lines: Iterable[str], bold: int = 0, *, to: Console | None = None) -> N
     """Lines as they are, the first `bold` of them in bold."""
     out = to or console()
     for number, line in enumerate(lines):
-        out.print(line, style="bold" if number < bold else None, markup=False)
+        out.print(printable(line), style="bold" if number < bold else None, markup=False)
 
 
 def table(
@@ -55,9 +60,11 @@ def table(
 
     made = Table(box=None, pad_edge=False, header_style="dim", **options)
     for name in columns:
-        made.add_column(name, justify="left" if name in left else "right", overflow="fold", no_wrap=name in whole)
+        made.add_column(
+            escape(printable(name)), justify="left" if name in left else "right", overflow="fold", no_wrap=name in whole
+        )
     for number, row in enumerate(rows):
-        made.add_row(*map(escape, row), style="bold" if number in bold else None)
+        made.add_row(*(escape(printable(cell)) for cell in row), style="bold" if number in bold else None)
     return made
 
 

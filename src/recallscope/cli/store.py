@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from recallscope.cli.flags import OptionalInt, Unset
-from recallscope.cli.output import console, number, print_json, table
+from recallscope.cli.output import console, number, print_json, say, table
 
 if TYPE_CHECKING:
     from recallscope.runs.upkeep import Copied
@@ -72,7 +72,7 @@ class List:
         cells = [[_text(name, row[name]) for name in columns] for row in rows]
         console(width=None if sys.stdout.isatty() else 220).print(table(columns, cells, whole=columns))
         if alike:
-            print("all: " + " ".join(f"{name}={value}" for name, value in alike.items()))
+            say("all: " + " ".join(f"{name}={value}" for name, value in alike.items()))
         print(
             f"{len(rows)} runs"
             + (
@@ -115,14 +115,14 @@ class Show:
             print_json(found)
             return 0
         name, record, failure = found["run"], found["record"], found["failure"]
-        print(f"run {name}  {'done' if record else 'failed' if failure else 'not finished'}")
+        say(f"run {name}  {'done' if record else 'failed' if failure else 'not finished'}")
         if record:
             _print_record(record, row_of(record), found["needs"])
         for entry in found["attempts"]:
-            print(f"  {entry.get('event')} by process {entry.get('pid')} on {str(entry.get('host')).split('/')[0]}")
+            say(f"  {entry.get('event')} by process {entry.get('pid')} on {str(entry.get('host')).split('/')[0]}")
         if failure:
             sentence = f"failed {failure['tries']} times; its worker {failure['reason']}"
-            print(f"  {sentence}. Its stderr ends:\n{failure['stderr']}")
+            say(f"  {sentence}. Its stderr ends:\n{failure['stderr']}")
         return 0
 
 
@@ -183,7 +183,7 @@ class Verify:
         if self.json:
             print_json({"clean": health.clean, **asdict(health)})
         else:
-            print("\n".join(health.lines(self.store, moved=not self.dry_run)))
+            say("\n".join(health.lines(self.store, moved=not self.dry_run)))
         return 0 if health.clean else 1
 
 
@@ -281,20 +281,20 @@ def _print_record(record: dict[str, Any], row: dict[str, Any], needs: str | None
     facts = {name: "-" if value is None else value for name, value in row.items()}
     queries = f"{facts['test_queries']:,}" if isinstance(facts["test_queries"], int) else facts["test_queries"]
     seconds = f"{facts['seconds']:.1f}" if row["seconds"] is not None else "-"
-    print(f"  test accuracy {number(row['test_accuracy'])} over {queries} queries, {facts['steps']} steps, {seconds} s")
-    print(
+    say(f"  test accuracy {number(row['test_accuracy'])} over {queries} queries, {facts['steps']} steps, {seconds} s")
+    say(
         "  "
         + " ".join(f"{column}={value}" for column, value in row.items() if column not in ("run", "status", *RESULTS))
     )
     if sentence := examine(record).sentence:
-        print(f"  {sentence}")
+        say(f"  {sentence}")
     if needs:
-        print(f"  needs {needs}: listed as plain data")
+        say(f"  needs {needs}: listed as plain data")
     history = record.get("history")
     for seen in history if isinstance(history, list) else ():
         if isinstance(seen, dict):
             loss, reached = number(seen.get("loss")), number(seen.get("accuracy"))
-            print(f"  step {seen.get('step')!s:>7}  loss {loss}  accuracy {reached}")
+            say(f"  step {seen.get('step')!s:>7}  loss {loss}  accuracy {reached}")
 
 
 def _text(name: str, value: Any) -> str:

@@ -55,8 +55,10 @@ def starts_with_facts(batch: Batch) -> bool:
 
 def asked_facts(batch: Batch) -> tuple[Int[Tensor, "batch Q"], Tensor]:
     """Which fact each query asks for, counted in the order of the context; and whether it asks for one at all."""
-    asked = batch.tokens.gather(1, batch.query_positions)
-    match = batch.keys[:, :, None] == asked[:, None, :]
+    keys = batch.keys if batch.keys.ndim == 3 else batch.keys[..., None]
+    lags = range(keys.shape[2] - 1, -1, -1)  # a query stands at the last token of its key
+    asked = torch.stack([batch.tokens.gather(1, batch.query_positions - lag) for lag in lags], dim=-1)
+    match = (keys[:, :, None] == asked[:, None]).all(dim=-1)
     return match.int().argmax(dim=1), match.any(dim=1)
 
 

@@ -54,7 +54,6 @@ def calculate(text: str, fields: Mapping[str, Any]) -> Value:
 
 
 @lru_cache(maxsize=1000)
-@lru_cache(maxsize=1024)
 def parsed(text: str) -> ast.Expression:
     """The syntax tree of a formula, checked for length and grammar."""
     if len(text) > LONGEST:

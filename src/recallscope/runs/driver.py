@@ -23,7 +23,7 @@ from recallscope.records import RunRecord
 from recallscope.runs.engine import Died, Engine, EngineError, Event, Halted, Job, Moved, Refused
 from recallscope.runs.grid import Cell, Grid
 from recallscope.runs.index import extend_index
-from recallscope.runs.leases import LEASE_SECONDS, Failure, Lease
+from recallscope.runs.leases import LEASE_SECONDS, MOST_SECONDS, Failure, Lease
 from recallscope.runs.local import InlineEngine, LocalEngine, local_slots
 from recallscope.runs.plan import Plan, make_plan
 from recallscope.runs.store import CHECKPOINT, FAILURE, RunStore, set_aside
@@ -291,8 +291,8 @@ def run_sweep(
     `workers=0` they are done here, one after another, without another process.
     `weights` keeps each run's weights beside its record. A plan that was made already is used as it is.
     """
-    if not 1 <= lease_seconds <= 1e6:
-        raise ValueError(f"lease_seconds={lease_seconds:g} is outside 1..1000000.")
+    if not 1 <= lease_seconds <= MOST_SECONDS:
+        raise ValueError(f"lease_seconds={lease_seconds:g} is outside 1..{MOST_SECONDS:.0f}.")
     home = store if isinstance(store, RunStore) else RunStore(store, create=True)
     if plan is None:
         cells = grid.cells() if isinstance(grid, Grid) else grid

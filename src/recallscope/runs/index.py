@@ -40,6 +40,7 @@ from recallscope.specs import Value
 INDEX = "index.sqlite"
 INDEX_VERSION = 6  # of the tables; a file of another version is made anew
 CREATE = "CREATE {} (run TEXT PRIMARY KEY, row TEXT, size INT, time INT, checksum INT)"
+FIELDS = "CREATE TABLE fields (fields TEXT, checksum INT)"
 CHECKED = "run || ' ' || row || ' ' || size || ' ' || time"  # what a checksum is of
 MOST_WRONG = 100  # finished runs that are read from their records; if more are wrong or missing, it is made anew
 
@@ -273,6 +274,9 @@ def _load(connection: sqlite3.Connection) -> Table:
     if version != INDEX_VERSION:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # raises here if it is no SQLite file
         raise _OtherVersionError(f"index version {version}")
+    found = connection.execute("SELECT sql FROM sqlite_master WHERE sql NOT NULL").fetchall()
+    if {*found} != {(FIELDS,), (CREATE.format("TABLE runs"),)}:  # a view in place of a table may be endless
+        raise sqlite3.DatabaseError("its tables are not those of an index")
     row = connection.execute("SELECT fields, checksum FROM fields").fetchone()
     if row is None or row[1] != _checksum(str(row[0])):
         raise sqlite3.DatabaseError("its fields are damaged")
@@ -285,7 +289,7 @@ def _load(connection: sqlite3.Connection) -> Table:
 def _save(table: Table) -> None:
     table.connection.execute("DROP TABLE IF EXISTS fields")
     fields = json.dumps(table.fields)
-    table.connection.execute("CREATE TABLE fields (fields TEXT, checksum INT)")
+    table.connection.execute(FIELDS)
     table.connection.execute("INSERT INTO fields VALUES (?, ?)", [fields, _checksum(fields)])
     table.connection.execute(f"PRAGMA user_version = {INDEX_VERSION}")
     table.connection.commit()

@@ -32,7 +32,8 @@ from recallscope.specs import RunSpec, flat_fields
 LEASE_SECONDS = 60.0  # a lease that was not renewed for so long has ended
 NO_LEASE = (errno.ENOENT, errno.EISDIR, errno.ELOOP, errno.ENXIO)  # gone, or not a file of ours
 CLOCK = ".clock"  # touched to learn the time of the file system
-_NAME = re.compile(r"(?:lease|claim)\.([1-9][0-9]{0,8})")
+MOST_SECONDS = 1e6  # that a lease may ask for; without a bound a stranger's would never end
+_NAME = re.compile(r"(?:lease|claim)\.([1-9][0-9]*)")
 
 
 class Holder(BaseModel):
@@ -51,7 +52,7 @@ class _Text(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     holder: Holder
-    lease_seconds: float
+    lease_seconds: Annotated[float, Field(gt=0, le=MOST_SECONDS)]
     released: bool = False
 
 

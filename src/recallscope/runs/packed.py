@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from recallscope.records import RecordError, read_facts
+from recallscope.records import MOST_BYTES, RecordError, read_facts
 
 PACKED = "runs.jsonl"
 FORMAT = "recallscope-store"
-MAX_LINE = 10**7  # bytes; a record has a few thousand
 Stamp = tuple[int, int]  # of a file: its size in bytes and time in nanoseconds; of a line: its size and CRC-32
 NO_STAMP: Stamp = (-1, -1)
 _RUN = re.compile(rb'"run"\s*:\s*"([0-9a-f]{24})"')
@@ -96,10 +95,10 @@ def packed_line(facts: Mapping[str, Any]) -> bytes:
 def _lines(path: Path) -> dict[str, Line]:
     found, number, expected = dict[str, Line](), 0, 0
     with open(path, "rb") as file:
-        while text := file.readline(MAX_LINE):
+        while text := file.readline(MOST_BYTES):
             number += 1
             whole = len(text)
-            while not text.endswith(b"\n") and (rest := file.readline(MAX_LINE)):
+            while not text.endswith(b"\n") and (rest := file.readline(MOST_BYTES)):
                 whole, text = whole + len(rest), rest
             if number == 1 and (marker := packed_marker(text)):
                 expected = marker.get("runs", 0)
@@ -107,8 +106,8 @@ def _lines(path: Path) -> dict[str, Line]:
             if not text.strip():
                 continue
             name, fault = f"line {number}", ""
-            if whole > MAX_LINE:
-                text, fault = b"", f"{whole:,} bytes long, and a record has at most {MAX_LINE:,}"
+            if whole > MOST_BYTES:
+                text, fault = b"", f"{whole:,} bytes long, and a record has at most {MOST_BYTES:,}"
             elif match := _RUN.search(text):
                 run = match[1].decode()
                 if run in found:

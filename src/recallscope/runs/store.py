@@ -27,6 +27,7 @@ from typing import Any
 
 from recallscope.atomic import digest_of, flush_folder, is_half_written, link_error, open_regular, write_atomically
 from recallscope.records import (
+    MOST_BYTES,
     NewerRecordError,
     RecordError,
     RunRecord,
@@ -240,7 +241,7 @@ def read_stamped(folder: Path) -> tuple[dict[str, Any] | None, Stamp]:
             raise link_error(folder)
         with open(open_regular(os.path.join(folder, RECORD)), "rb") as file:
             stamp = stamp_of(os.fstat(file.fileno()))
-            facts = read_facts(file.read())
+            facts = read_facts(file.read(MOST_BYTES + 1))
     except (FileNotFoundError, NotADirectoryError):
         return None, NO_STAMP
     except IsADirectoryError as error:

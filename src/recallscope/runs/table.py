@@ -130,25 +130,27 @@ def _select(
     every = (*FIRST, *fields, *LAST)
     order_by = [name for name in USUAL_ORDER if name in fields] if order_by is None else order_by
     places = {column: f"json_extract(row, '$[{place}]')" for place, column in enumerate(table.fields)}
-    places = {name: places.get(name, "NULL") for name in (*FIRST, *fields, *RESULTS)} | {"run": "run"}
+    places = {name: places.get(name, "NULL") for name in (*FIRST, *fields, "seed", *RESULTS)} | {"run": "run"}
     asked = [condition.column for condition in conditions] + [name.removeprefix("-") for name in order_by]
     for names, known in ((columns or (), every), (asked, tuple(places))):
         for name in names:
             if name not in known:
                 raise ValueError(f"{name!r} is not a column of this store. {suggestion(name, known)}")
     clause, values = _where(conditions, places)
-    if not trials and "seed" in places:
+    if not trials:
         clause += f" AND ({places['seed']} IS NULL OR {places['seed']} < {TRIALS_FROM})"
     order = ", ".join(places[name.removeprefix("-")] + " DESC" * name.startswith("-") for name in order_by) or "run"
     query = f"SELECT row FROM now WHERE {clause} ORDER BY {order} LIMIT ?"  # noqa: S608 (places are numbers)
-    found = table.connection.execute(query, [*values, -1 if limit is None else limit]).fetchall()
+    found = table.connection.execute(query, [*values, -1 if limit is None else min(limit, 2**63 - 1)]).fetchall()
     if not found:
         _explain_nothing(table, conditions, places)
     wanted, needs = columns or every, dict[tuple[Any, ...], str | None]()
     rows = []
     for (text,) in found:
         row = table.decode(text)
-        if "needs" in wanted:  # it follows from the kinds and the names of the fields
+        if (
+            "needs" in wanted and row.get("status") != "damaged"
+        ):  # it follows from the kinds and the names of the fields
             key = (row.get("schema_version"), row.get("task"), row.get("model"), *row)
             if key not in needs:
                 needs[key] = needs_of(row)

@@ -151,7 +151,8 @@ def _search(q: SizeQuery, unknown: Unknown) -> _Search:
                 f"with state_dim={q.known('state_dim')} the law levels off at {{p}} (embed_dim={{at}}), {short}: key "
                 f"noise of order 1/N, or the task's own ceiling, remains. Use a larger state_dim."
             )
-            at_rank = "; a smaller embed_dim would leave num_layers x state_dim > embed_dim" if N > 1 else ""
+            left = "num_layers x state_dim > embed_dim" if N > 1 else "no dimension to keys or values"
+            at_rank = f"; a smaller embed_dim would leave {left}"
             M = int(q.M)
             return _Search(max(-(-N // M), -(-2 // M)), LARGEST_EMBED // M, none, at_rank)
         case "num_facts":

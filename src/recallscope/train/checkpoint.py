@@ -56,8 +56,8 @@ def write_checkpoint(path: Path, progress: Progress) -> None:
 def read_checkpoint(path: Path, spec: RunSpec) -> Progress | None:
     """The state saved for this run; None if there is no file. CheckpointError if there is one of no use to it."""
     run = spec.content_hash()
-    if path.is_symlink():
-        raise CheckpointError(f"{path} is a link, and is not followed.")
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise CheckpointError(f"{path} is a link or no file, and is not followed.")
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}

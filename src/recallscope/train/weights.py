@@ -5,12 +5,10 @@ import shlex
 from pathlib import Path
 
 from pydantic import ValidationError
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
-from torch import Tensor
 
-from recallscope.architectures.model import RecallModel, load_weights
-from recallscope.architectures.ram import require_memory, weight_bytes
+from recallscope.architectures.model import RecallModel, check_shapes, load_weights, read_tensors
+from recallscope.architectures.ram import blank_tensors, require_memory, weight_bytes
 from recallscope.atomic import digest_of, write_atomically
 from recallscope.records import RunRecord, record_text
 from recallscope.specs import TaskSpec, check_saved_model, names_code, parse_model, parse_task
@@ -37,7 +35,7 @@ def read_weights(path: Path | str, *, trust_code: bool | str = False) -> tuple[R
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(2, "no such weights file", str(path))
-    header, tensors = _read(path)
+    header, tensors = read_tensors(path)
     if header.get("format") != FORMAT:
         raise ValueError(
             f"{path} holds tensors that recallscope did not write (format {header.get('format')!r}, expected "
@@ -60,9 +58,15 @@ def read_weights(path: Path | str, *, trust_code: bool | str = False) -> tuple[R
     except (KeyError, ValueError, RecursionError) as error:  # a ValidationError is a ValueError
         reason = error.errors(include_url=False)[0]["msg"] if isinstance(error, ValidationError) else error
         raise ValueError(f"{path} holds a model that this installation cannot build: {reason}.") from error
-    way_out = "Its header was changed, or it is for another machine."
-    require_memory(weight_bytes(spec, task.vocab_size), f"the model of {path}", way_out)
-    model = spec.blank_model(task.vocab_size)
+    blank = {} if names_code(kind) else blank_tensors(spec, task.vocab_size)
+    if blank:
+        check_shapes(blank, tensors, path, "header")
+    else:
+        require_memory(weight_bytes(spec, task.vocab_size), f"the model of {path}", "Use a machine with more.")
+    try:
+        model = spec.blank_model(task.vocab_size)
+    except RuntimeError as error:  # numbers that no machine has, if there was nothing to compare shapes with
+        raise ValueError(f"{path}: the model of its header cannot be built ({str(error).splitlines()[0]}).") from error
     load_weights(model, tensors, path)
     return model, task
 
@@ -72,7 +76,7 @@ def load_tensors(path: Path, model: RecallModel) -> None:
 
     Names are those of the model or, of a module of the user's own, those of the module itself.
     """
-    _, tensors = _read(path)
+    _, tensors = read_tensors(path)
     wanted = model.state_dict()
     for inner, _ in model.named_children():
         if {f"{inner}.{name}" for name in tensors} <= wanted.keys():
@@ -81,17 +85,6 @@ def load_tensors(path: Path, model: RecallModel) -> None:
     tied = {name: there[own.data_ptr()] for name, own in wanted.items() if own.data_ptr() in there}  # saved once
     tensors = tied | tensors
     load_weights(model, tensors, path)
-
-
-def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """Header and tensors of a safetensors file."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no dict)
-    except SafetensorError as error:
-        raise ValueError(
-            f"{path} is not a safetensors file ({error}). Weights are written by recallscope train and design."
-        ) from error
 
 
 def write_record(path: Path, record: RunRecord) -> None:

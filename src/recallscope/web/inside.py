@@ -24,6 +24,7 @@ from recallscope.web.store_set import Query, StoreSet
 
 MOST_MODELS = 4  # that are kept in memory
 MOST_STEPS = 400
+MOST_TOKENS = 2048  # of a sequence that is shown, with what each token of it attends to
 MOST_SIZE = 512  # of a designed circuit, D and N; its vocabulary is up to twice that
 SHOWN = 24  # keys, and values, of the decoded table
 TOP = 8  # answers with their probabilities
@@ -185,6 +186,11 @@ def pictures(store_set: StoreSet, fields: dict[str, Any]) -> dict[str, Any]:
     """A sequence, to which tokens each listens, and the operators on some tokens; None for what a model lacks."""
     question = PictureQuery.of(fields)
     one = subject(store_set, question.model)
+    if one.task.sequence_length > MOST_TOKENS:
+        raise ValueError(
+            f"sequences of this model's task have {one.task.sequence_length:,} tokens, and this page shows up to "
+            f"{MOST_TOKENS:,}. Use recallscope inspect."
+        )
     batch = sample_batch(one.task, 1, question.seed)
     tokens, positions = batch.tokens, batch.query_positions[0]
     has_operators = one.model.capability(HasOperators) is not None

@@ -23,7 +23,7 @@ state that queries do not change. A delta rule that is trained to answer many qu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Literal
 
@@ -42,6 +42,7 @@ from recallscope.theory.quadrature import sphere_coordinate_cdf
 Memory = Literal["addition", "delta", "least-squares"]
 FACTS, QUERIES, FEWEST = 2048, 64, 8  # facts asked in all, in one context at most, and contexts at least
 POOL = 4096  # words of a frame of codes: more make no difference
+MOST = {"num_facts": 512, "state_dim": 512, "key_tokens": 64, "rows + columns": 4096}  # a few seconds of work
 SEARCH = 4  # the best rate is looked for in one of so many contexts
 RATES = np.geomspace(0.02, 1, 14)
 RANKS, TURNS, SEED = 64, 12, 0  # contexts behind a mean rank, turns of making a frame tight, owner of all draws
@@ -55,6 +56,7 @@ Z_WEIGHTS = np.exp(-(Z**2) / 2) / np.exp(-(Z**2) / 2).sum()
 def similarities(problem: Problem) -> tuple[Array, Array]:
     """Gamma, the population similarities that two keys of a context can have, and how likely each is."""
     m, rho, rows, columns = (getattr(problem, name) for name in ("key_tokens", "rho", "rows", "columns"))
+    _check_sizes({"key_tokens": m})
     if rows:
         alike = (rows + columns - 2) / max(rows * columns - 1, 1)
         return np.array([0.0, 0.5]), np.array([1 - alike, alike])
@@ -99,6 +101,7 @@ def table_rank(problem: Problem) -> Array:
     """Mean rank of the keys of a context where N does not limit it: N_f, but for the cells of a table."""
     if not problem.rows:
         return problem.N_f
+    _check_sizes({"num_facts": problem.N_f.max(), "rows + columns": problem.rows + problem.columns})
     found = np.empty(problem.shape)
     for index, n in np.ndenumerate(problem.N_f):
         cells = _contexts(problem, int(n), problem.rows + problem.columns, RANKS)
@@ -189,6 +192,8 @@ def _over_cells(problem: Problem, function: Callable[[Array, float, float], floa
     """A function of keys, D and V_v in every cell; of keys with N between two whole numbers it is interpolated."""
     queries(_plain(problem))  # which checks the sizes
     D_star, rank, V_k = value_dimension(problem), key_rank(problem), num_keys(problem.V)
+    _check_sizes({"num_facts": problem.N_f.max(), "state_dim": rank.max(), "key_tokens": problem.key_tokens,
+                  "rows + columns": problem.rows + problem.columns})  # fmt: skip
     found = np.empty(problem.shape)
     for index in np.ndindex(problem.shape):
         n, N, words, D = int(problem.N_f[index]), float(rank[index]), int(V_k[index]), float(D_star[index])
@@ -196,6 +201,13 @@ def _over_cells(problem: Problem, function: Callable[[Array, float, float], floa
         ends = [function(_keys(problem, n, dim, words), D, words) for dim in ((low, low + 1) if part else (low,))]
         found[index] = ends[0] + part * (ends[-1] - ends[0])
     return found
+
+
+def _check_sizes(sizes: Mapping[str, float]) -> None:
+    """Refuse sizes that would take minutes, or more memory than there is."""
+    for name, size in sizes.items():
+        if size > MOST[name]:
+            raise ValueError(f"{name}={size:g}: this law of correlated keys is computed up to {MOST[name]:,}.")
 
 
 def value_dimension(problem: Problem) -> Array:
@@ -209,7 +221,7 @@ def _keys(problem: Problem, n: int, dim: int, words: int) -> Array:
     pool = min(words, max(POOL, problem.key_tokens * (n + 1)))
     drawn = _contexts(problem, n, pool, max(FEWEST, FACTS // n))
     keys = sum(_frame(pool, dim, place)[drawn[..., place]] for place in range(drawn.shape[-1]))
-    return np.asarray(keys / np.linalg.norm(keys, axis=-1, keepdims=True))
+    return np.asarray(keys / np.maximum(np.linalg.norm(keys, axis=-1, keepdims=True), LEAST))  # 0 if codes cancel
 
 
 def _contexts(problem: Problem, n: int, words: int, count: int) -> NDArray[np.int64]:
