@@ -98,7 +98,7 @@ def test_search_works_from_the_file_system_and_nothing_is_requested(site):
         page.locator("input[name=query]").press_sequentially("selectivity", delay=50)  # the page listens to keys
         page.wait_for_selector(".md-search-result__item", timeout=60_000)
         assert "electivity" in page.inner_text(".md-search-result__list")
-        page.goto((site / "index.html").as_uri())
+        page.goto((site / "quickstart.html").as_uri())
         copied = page.evaluate(COPIED)
         assert "recallscope predict" in copied
         assert not re.search(r"^\$|p_recall", copied, re.MULTILINE)

@@ -14,7 +14,7 @@ function filter(text, columns, alike) {
     const found = part.match(CONDITION);
     if (!found) return (row) => Object.values(row).some((value) => String(value).includes(part.trim()));
     const [, name, sign, value] = found;
-    if (!columns.includes(name) && !(name in alike)) throw new Error(`${name} is no column of this store. There are: ${columns.join(", ")}.`);
+    if (!columns.includes(name) && !(name in alike)) throw new Error(`${name} is not a column of this store. There are: ${columns.join(", ")}.`);
     const number = value === "" ? NaN : Number(value);
     return (row) => {
       const own = name in row ? row[name] : alike[name];
