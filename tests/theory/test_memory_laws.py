@@ -221,7 +221,7 @@ def test_least_squares_is_exact_up_to_the_state_and_a_ceiling_beyond():
 
 
 def test_rates_that_make_no_sense_are_refused():
-    with pytest.raises(ValueError, match=r"b=1.5: the rate of a delta rule"):
+    with pytest.raises(ValueError, match=r"b=1.5 is outside"):
         delta_law(**CELL, b=1.5)
     with pytest.raises(ValueError, match="gamma=0"):
         retention_law(**CELL, gamma=0)

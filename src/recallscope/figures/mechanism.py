@@ -186,8 +186,9 @@ def draw_operators(figure: FigureBase, value_operator: ArrayLike, match_operator
             corner = (column * V - 0.5, row * V - 0.5)
             ax.add_patch(Rectangle(corner, V, V, fill=False, edgecolor=BLACK, linewidth=1.6))
             square = np.asarray(matrix, float) ** 2
-            share = square[row * V : (row + 1) * V, column * V : (column + 1) * V].sum() / square.sum()
-            ax.set_title(f"{title}: {share:.2%} of the energy is in the frame")
+            if whole := square.sum():
+                share = square[row * V : (row + 1) * V, column * V : (column + 1) * V].sum() / whole
+                ax.set_title(f"{title}: {share:.2%} of the energy is in the frame")
 
 
 def draw_fill(

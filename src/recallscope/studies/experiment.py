@@ -362,9 +362,9 @@ def all_findings(runs: PaperRuns) -> dict[str, list[Finding]]:
 
 # What experiments cost
 
-# Over the 1,265 runs of results/paper, one thread of the machine they were made on. Single experiments are up to five
+# Over the runs of results/paper, one thread of the machine they were made on. Single experiments are up to five
 # times cheaper (minimality: 0.013) or dearer (fresh-cells: 0.30), as small runs spend most of their time on overhead.
-SECONDS_PER_BILLION = 0.059  # multiplications of `estimated_cost`
+SECONDS_PER_BILLION = 0.0617  # multiplications of `estimated_cost`
 WORKERS = (16, 64, 256, 1024)
 HOUR, DAY = 3_600, 86_400
 

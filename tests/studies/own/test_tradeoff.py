@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from recallscope.records import RunRecord
+from made_records import made
 from recallscope.runs.store import RunStore
 from recallscope.studies.own.tradeoff import (
     formula,
@@ -25,15 +25,8 @@ def record(cell, accuracy, facts=FACTS):
     lost = cell.spec.train.learning_rate > 0.03
     by_facts = {str(n): 1 / n if lost else accuracy(n) for n in facts}
     p = by_facts[str(facts[-1])]
-    numbers = {
-        "test_accuracy": p,
-        "val_accuracy": p,
-        "test_queries": 8000,
-        "best_step": 1,
-        "steps": 707,
-        "seconds": 1.0,
-    }
-    return RunRecord(spec=cell.spec, by_facts=by_facts, in_context=1.0, binding=0.0 if lost else 0.5, **numbers)
+    bound = {"in_context": 1.0, "binding": 0.0 if lost else 0.5}
+    return made(cell.spec, p, test_queries=8000, steps=707, by_facts=by_facts, **bound)
 
 
 @pytest.fixture(scope="module")

@@ -48,7 +48,8 @@ CORRELATED = Preset(
     "correlated keys: bare memories where keys share tokens",
     {"kind": "template_ar", "vocab_size": 512, "num_facts": 16, "rho": 1.0},
     {"kind": "delta_net", "embed_dim": 32, "state_dim": 16, **WIDTH},
-    RECIPE | {"warmup_steps": 100, "flat_steps": 900, "decay_steps": 3000, "eval_every": 500},
+    RECIPE
+    | {"training_facts": "curriculum", "warmup_steps": 100, "flat_steps": 900, "decay_steps": 3000, "eval_every": 500},
     seeds=3,
 )
 KEYS = {"template": {}, "table": {"rho": 0.0, "rows": 4, "columns": 4}}

@@ -75,7 +75,7 @@ LAWS = [
         summary="trained-sharing, counting the expand D channels that the heads share",
         reference="ours; replaces Thm 4.7",
         holds="one trained linear layer with expand = 2",
-        support="mean absolute error 0.01 (max 0.07) for trained models with several heads",
+        support="mean absolute error 0.01, at most 0.07, for trained models with several heads",
         compared=SHARING_HEADS,
         layers="one",
         tolerance=QUICK,

@@ -388,7 +388,7 @@ LAWS = [
         reference="ours; builds on Rem F.3",
         holds="one trained linear layer",
         support="mean absolute error 0.01 for trained linear models: at most 0.03 in MQAR and 0.06 in AR for means of "
-        "seeds, 0.065 for single runs",
+        "seeds (0.065 for single runs)",
         compared=SHARING,
         with_heads="trained-sharing-heads",
         status="approximate",
