@@ -2,6 +2,7 @@
 
 import inspect
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -260,6 +261,15 @@ def test_lengths_of_the_curriculum_are_tried_before_anything_is_trained():
 
     with pytest.raises(UserModuleError, match=r"begins with 4 tokens; with --training-facts target every .* has 16"):
         rs.measure(Chunks, TASK, train=TrainSpec(**SHORT, training_facts="curriculum"), compare_with=[])
+    asked, model = [], rs.build_model(module_in_memory(Chunks), 32, torch.Generator())
+
+    def train(runs):
+        asked.extend(runs)
+        return [replace(done, weights=lambda: model) for done in trainer(lambda *_: 0.25)(runs)]
+
+    measured = rs.measure(Chunks, TASK, trainer=train, compare_with=[])
+    assert {run.train.training_facts for run in asked} == {"target"}
+    assert measured.verdict.checked[-1].startswith("fewer facts first: not tried, as in-memory:Chunks: forward(tokens)")
 
 
 def test_weights_that_read_the_future_are_refused_as_well():

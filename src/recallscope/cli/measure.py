@@ -219,7 +219,7 @@ class Measure(SeveralStateFlags, RunFlags):
         if measured.neighbours and measured.verdict.learned:
             rows = measured.nearest(SHOWN)
             cells = [
-                (row.label, number(row.accuracy) if row.learned else "did not learn", _ends(row),
+                (row.label.rpartition("/")[2], number(row.accuracy) if row.learned else "did not learn", _ends(row),
                  count(row.state_entries), str(row.seeds), row.store) for row in rows
             ]  # fmt: skip
             mine = [place for place, row in enumerate(rows) if row.store == "this"]

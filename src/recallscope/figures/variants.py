@@ -153,5 +153,5 @@ def _draw_point(
         ax.errorbar([size], [mean], bars, fmt=mark, lw=0.9, capsize=2.5, label=label, **look)
         return
     ax.axhspan(low, high, color=look["color"], alpha=0.15, linewidth=0)
-    shown = f"{label}: no fixed state, or not measured"
+    shown = f"{label}: no state" if size == 0 else f"{label}: no fixed state, or not measured"
     ax.plot([0, 1], [mean, mean], f"{mark}-", lw=0.9, transform=ax.get_yaxis_transform(), label=shown, **look)

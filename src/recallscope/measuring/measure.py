@@ -37,7 +37,6 @@ from recallscope.specs import ModelSpec, RunSpec, TaskSpec, TrainSpec, canonical
 from recallscope.tasks.batch import Score
 from recallscope.tasks.drawing import sample_batch
 from recallscope.train.evaluate import evaluate
-from recallscope.train.levels import Levels, LevelState
 from recallscope.train.loop import stream
 
 STATE_SEED = 0
@@ -89,10 +88,10 @@ def measure(
     in_memory = spec is not model
     subject = build_model(spec, task.vocab_size, torch.Generator().manual_seed(STATE_SEED))  # or say why not
     run = RunSpec(task=task, model=spec, train=train or TrainSpec.model_validate(RECIPE), seed=seed)
-    _rehearse(subject, run)
+    too_short = _rehearse(subject, run)
     how: dict[str, bool] = {
         "search": search_rates if search_rates is not None else train is None,
-        "easier": easier if easier is not None else train is None,
+        "easier": (easier if easier is not None else train is None) and not too_short,
         "extend": extend if extend is not None else train is None,
     }
     do = trainer or (direct_trainer(tell) if in_memory else store_trainer(store, weights=True))
@@ -114,7 +113,7 @@ def measure(
         again = "rs.measure(module, task, train=rs.TrainSpec(...)) with more steps" if in_memory else None
         verdict = replace(
             verdict,
-            checked=likely_causes(subject, task, learning),
+            checked=(*likely_causes(subject, task, learning), *too_short),
             next_command=again or next_command(learning.last.run),
         )
     scores = []
@@ -158,18 +157,21 @@ def capacity(
     return find_capacity(question, do, max_runs=max_runs, search_rates=train is None and question.law is None)
 
 
-def _rehearse(subject: RecallModel, run: RunSpec) -> None:
-    """Forwards and backwards on the task, and forwards on the shortest sequences of the training."""
+def _rehearse(subject: RecallModel, run: RunSpec) -> list[str]:
+    """Forwards and backwards on the task; why it cannot be trained with fewer facts first, if its module says so."""
     subject.check_batch(sample_batch(run.task, 2, STATE_SEED))
-    shortest = Levels(run, LevelState()).tasks[0]
+    shortest, facts = run.task.levels()[0], run.train.training_facts
     try:
         subject(sample_batch(shortest, 2, STATE_SEED).tokens)
     except UserModuleError as error:
-        raise UserModuleError(
-            f"{str(error).rstrip('.')}. Training by --training-facts {run.train.training_facts} begins with "
-            f"{shortest.sequence_length} tokens; with --training-facts target every sequence has "
-            f"{run.task.sequence_length}."
-        ) from error
+        why = str(error).rstrip(".")
+        if facts != "target":
+            lengths = f"begins with {shortest.sequence_length} tokens; with --training-facts target every sequence has"
+            raise UserModuleError(
+                f"{why}. Training by --training-facts {facts} {lengths} {run.task.sequence_length}."
+            ) from error
+        return [f"fewer facts first: not tried, as {why}"]
+    return []
 
 
 def _as_it_is(
