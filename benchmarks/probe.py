@@ -1,9 +1,9 @@
 """python benchmarks/probe.py [--json]
 
-Asking from copies of a cache against asking from scratch: CPU time of one context with n facts, every fact asked, one
-thread. `copies` reads the facts once and asks each key from a copy of the cache: cost grows like L + n. `scratch` reads
-them again for every question: n L. Both take turns, and their answers are compared, on a random Mamba of transformers.
-`results/probe/speed.json` holds what this printed.
+Queries from copies of a cache against queries from scratch: CPU time of one context with n facts and its queries, at
+most 32, one thread. `copies` reads the facts once and asks every key from a copy of the cache: cost grows like L + q.
+`scratch` reads them again for every query: q L. Both take turns, and their answers are compared, on a random Mamba of
+transformers. `results/probe/speed.json` holds what this printed.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from transformers import MambaConfig, MambaForCausalLM
 
-from recallscope.measuring.checkpoints.asking import Asker, draw_contexts
+from recallscope.measuring.checkpoints.asking import Asker, draw_contexts, queries_of
 from recallscope.measuring.checkpoints.readers import CacheReader, ScratchReader
 from recallscope.measuring.checkpoints.words import by_number
 
@@ -35,7 +35,7 @@ def main() -> int:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         reader = CacheReader(MambaForCausalLM(config))
-    words = by_number(1026, 512, np.random.default_rng(0))
+    words = by_number(1026).sized(512)
     askers = {"copies": Asker(reader, words), "scratch": Asker(ScratchReader(reader), words)}
     rows = []
     for n in SIZES:
@@ -47,7 +47,9 @@ def main() -> int:
                 answers[name] = asker.ask(drawn)[0].other_fact
                 best[name] = min(best[name], time.process_time() - began)
         same = bool((answers["copies"] == answers["scratch"]).all())
-        rows.append({"num_facts": n, **best, "ratio": best["scratch"] / best["copies"], "same": same})
+        rows.append(
+            {"num_facts": n, "queries": queries_of(n), **best, "ratio": best["scratch"] / best["copies"], "same": same}
+        )
         if not options.json:
             print(
                 "n {num_facts:4d}  copies {copies:.3f} s  scratch {scratch:.3f} s  {ratio:.1f} times".format(**rows[-1])

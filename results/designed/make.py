@@ -76,9 +76,9 @@ def main() -> None:
 def write_table(rows: list[dict], arguments: argparse.Namespace) -> None:
     """Mean and largest error of each law, per regime and task."""
     lines = [
-        "# Designed models against their laws",
+        "# Hand-constructed models against their laws",
         "",
-        f"Made by `{' '.join(['python', 'results/designed/make.py', *sys.argv[1:]])}`: {len(rows)} cells, "
+        f"Made by `{' '.join(['python', 'results/designed/make.py', *sys.argv[1:]])}`: {len(rows)} settings, "
         f"{arguments.draws} draws of the weights each. Mean standard error {mean(row['standard_error'] for row in rows):.4f}.",
         "",
         "Mean / largest absolute error:",

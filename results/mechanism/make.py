@@ -64,7 +64,7 @@ BANK = RunSpec.model_validate(
 )
 
 ROWS = [
-    ("recall, test set", lambda s, r: f"{r['test_accuracy']:.5f}", ">= .999"),
+    ("accuracy, test set", lambda s, r: f"{r['test_accuracy']:.5f}", ">= 0.999"),
     (
         "mean diagonal of G_vv over values, of G_kq over keys",
         lambda s, r: f"{s['mean_diagonals']['g_vv']:.2f}, {s['mean_diagonals']['g_kq']:.2f}",
@@ -73,30 +73,30 @@ ROWS = [
     ("G_vv in its block", lambda s, r: f"{s['g_vv_block_mass']:.4f}", ">= .99"),
     ("G_kq in its block", lambda s, r: f"{s['g_kq_block_mass']:.4f}", ">= .99"),
     ("facts decoded from the state", lambda s, r: f"{s['decoded_hit_rate']:.4f}", ">= .99"),
-    ("AUC, fact against any other entry of the table", lambda s, r: f"{s['auc']:.5f}", ">= .999"),
+    ("AUC, fact against all other entries", lambda s, r: f"{s['auc']:.5f}", ">= 0.999"),
     ("AUC among (value, key) entries", lambda s, r: f"{s['table']['auc_facts']:.5f}", ""),
     (
         "noise of the table / expected",
         lambda s, r: f"{s['table']['noise']:.4f} / {s['table']['predicted_noise']:.4f}",
         "",
     ),
-    ("overwriting a fact succeeds", lambda s, r: f"{s['overwrite_success']:.4f}", ">= .95"),
+    ("overwriting a fact changes its answer", lambda s, r: f"{s['overwrite_success']:.4f}", ">= 0.95"),
     (
-        "other answers changed / if the sequence is rewritten",
+        "other answers changed / with the sequence rewritten",
         lambda s, r: f"{s['overwrite']['others_changed']:.5f} / {s['overwrite']['others_changed_control']:.5f}",
         "equal",
     ),
-    ("a fact only erased is gone", lambda s, r: f"{s['overwrite']['erased']:.4f}", "1 - 1/128"),
-    ("recall from the facts in the state alone", lambda s, r: f"{s['projection']['facts_only']:.4f}", ""),
-    ("recall from all else in the state", lambda s, r: f"{s['projection']['without_facts']:.4f}", ""),
-    ("recall, predicted blocks alone", lambda s, r: f"{s['ablation']['circuit_only']:.4f}", ""),
+    ("an erased fact is gone", lambda s, r: f"{s['overwrite']['erased']:.4f}", "1 - 1/128"),
+    ("accuracy from the facts in the state alone", lambda s, r: f"{s['projection']['facts_only']:.4f}", ""),
+    ("accuracy from the rest of the state", lambda s, r: f"{s['projection']['without_facts']:.4f}", ""),
+    ("accuracy, predicted blocks alone", lambda s, r: f"{s['ablation']['circuit_only']:.4f}", ""),
     (
-        "recall without the block of G_vv / of G_kq",
+        "accuracy without the block of G_vv / of G_kq",
         lambda s, r: f"{s['ablation']['without_value_block']:.4f} / {s['ablation']['without_match_block']:.4f}",
         "",
     ),
     ("closeness to the circuit", lambda s, r: f"{s['closeness']:.4f}", "1"),
-    ("answers shared with the nearest circuit", lambda s, r: f"{s['nearest_circuit']['agreement']:.5f}", ""),
+    ("answers that agree with the nearest circuit", lambda s, r: f"{s['nearest_circuit']['agreement']:.5f}", ""),
     ("attention peaks at the fact", lambda s, r: f"{s['attention']['hit_rate']:.4f}", ""),
     ("values copied / keys shifted", lambda s, r: f"{s['copy']['hit_rate']:.4f} / {s['shift']['hit_rate']:.4f}", ""),
     (
@@ -112,9 +112,9 @@ ROWS = [
         "",
     ),
     ("norm of keys over values, in E", lambda s, r: f"{s['selectivity']['embedding']['norm_ratio']:.3f}", "1"),
-    ("values inside the hashed directions", lambda s, r: f"{s['selectivity']['value_share']:.3f}", "0"),
+    ("values within the hashed directions", lambda s, r: f"{s['selectivity']['value_share']:.3f}", "0"),
     (
-        "recall by the law: measured variances, predicted, printed",
+        "accuracy by the law: measured variances, predicted, printed",
         lambda s, r: ", ".join(
             f"{s['laws'][name]:.4f}" for name in ("measured_variances", "trained_sharing", "unified")
         ),
@@ -173,28 +173,27 @@ and G_kq, sign included: both are divided by their mean diagonals before they ar
 {table(linear)}
 
 Key codes are at the Welch bound of tight frames, below that of random codes; values pay for sharing their dimensions.
-Rem F.3 has keys and values orthogonal in E and in the hash. Here they are not: values do answer to keys (attention
-peaks elsewhere in a few per cent of queries), but what they answer with are keys, and keys are short, so no value is
-raised.
+In Rem F.3 keys and values are orthogonal in E and in the hash. Here they are not: values respond to keys (attention
+peaks elsewhere in 1 to 3% of queries), but with keys, which are short, so no wrong value is raised.
 
 ## Full Mamba
 
 A small one (V = 64, N_f = 8, D = 32, N = 16; recall {record["test_accuracy"]:.4f}), with norm, gate, SiLU, Delta and
-decay. There are no fixed operators, no decoding from weights alone, and no rotations but permutations. What carries
+decay. It has no fixed operators, no decoding from weights alone, and no rotations except permutations. What carries
 over:
 
 | | |
 |---|---|
-| the fact's value adds most to the right logit | {scores["attribution_hit_rate"]:.4f} of queries |
-| a linear probe names the value of a stored key | {probe["accuracy"]:.4f} ({probe["control"]:.4f} with keys shuffled) |
-| keys answer one place later / in place | {shift["shifted"]:+.2f} / {shift["unshifted"]:+.2f} standard deviations |
-| exchanging the model's own write changes the answer | {overwrite["own_write"]:.4f} of trials |
-| exchanging v' k'ᵀ, averaged codes, changes the answer | {overwrite["factored_write"]:.4f} of trials |
+| the fact's value contributes most to the right logit | {scores["attribution_hit_rate"]:.4f} of queries |
+| a linear decoder names the value of a stored key | {probe["accuracy"]:.4f} ({probe["control"]:.4f} with keys shuffled) |
+| keys match one position later / in place | {shift["shifted"]:+.2f} / {shift["unshifted"]:+.2f} standard deviations |
+| replacing the model's own write changes the answer | {overwrite["own_write"]:.4f} of trials |
+| replacing v' k'ᵀ, with averaged codes, changes the answer | {overwrite["factored_write"]:.4f} of trials |
 | other answers changed by that | {overwrite["others_changed"]:.4f} |
-| share of a write that v' k'ᵀ explains | {overwrite["factored_energy"]:.3f} (1 in the linear model) |
+| fraction of a write that v' k'ᵀ explains | {overwrite["factored_energy"]:.3f} (1 in the linear model) |
 | bank of channels | {scores["banks"]["mechanism"]} |
 
-Banks where the state is small, and training that starts with them: [full/BANK_START.md](full/BANK_START.md).
+Banks with a small state, and training that starts from them: [full/BANK_START.md](full/BANK_START.md).
 
 ## A full Mamba with two banks
 

@@ -1,6 +1,6 @@
 """How often does the interval of n_50 hold the true one? Simulated probes of known curves, with the probe's own search.
 
-python results/probe/coverage.py [RUNS]   about two minutes of one core for 500 runs of each curve; no torch
+python results/probe/coverage.py [RUNS]   about three minutes of one core for 500 runs of each curve; no torch
 
 A run draws contexts as the probe does, queries included that are added near the crossing, from a curve whose n_50 is
 known. Contexts of "uneven" rows differ: the log-odds of each are shifted by a normal number of that standard deviation, as
@@ -25,10 +25,10 @@ from recallscope.measuring.checkpoints.curves import PERCENTILES
 from recallscope.measuring.checkpoints.record import Point
 
 HERE = Path(__file__).resolve().parent
-DEFAULTS = {"max_facts": 256, "floor": 0.3, "width": 1.4, "max_queries": 2048}  # those of the probe
+DEFAULTS = {"max_facts": 256, "min_recall": 0.3, "width": 1.4, "max_queries": 2048}  # those of the probe
 NUM_SEQUENCES = 4
 RUNS = 500
-UNEVEN = (0.0, 0.5)
+UNEVEN, UNEVEN_HELD_OUT = (0.0, 0.5), (0.0, 0.7)
 NODES = np.log([2, 4, 8, 16, 32, 64, 128, 256])
 
 
@@ -42,6 +42,13 @@ CURVES: dict[str, Callable[[float], float]] = {
     "forgetting: 8 / n": lambda n: min(1.0, 8 / n),
     "rises first: 0.50, 0.70, 0.64, ...": measured_start,
     "rises first, smooth": lambda n: 0.9 * math.exp(-n / 60) * (1 - 0.5 * math.exp(-n / 2)),
+}
+HELD_OUT: dict[str, Callable[[float], float]] = {
+    "logistic: 1 / (1 + (n / 20)^1.3)": lambda n: 1 / (1 + (n / 20) ** 1.3),
+    "exponential: exp(-n / 58)": lambda n: math.exp(-n / 58),
+    "slow: 1 / sqrt(1 + n / 6)": lambda n: (1 + n / 6) ** -0.5,
+    "plateau, then a cliff: 0.97 min(1, (40 / n)^3)": lambda n: 0.97 * min(1.0, (40 / n) ** 3),
+    "low and flat: 0.65 exp(-log2(n / 6)^2 / 18)": lambda n: 0.65 * math.exp(-(math.log2(n / 6) ** 2) / 18),
 }
 
 
@@ -70,7 +77,8 @@ def point(n: int, correct: list[int]) -> Point:
 
 def coverage(name: str, uneven: float, runs: int) -> dict[str, object]:
     """One row of the table."""
-    curve, rng = CURVES[name], np.random.default_rng([sorted(CURVES).index(name), int(10 * uneven)])
+    curve, number = (CURVES | HELD_OUT)[name], [*CURVES, *HELD_OUT].index(name)
+    rng = np.random.default_rng([number, int(10 * uneven)])
     truth = brentq(lambda n: curve(n) - 0.5, 4.5, 250)
     found, queries = [], []
     for _ in range(runs):
@@ -83,7 +91,7 @@ def coverage(name: str, uneven: float, runs: int) -> dict[str, object]:
     numbers = np.array([one.num_facts or np.nan for one in found], float)
     between = np.array([one.interpolated or np.nan for one in found], float)
     return {
-        "curve": name, "uneven": uneven, "n_50": truth, "runs": runs,
+        "curve": name, "held_out": name in HELD_OUT, "uneven": uneven, "n_50": truth, "runs": runs,
         "covered": float(((low <= truth) & (truth <= high)).mean()),
         "above": float((truth < low).mean()), "below": float((truth > high).mean()),
         "median_factor": float(np.median(high / low)), "bias": float(np.nanmean(np.log(numbers / truth))),
@@ -99,7 +107,7 @@ def main(runs: int) -> None:
     rows = before["rows"] if before.get("probe") == json.loads(json.dumps(how)) else []
     rows = [row for row in rows if row["runs"] == runs]
     there = {(row["curve"], row["uneven"]) for row in rows}
-    for setting in product(CURVES, UNEVEN):
+    for setting in (*product(CURVES, UNEVEN), *product(HELD_OUT, UNEVEN_HELD_OUT)):
         if setting not in there:
             rows.append(coverage(*setting, runs))
             print(json.dumps(rows[-1]), flush=True)

@@ -157,7 +157,7 @@ def probe_all(folder: Path) -> list[ProbeRecord]:
         model, words = load_checkpoint(folder / name, torch.device("cpu"))
         for seed in (0, 1):
             called = f"{name}-seed-{seed}" if seed else name
-            records.append(probe(model, words, name=called, seed=seed, num_sequences=16, layers=seed == 0))
+            records.append(probe(model, words, name=called, seed=seed, shots=0, num_sequences=16, layers=seed == 0))
             keep_probe(records[-1], STORE)
     return records
 
@@ -178,8 +178,8 @@ MAKE = {"mamba": make_mamba, "transformer": make_transformer}
 PAGE = """# Two small checkpoints, probed
 
 Written by `make.py`, which trains a two-layer Mamba and a two-layer transformer of width 64 on lines such as `key: value`, minutes of one core
-each, saves them in Hugging Face format, and probes them, each with two seeds: other words, other contexts, the same weights. Weights are not kept here;
-records are, in `store/`. What the numbers mean is in [docs/PROBE.md](../../docs/PROBE.md).
+each, saves them in Hugging Face format, and probes them, each with two seeds: other contexts, the same weights. Weights are not kept here;
+records are, in `store/`; these were written when words were drawn once for each seed, and n_50 is estimated again when they are read. What the numbers mean is in [docs/PROBE.md](../../docs/PROBE.md).
 
 {table}
 
@@ -199,7 +199,7 @@ state names the value of a fixed key, one of eight.
 
 ![The Mamba, layer by layer](mamba.png)
 
-Asking from copies of the cache took {copies:.2f} s of CPU for {num_facts} facts, asking from scratch {scratch:.1f} s: {ratio:.0f} times as long
+{queries} queries of {num_facts} facts took {copies:.2f} s of CPU from copies of the cache and {scratch:.2f} s from scratch, {ratio:.0f} times as long
 (`benchmarks/probe.py`, `speed.json`).
 """
 

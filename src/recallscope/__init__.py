@@ -6,7 +6,7 @@ The public names, loaded when first used: looking at a law does not import torch
 from importlib import import_module
 from typing import Any
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _HOMES = {
     "ARSpec": "recallscope.tasks.associative_recall",

@@ -160,6 +160,7 @@ def stored_prediction(fields: Mapping[str, Any], precision: StatePrecision) -> d
         "precision": precision.model_dump(mode="json"),
         "law": laws[0].name,
         "rows": found,
+        "holds": RANDOM_CODES,
     }
 
 

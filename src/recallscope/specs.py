@@ -208,7 +208,7 @@ class ModelSpec(_Kind):
 
     @property
     def state_entries(self) -> int | None:
-        """S of Lem 4.5: numbers that carry the context past a point of the sequence; None if it is not declared."""
+        """S of Lem 4.5, the entries that carry the context past a token; None if it is not declared."""
         return None
 
     @property

@@ -40,7 +40,7 @@ from recallscope.registry import import_from
 from recallscope.specs import ARCHITECTURES
 
 Reference = Callable[[MemoryLayer, Tensor, Tensor, Tensor, dict[str, Tensor]], Tensor]
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "REFERENCE_IMPLEMENTATIONS.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "ARCHITECTURES.md"
 
 
 def fla(name: str) -> ModuleType:
@@ -491,12 +491,11 @@ def test_mamba_2s_scan_is_simple_gated_linear_attention(seed: int) -> None:
 
 
 ELSEWHERE = {
-    "hybrid": "none of its own: its layers are those of the others (`tests/architectures/test_hybrid.py`)",
+    "hybrid": "none: its layers are those of the others (`tests/architectures/test_hybrid.py`)",
     "mamba": "transformers `models/mamba`; mambapy (`tests/claims/test_mamba_references.py`)",
     "mamba2": "transformers `models/mamba2`; fla-core `fla/ops/simple_gla/naive.py`",
-    "linear_mamba": "none of its own: it is `mamba` with parts off "
-    "(`tests/agreement/test_linear_is_full_with_parts_off.py`)",
-    "multihead": "none of its own: its heads are `linear_mamba` models (`tests/ops/test_head_patterns.py`)",
+    "linear_mamba": "none: it is `mamba` with parts off (`tests/agreement/test_linear_is_full_with_parts_off.py`)",
+    "multihead": "none: its heads are `linear_mamba` models (`tests/ops/test_head_patterns.py`)",
 }
 
 
@@ -511,6 +510,6 @@ def table() -> str:
 
 
 def test_every_architecture_has_a_row_and_the_table_in_the_docs_is_this_one() -> None:
-    assert table() in DOCS.read_text(encoding="utf-8"), f"docs/REFERENCE_IMPLEMENTATIONS.md should hold:\n{table()}"
+    assert table() in DOCS.read_text(encoding="utf-8"), f"docs/ARCHITECTURES.md should hold:\n{table()}"
     ours = [name for name in ARCHITECTURES.names() if ARCHITECTURES.origin(name) is None]
     assert sorted(ours) == sorted({case.kind for case in CASES} | set(ELSEWHERE))

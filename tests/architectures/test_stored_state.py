@@ -145,5 +145,5 @@ def test_stochastic_rounding_follows_its_seed():
 
 def test_attention_has_no_state_to_store():
     model = build_model(ARCHITECTURES.find("attention")(embed_dim=6, state_dim=3), V, torch.Generator().manual_seed(0))
-    with pytest.raises(MissingCapabilityError, match="no matrix of a fixed size"):
+    with pytest.raises(MissingCapabilityError, match="not a matrix of fixed size"):
         StoredState(model, StatePrecision.of("int8"))

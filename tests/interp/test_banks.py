@@ -62,7 +62,7 @@ def test_the_circuit_has_exactly_one_bit(scores):
         assert mask.fourth_moment == pytest.approx(1, abs=0.01)
         assert mask.two_valued == pytest.approx(1, abs=1e-4)
     assert scores.correlation == pytest.approx(1, abs=1e-4)
-    assert scores.mechanism.startswith("one bank bit")
+    assert scores.mechanism.startswith("two banks")
 
 
 def test_nothing_but_facts_makes_noise_in_the_circuit(scores):
@@ -103,8 +103,8 @@ def test_a_trained_model_with_room_to_spare_uses_no_bank():
 
 def test_the_mechanism_is_said_as_the_numbers_are(scores):
     several = replace(scores, read=replace(scores.read, share=0.3, directions=7.2))
-    assert several.mechanism == "several directions of mask, about 7: no single bit"
-    assert replace(scores, correlation=0.2).mechanism.startswith("one bit of the gate, which the writes do not share")
+    assert several.mechanism == "several directions of masks, about 7: not two banks"
+    assert replace(scores, correlation=0.2).mechanism.startswith("the gate splits keys in two")
     assert replace(scores, ablations=scores.ablations | {"mean_gate": 1.0}).mechanism.startswith("none")
 
 

@@ -146,7 +146,7 @@ def test_gates_by_kind_of_pair():
 
 def test_what_they_lack_is_said():
     softmax, mlstm, deep = drawn("attention"), drawn("mlstm"), drawn("delta_net", num_layers=2)
-    assert "no matrix of a fixed size" in softmax.why_not(HasRates)
+    assert "not a matrix of fixed size" in softmax.why_not(HasRates)
     assert "several values" in drawn("delta_product").why_not(HasAttention)
     assert {kind for kind in FAMILY if drawn(kind).why_not(RevisesFacts)} == NOT_EDITED
     for protocol in (WritesFacts, RevisesFacts):

@@ -117,6 +117,17 @@ def test_hopeless_targets_are_answered_with_a_reason():
     assert found.runs == []
 
 
+def test_a_stored_state_counts_and_the_exact_one_judges_the_training():
+    """Half of the recall is lost by storing: training is not at chance, and the answer has both accuracies."""
+    train, _ = made_up(lambda fields: 0.8)
+    found = find_capacity(
+        CapacityQuery(MINE, "num_facts", 0.5), train, stored=lambda record: record.test_accuracy / 100
+    )
+    assert found.value is None
+    assert "even num_facts=1 is trained to 0.0080 (exact state 0.8000), below 0.5" in found.reason
+    assert all(tried.learned and (tried.accuracy, tried.exact) == (0.008, 0.8) for tried in found.runs)
+
+
 def test_a_model_that_holds_everything_is_told_what_fits():
     for fields in (LINEAR, MINE):
         found = find_capacity(CapacityQuery(fields, "num_facts", 0.9), made_up(lambda sizes: 1.0)[0])

@@ -184,6 +184,21 @@ def test_a_state_in_sixteen_bits_is_as_good_as_exact(run, tmp_path, monkeypatch)
         assert abs(stored["stored"] - stored["exact"]) < 0.01
 
 
+def test_several_formats_are_a_table_beside_the_exact_recall(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    asked = ["measure", DELTA_NET, "--num-sequences", 60, "--state-format"]
+    code, out, err = run(*asked, "int8", "int3", "fp8-e5m2", "--json")
+    assert code == 0, err
+    found = json.loads(out)
+    rows = found["stored_states"]
+    assert [row["precision"]["format"] for row in rows] == ["int8", "int3", "fp8-e5m2"]
+    assert {row["exact"] for row in rows} == {found["accuracy"]["mean"]}
+    assert rows[1]["stored"] == json.loads(run(*asked, "int3", "--json")[1])["stored_state"]["stored"]
+    lines = run(*asked, "int8", "int3")[1].splitlines()
+    assert lines[-2].startswith("int8 per row, nearest, every token")
+    assert lines[-1].split()[-4] == f"{rows[1]['stored']:.4f}"
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -221,9 +236,10 @@ def test_capacity_counts_the_stored_state(run, tmp_path, monkeypatch):
     found = json.loads(out)
     assert found["precision"]["format"] == "int2"
     by_run = {json.loads(path.read_text())["identity"]["run"]: json.loads(path.read_text()) for path in kept}
-    assert by_run.keys() == {path.name for path in (tmp_path / "runs" / "capacity" / "runs").iterdir()}
-    for tried in found["runs"]:  # the other runs are the same with fewer steps
+    assert by_run.keys() == {tried["run"] for tried in found["runs"]}
+    for tried in found["runs"]:
         assert tried["accuracy"] == by_run[tried["run"]]["test_accuracy"]
+        assert tried["exact"] == by_run[tried["run"]]["exact_accuracy"]
     code, again, err = run(*asked, "--state-format", "int2", "--state-scale", "tensor")
     assert json.loads(again)["runs"][0]["accuracy"] == found["runs"][0]["accuracy"]
     assert sorted((tmp_path / "runs" / "capacity" / "stored-states").glob("*.json")) == kept
@@ -245,3 +261,7 @@ def test_size_counts_bits_and_predict_takes_a_format(run):
         values[name] = answer["stored_state"]["rows"][0]
         assert values[name] <= answer["headline"]["probability"] + 1e-3
     assert values["int4"] < values["int8"]
+    code, out, err = run("predict", *cell, "--state-format", "int8", "int4")
+    assert code == 0, err
+    for name, value in values.items():
+        assert f"with the state stored as {name} per row, nearest, every token: {value:.3f}" in out

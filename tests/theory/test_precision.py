@@ -19,6 +19,7 @@ from recallscope.theory.laws.precision import (
     longest_context,
     noise_per_rounding,
     noisy_state,
+    played,
     quantised,
     recall,
     stochastic_noise,
@@ -152,8 +153,8 @@ def read(name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def error_of(rows: list[dict[str, str]]) -> float:
-    return float(np.mean([abs(float(row["predicted"]) - float(row["measured"])) for row in rows]))
+def error_of(rows: list[dict[str, str]], law: str = "predicted") -> float:
+    return float(np.mean([abs(float(row[law]) - float(row["measured"])) for row in rows]))
 
 
 # What was measured: the committed files, with the mean absolute errors that docs/STATE_PRECISION.md states
@@ -165,11 +166,29 @@ MONTE_CARLO = {
 }  # fmt: skip
 
 
+AMENDED = MONTE_CARLO | {"stochastic": 0.015, "nearest, 5 bits and more": 0.015, "fp4": 0.02, "every 8 tokens": 0.015}
+
+
 @pytest.mark.parametrize("group", MONTE_CARLO)
 def test_random_codes_recall_as_predicted(group):
+    """By the predictions that were committed before the measurement, and by today's law."""
     rows = [row for row in read("precision_monte_carlo.csv") if row["half"] == "other" and row["group"] == group]
     assert len(rows) >= 12
     assert error_of(rows) <= MONTE_CARLO[group]
+    assert error_of(rows, "amended") <= AMENDED[group]
+
+
+def test_the_noise_of_a_played_state_is_that_of_rows_that_share_a_value():
+    """Independent entries have 15% more noise per row and per block, as their largest entry is larger."""
+    rng, memory = np.random.default_rng(3), CELL
+    keys, values = rng.standard_normal((48, 150, 1, 32)) / 32**0.5, rng.standard_normal((48, 150, 64, 1))
+    for scale in ("row", "block16"):
+        precision = StatePrecision.of("int4", scale, rounding="stochastic")
+        exact = state = np.zeros((150, 64, 32), np.float32)
+        for k, v in zip(keys, values, strict=True):
+            exact, state = exact + v * k, quantised((state + v * k).astype(np.float32), precision, rng)
+        noise = played(memory, precision).power - exact_state(memory).power
+        assert noise == pytest.approx(float(((state - exact) ** 2).mean()), rel=0.08)
 
 
 def test_predictions_are_the_committed_ones():
@@ -177,25 +196,27 @@ def test_predictions_are_the_committed_ones():
     told = {tuple(row.values())[:16]: row["predicted"] for row in read("precision_predictions.csv")}
     for row in read("precision_monte_carlo.csv"):
         assert told[tuple(row.values())[:16]] == row["predicted"]
-    trained = {(row["run"], row["format"]): row["predicted"] for row in read("precision_trained_predictions.csv")}
-    for row in read("precision_trained.csv"):
-        assert trained[row["run"], row["format"]] == row["predicted"]
+    for name in ("precision_trained", "precision_once"):
+        trained = {(row["run"], row["format"]): row["predicted"] for row in read(f"{name}_predictions.csv")}
+        for row in read(f"{name}.csv"):
+            assert trained[row["run"], row["format"]] == row["predicted"]
 
 
 def test_the_law_still_says_what_it_said():
-    """A few of the predictions, computed anew: the noise of every kind of rounding, and played entries."""
+    """A few numbers, computed anew: the noise of every kind of rounding, and played matrices."""
     parsed = script("results/theory/precision_monte_carlo.py").parsed
-    rows = [row for row in read("precision_predictions.csv") if row["half"] == "first"]
+    rows = [row for row in read("precision_monte_carlo.csv") if row["half"] == "first"]
     for group in dict.fromkeys(row["group"] for row in rows):
         row = next(row for row in rows if row["group"] == group)
-        assert recall(*parsed(row)) == pytest.approx(float(row["predicted"]), abs=2e-3), group
+        assert recall(*parsed(row)) == pytest.approx(float(row["amended"]), abs=2e-3), group
 
 
 def test_bits_are_equal_or_off_by_one():
     rows = [row for row in read("precision_monte_carlo.csv") if row["half"] == "bits"]
     assert len(rows) == 35
-    apart = [abs(int(row["predicted"]) - int(row["measured"])) for row in rows]
-    assert max(apart) <= 1, apart
+    for law in ("predicted", "amended"):
+        apart = [abs(int(row[law]) - int(row["measured"])) for row in rows]
+        assert max(apart) <= 1, apart
 
 
 def test_trained_models_recall_as_predicted():
@@ -208,3 +229,12 @@ def test_trained_models_recall_as_predicted():
     wanted = {"once": 0.01, "nearest": 0.01, "stochastic": 0.015}
     for name, formats in groups.items():
         assert error_of([row for row in rows if row["format"] in formats]) <= wanted[name], name
+
+
+def test_one_rounding_of_trained_models_costs_what_is_predicted():
+    """With MesaNet and Mamba-2, by the law that knows which entries a rounding loses."""
+    rows = read("precision_once.csv")
+    wanted = {"int3 once": 0.01, "int3 error feedback": 0.01, "int4 once": 0.01, "int3 once, rows": 0.01}
+    assert len({row["run"] for row in rows}) == 16
+    for name, most in wanted.items():
+        assert error_of([row for row in rows if row["format"] == name]) <= most, name

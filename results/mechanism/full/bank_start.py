@@ -1,4 +1,4 @@
-"""Train full Mamba from two banks written down, and as usual: does training keep the bank bit, and reach its law?
+"""Train full Mamba from two hand-constructed banks, and as usual: does training keep them, and reach their law?
 
 python results/mechanism/full/bank_start.py            all trainings, about ten minutes on one core
 python results/mechanism/full/bank_start.py --reuse    write the page again from bank_start.json
@@ -134,11 +134,11 @@ def summary(records: list[dict[str, Any]], start: str, law: float) -> str:
     """A sentence about the trainings that started so."""
     mine = [one for one in records if one["start"] == start]
     before, after = ([one[when]["recall"] for one in mine] for when in ("before", "after"))
-    bits = sum(one["after"]["mechanism"].startswith("one bank bit") for one in mine)
+    bits = sum(one["after"]["mechanism"].startswith(("two banks", "one bank bit")) for one in mine)
     there = sum(recall >= law - CLOSE for recall in after)
     return (
         f"- Start {start}: recall {min(before):.3f} to {max(before):.3f} before, {min(after):.3f} to {max(after):.3f} after "
-        f"training; one bank bit in {bits} of {len(mine)}; within {CLOSE} of the bank law, or above it, {there} of "
+        f"training; two banks in {bits} of {len(mine)}; within {CLOSE} of the bank law, or above it, {there} of "
         f"{len(mine)}."
     )
 
@@ -159,7 +159,9 @@ def page(records: list[dict[str, Any]]) -> str:
                      now["correlation"], now["ablations"]["mean_gate"],
                      now["noise"]["dimensions"] / now["noise"]["bank_dimensions"])  # fmt: skip
             numbers = " | ".join(f"{cell:.3f}" for cell in cells)
-            lines.append(f"| {name} | {when} | {numbers} | {now['mechanism'].partition(':')[0]} |")
+            lines.append(
+                f"| {name} | {when} | {numbers} | {now['mechanism'].partition(':')[0].replace('one bank bit', 'two banks')} |"
+            )
     on_the_way = "\n".join(
         f"- {one['start']}, rate {one['spec']['train']['learning_rate']:g}, seed {one['spec']['seed']}: "
         + ", ".join(f"{p:.3f} after {step}" for step, p in one["recall_by_step"])

@@ -167,7 +167,7 @@ class RetNetSpec(Rotary, MatrixMemory):
 
 @architecture("gla")
 class GLASpec(Forgetting, MatrixMemory):
-    """Gated linear attention: S <- diag(alpha) S + k vᵀ, alpha = sigmoid(.)^(1/16) for every row of S."""
+    """Gated linear attention: S <- diag(alpha) S + k vᵀ, alpha = sigmoid(.)^(1/16) per row of S."""
 
     layer = "recallscope.architectures.fading_layers:GLALayer"
     law = "trained-sharing"  # at best: its gate forgets, and none decides what is written
@@ -177,7 +177,7 @@ class GLASpec(Forgetting, MatrixMemory):
 
 @architecture("mlstm")
 class MLSTMSpec(Forgetting, MatrixMemory):
-    """mLSTM: S <- f S + i k vᵀ with an exponential write gate; what is read is divided by max(|n q|, 1)."""
+    """mLSTM: S <- f S + i k vᵀ with an exponential write gate; the read is divided by max(|n q|, 1)."""
 
     layer = "recallscope.architectures.fading_layers:MLSTMLayer"
     law = "gated"
@@ -192,7 +192,7 @@ class MLSTMSpec(Forgetting, MatrixMemory):
 
 @architecture("delta_net")
 class DeltaNetSpec(Writing, MatrixMemory):
-    """DeltaNet: S <- S + beta k (v - Sᵀ k)ᵀ; what a key held is replaced, not added to."""
+    """DeltaNet: S <- S + beta k (v - Sᵀ k)ᵀ; a key's old value is replaced, not added to."""
 
     layer = "recallscope.architectures.delta_layers:DeltaNetLayer"
     law = "delta"
@@ -202,7 +202,7 @@ class DeltaNetSpec(Writing, MatrixMemory):
 
 @architecture("gated_delta_net")
 class GatedDeltaNetSpec(Forgetting, Writing, MatrixMemory):
-    """Gated DeltaNet: the state fades by one alpha per head, then the delta rule."""
+    """Gated DeltaNet: the state decays by one alpha per head, then the delta rule."""
 
     layer = "recallscope.architectures.delta_layers:GatedDeltaNetLayer"
     law: ClassVar[str | None] = "delta"
@@ -212,7 +212,7 @@ class GatedDeltaNetSpec(Forgetting, Writing, MatrixMemory):
 
 @architecture("kda")
 class KDASpec(GatedDeltaNetSpec):
-    """Kimi Delta Attention: Gated DeltaNet with an alpha for every row of the state."""
+    """Kimi Delta Attention: Gated DeltaNet with an alpha per row of the state."""
 
     layer = "recallscope.architectures.delta_layers:KDALayer"
     PUBLISHED = CONVOLVED | {"output_gate": "sigmoid", "write_start": 0.5}
@@ -220,14 +220,14 @@ class KDASpec(GatedDeltaNetSpec):
 
 @architecture("gated_delta_net2")
 class GatedDeltaNet2Spec(KDASpec):
-    """Gated DeltaNet-2: KDA that erases at a rate for every row of the state and writes at one for every channel."""
+    """Gated DeltaNet-2: KDA with an erase rate per row of the state and a write rate per channel."""
 
     layer = "recallscope.architectures.delta_layers:GatedDeltaNet2Layer"
 
 
 @architecture("comba")
 class CombaSpec(GatedDeltaNetSpec):
-    """Comba: Gated DeltaNet that takes away less than it reads, S <- alpha S, then S + beta k (v - s Sᵀ k)ᵀ."""
+    """Comba: Gated DeltaNet that subtracts less than it reads, S <- alpha S, then S + beta k (v - s Sᵀ k)ᵀ."""
 
     layer = "recallscope.architectures.delta_layers:CombaLayer"
     PUBLISHED = CONVOLVED | {"expand": 2, "output_gate": "sigmoid", "output_correction": 1.0, "write_start": 0.5}
@@ -265,7 +265,7 @@ class DeltaProductSpec(Forgetting, Writing, MatrixMemory):
 
 @architecture("preconditioned_delta_net")
 class PreconditionedDeltaNetSpec(GatedDeltaNetSpec):
-    """Preconditioned Gated DeltaNet: writes less where keys have been before, by a running sum of k² per row."""
+    """Preconditioned Gated DeltaNet: writes less where keys were written before, by a running sum of k² per row."""
 
     layer = "recallscope.architectures.delta_layers:PreconditionedDeltaNetLayer"
     law = None  # expected between delta and least-squares
@@ -278,7 +278,7 @@ class PreconditionedDeltaNetSpec(GatedDeltaNetSpec):
 
 @architecture("routed_memory")
 class RoutedMemorySpec(Writing, MatrixMemory):
-    """Routed memories: B matrices S <- S + beta k vᵀ; one router sends each key to a memory, another each query."""
+    """Routed memories: B matrices S <- S + beta k vᵀ; one router assigns keys to memories, another queries."""
 
     layer = "recallscope.architectures.attention_layers:RoutedMemoryLayer"
     law = "routed"
@@ -296,7 +296,7 @@ class RoutedMemorySpec(Writing, MatrixMemory):
 
 @architecture("rwkv7")
 class RWKV7Spec(Forgetting, Writing, MatrixMemory):
-    """RWKV-7: S <- diag(w) S - (a o kappa) (kappaᵀ S) + k vᵀ; a rate a for every row, and a removal key of its own."""
+    """RWKV-7: S <- diag(w) S - (a o kappa) (kappaᵀ S) + k vᵀ; a rate a per row and a separate removal key."""
 
     layer = "recallscope.architectures.rwkv7_layers:RWKV7Layer"
     law = None  # open: a rate for every row and a removal key of its own
@@ -306,7 +306,7 @@ class RWKV7Spec(Forgetting, Writing, MatrixMemory):
 
 @architecture("mamba3")
 class Mamba3Spec(Forgetting, MatrixMemory):
-    """Mamba-3: S <- alpha S + beta k' v'ᵀ + gamma k vᵀ, k' v'ᵀ of the token before; k and q turn by learnt angles."""
+    """Mamba-3: S <- alpha S + beta k' v'ᵀ + gamma k vᵀ, k' v'ᵀ of the token before; k, q rotate by learned angles."""
 
     layer = "recallscope.architectures.mamba3_layers:Mamba3Layer"
     law = "gated"
@@ -329,7 +329,7 @@ class Mamba3Spec(Forgetting, MatrixMemory):
 
 @architecture("mesa_net")
 class MesaNetSpec(Forgetting, Writing, MatrixMemory):
-    """MesaNet: o = Sᵀ (H + lambda)⁻¹ q, the least-squares answer to all pairs seen; S sums k vᵀ, H sums k kᵀ."""
+    """MesaNet: o = Sᵀ (H + lambda)⁻¹ q, the least-squares answer to all pairs so far; S sums k vᵀ, H sums k kᵀ."""
 
     layer = "recallscope.architectures.mesa_net_layers:MesaNetLayer"
     law = "least-squares"
@@ -359,7 +359,7 @@ class AttentionSpec(Rotary, MatrixMemory):
         return
 
     def state_entries_after(self, tokens: int) -> int:
-        """Lambda (M N + D_in) numbers for every token."""
+        """Lambda (M N + D_in) per token."""
         return self.depth * tokens * (self.num_heads * self.state_dim + self.inner_dim)
 
 
@@ -372,7 +372,7 @@ class WindowAttentionSpec(AttentionSpec):
     window: Size = Field(16, description="w, tokens that are looked at, the current one included")
 
     def state_entries_after(self, tokens: int) -> int:
-        """Lambda (M N + D_in) numbers for each of the last w - 1 tokens."""
+        """Lambda (M N + D_in) for each of the last w - 1 tokens."""
         return super().state_entries_after(min(tokens, self.window - 1))
 
 

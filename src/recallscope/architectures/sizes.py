@@ -38,7 +38,7 @@ class Sizes(ModelSpec):
 
     @property
     def state_entries(self) -> int:
-        """S of Lem 4.5: numbers that carry the context, Lambda D_in N."""
+        """S of Lem 4.5, the entries that carry the context: Lambda D_in N."""
         return self.depth * self.inner_dim * self.state_dim
 
     def work_per_token(self) -> float:

@@ -58,15 +58,18 @@ class FindCapacity(StateFlags, RunFlags):
         store = RunStore(self.store, create=True)
         precision, view = self.precision(), None if self.quiet else PlainView(sys.stderr)
         trainer = store_trainer(store, workers=self.workers, view=view, weights=precision is not None)
+        stored = None
         if precision is not None:
-            from recallscope.measuring.stored_states import stored_trainer
+            from recallscope.measuring.stored_states import stored_accuracy
 
-            trainer = stored_trainer(trainer, store, precision)
+            stored = stored_accuracy(store, precision)
         easier = not self.starts and "training_facts" not in self.given("train")
-        found = find_capacity(question, trainer, max_runs=self.max_runs, search_rates=search, easier=easier)
+        found = find_capacity(
+            question, trainer, max_runs=self.max_runs, search_rates=search, easier=easier, stored=stored
+        )
         if self.json:
-            stored = {} if precision is None else {"precision": precision.model_dump(mode="json")}
-            print_json(asdict(found) | {"seconds": found.seconds, "store": str(self.store)} | stored)
+            how = {} if precision is None else {"precision": precision.model_dump(mode="json")}
+            print_json(asdict(found) | {"seconds": found.seconds, "store": str(self.store)} | how)
         else:
             self._print(found)
             show([] if precision is None else [f"state: {precision.label}"])

@@ -185,23 +185,38 @@ class StateFlags:
 
     def precision(self) -> StatePrecision | None:
         """The precision; None where the state stays exact."""
+        return next(iter(self.precisions()), None)
+
+    def precisions(self) -> list[StatePrecision]:
+        """One for every format."""
         given = {"state_scale": self.state_scale, "state_step": self.state_step, "rounding": self.rounding,
                  "residual_bits": self.residual_bits, "round_every": self.round_every}  # fmt: skip
         found: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-        if self.state_format is None:
+        if not self.state_format:
             if found:
                 flags = ", ".join("--" + name.replace("_", "-") for name in found)
                 raise ValueError(
                     f"{flags}: the state is exact unless --state-format is given. Try --state-format int8."
                 )
-            return None
+            return []
         every = self.round_every
         if every is not None:
             if every != "once" and not every.isdecimal():
                 raise ValueError(f"--round-every {every}: a number of tokens, or once. Try --round-every 16.")
             found["round_every"] = every if every == "once" else int(every)
         names = {"state_scale": "scale", "state_step": "step", "round_every": "every"}
-        return StatePrecision.of(self.state_format, **{names.get(name, name): value for name, value in found.items()})
+        fields = {names.get(name, name): value for name, value in found.items()}
+        formats = [self.state_format] if isinstance(self.state_format, str) else self.state_format
+        return [StatePrecision.of(name, **fields) for name in formats]
+
+
+@dataclass(kw_only=True)
+class SeveralStateFlags(StateFlags):
+    """The same, for a command that compares formats."""
+
+    state_format: Annotated[tuple[str, ...] | None, names_from(format_names)] = None  # type: ignore[assignment]
+    """Store the state in this number format after every token: it is exact unless this is given. Several formats make
+    a table."""
 
 
 # Flags of a run

@@ -66,7 +66,7 @@ class Inspect(StateFlags, RunFlags):
         if precision is not None:
             from recallscope.measuring.stored_states import measure_stored
 
-            stored = measure_stored(model, task, precision, self.num_sequences, seed)
+            (stored,) = measure_stored(model, task, [precision], self.num_sequences, seed)
         accuracy = evaluate(model, task, self.num_sequences, generator)
         found = inspect_model(model, task, generator, num_sequences=self.num_sequences // 10)
         scores: dict[str, Any] = {"accuracy": accuracy.accuracy, "standard_error": accuracy.standard_error}

@@ -20,7 +20,7 @@ from recallscope.cli.flags import (
     OptionalText,
     Quiet,
     RunFlags,
-    StateFlags,
+    SeveralStateFlags,
     typed_value,
     with_run_flags,
 )
@@ -30,6 +30,7 @@ from recallscope.train.saved import is_pretrained, is_weights, load_model, task_
 if TYPE_CHECKING:
     from recallscope.architectures.model import RecallModel
     from recallscope.measuring.measurement import Measurement, Neighbour
+    from recallscope.measuring.stored_states import StoredRecall
     from recallscope.specs import TaskSpec
 
 PROGRESS_EVERY = 10.0  # seconds between two lines about a run that is under way
@@ -38,7 +39,7 @@ SHOWN = 9  # models beside the measured one, those nearest in state
 
 
 @dataclass(kw_only=True)
-class Measure(StateFlags, RunFlags):
+class Measure(SeveralStateFlags, RunFlags):
     """Measure what a model recalls: accuracy, effective state size, and bits per state entry.
 
     recallscope measure examples/my_memory.py:Model --vocab-size 64 --num-facts 4
@@ -62,9 +63,10 @@ class Measure(StateFlags, RunFlags):
     convolution (width 3, as in zoology; --short-conv) and residual: --mixer my_nets.py:MyMixer --width 64 --num-layers
     2.
 
-    --state-format stores the state in few bits after every token, and also prints the exact and the predicted accuracy:
+    --state-format stores the state in few bits after every token, and also prints the exact and the predicted accuracy;
+    several formats make a table:
 
-    recallscope measure WEIGHTS --state-format int4 --rounding stochastic --num-sequences 20
+    recallscope measure WEIGHTS --state-format int8 int4 fp8-e4m3 --num-sequences 20
     """
 
     model: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL", help_behavior_hint="")] = None
@@ -113,20 +115,23 @@ class Measure(StateFlags, RunFlags):
         from recallscope.runs.views import PlainView
 
         use_threads(1)
-        precision, stored = self.precision(), None
-        if precision is not None and self.weights is None:
+        precisions = self.precisions()
+        stored: list[StoredRecall] = []
+        if precisions and self.weights is None:
+            formats = " ".join(precision.format for precision in precisions)
             raise ValueError(
-                f"--state-format {precision.format}: a state is rounded in weights that are there. Train first: "
-                f"recallscope train --out DIR, then recallscope measure DIR --state-format {precision.format}."
+                f"--state-format {formats}: a state is rounded in weights that are there. Train first: recallscope "
+                f"train --out DIR, then recallscope measure DIR --state-format {formats}."
             )
         if self.weights is not None:
             subject, task = self._as_it_is(self.weights)
-            if precision is not None:
+            if precisions:
                 from recallscope.architectures.stored_state import StoredState
                 from recallscope.measuring.stored_states import measure_stored
 
-                stored = measure_stored(subject, task, precision, self.num_sequences, self.seed or 0)
-                subject = StoredState(subject, precision, seed=self.seed or 0)
+                stored = measure_stored(subject, task, precisions, self.num_sequences, self.seed or 0)
+                if len(precisions) == 1:
+                    subject = StoredState(subject, precisions[0], seed=self.seed or 0)
             measured = measure(
                 subject, task, seed=self.seed or 0, compare_with=self.compare_with, num_sequences=self.num_sequences,
                 device=pick_device(self.device),
@@ -146,16 +151,24 @@ class Measure(StateFlags, RunFlags):
                 tell=None if self.quiet else tell,
             )  # fmt: skip
         stem = self.out / self._name(measured)
-        stem = stem if stored is None else stem.with_name(f"{stem.name}-{stored.precision_id[:8]}")
+        stem = stem.with_name("-".join([stem.name, *(one.precision_id[:8] for one in stored)]))
         facts = asdict(measured) | {"place": measured.place, "place_at_its_state": measured.place_per_entry}
-        facts |= {} if stored is None else {"stored_state": asdict(stored)}
+        facts |= {"stored_state": asdict(stored[0])} if len(stored) == 1 else {}
+        facts |= {"stored_states": [asdict(one) for one in stored]} if len(stored) > 1 else {}
         write_atomically(stem.with_name(f"{stem.name}.json"), json.dumps(facts, indent=1).encode() + b"\n")
         figure = self._draw(measured, task, self.figure.with_suffix("") if self.figure else stem)
         if self.json:
             print_json(facts | {"figure": figure})
         else:
             self._print(measured, figure)
-            show([] if stored is None else stored.sentences)
+            show(stored[0].sentences if len(stored) == 1 else [])
+            if len(stored) > 1:
+                cells = [
+                    (one.label, *map(number, (one.stored, one.standard_error, one.exact, one.predicted)))
+                    for one in stored
+                ]
+                columns = ("state stored as", "recall", "±", "exact", "predicted")
+                console().print(table(columns, cells, left=columns[:1]))
             if self.weights is not None and is_pretrained(self.weights):
                 print(what_is_measured(subject, task))
         return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from recallscope.cli.flags import StateFlags, names_from, problem_flags
+from recallscope.cli.flags import SeveralStateFlags, names_from, problem_flags
 from recallscope.cli.output import console, print_json, show, table
 from recallscope.specs import ARCHITECTURES
 
@@ -15,7 +15,7 @@ SIZES = problem_flags(
 
 
 @dataclass(kw_only=True)
-class Predict(StateFlags, SIZES):  # type: ignore[misc, valid-type]
+class Predict(SeveralStateFlags, SIZES):  # type: ignore[misc, valid-type]
     """Predict a model's recall accuracy from its dimensions.
 
     recallscope predict --task mqar --vocab-size 1024 --num-facts 16 --embed-dim 64 --state-dim 16
@@ -25,8 +25,8 @@ class Predict(StateFlags, SIZES):  # type: ignore[misc, valid-type]
 
     recallscope predict --vocab-size 512 --num-facts 16 --embed-dim 32 64 --state-dim 4 8 16
 
-    --state-format adds the accuracy with the state stored in few bits. --top-k 5 predicts how often the right value is
-    among the 5 best.
+    --state-format int8 int4 adds the accuracy with the state stored in few bits. --top-k 5 predicts how often the right
+    value is among the 5 best.
     """
 
     model: Annotated[str, names_from(ARCHITECTURES.names)] = "linear_mamba"
@@ -47,9 +47,9 @@ class Predict(StateFlags, SIZES):  # type: ignore[misc, valid-type]
         from recallscope.predictions import prediction, question, stored_prediction
         from recallscope.theory.law import find_law
 
-        precision = self.precision()
         answer = prediction(vars(self), others=self.json or self.all)
-        answer |= {} if precision is None else {"stored_state": stored_prediction(vars(self), precision)}
+        stored = [stored_prediction(vars(self), precision) for precision in self.precisions()]
+        answer |= {"stored_state": stored[0]} if len(stored) == 1 else {"stored_states": stored} if stored else {}
         if self.json:
             print_json(answer)
             return 0
@@ -60,12 +60,13 @@ class Predict(StateFlags, SIZES):  # type: ignore[misc, valid-type]
             self._print_cell(answer["task"], rows[0], shown, others)
         else:
             self._print_grid(rows, shown)
-        if stored := answer.get("stored_state"):
+        for one in stored:
             values = ", ".join(
                 f"{p:.3f}" + f" (D={row['embed_dim']}, N={row['state_dim']})" * (len(rows) > 1)
-                for p, row in zip(stored["rows"], rows, strict=True)
+                for p, row in zip(one["rows"], rows, strict=True)
             )
-            show([f"with the state stored as {stored['label']}: {values}", stored["holds"]])
+            show([f"with the state stored as {one['label']}: {values}"])
+        show([one["holds"] for one in stored[:1]])
         return 0
 
     def _print_cell(self, task: dict[str, Any], row: dict[str, Any], shown: list[Any], others: int) -> None:

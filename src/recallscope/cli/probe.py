@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from recallscope.atomic import write_atomically
-from recallscope.cli.flags import OptionalInt, OptionalPath, OptionalText, Quiet, Unset, names_from
+from recallscope.cli.flags import OptionalInt, OptionalPath, OptionalText, Quiet, StateFlags, Unset, names_from
 from recallscope.cli.output import console, print_json, show, table
 from recallscope.measuring.checkpoints.page import (
     compared,
@@ -39,7 +39,7 @@ def _templates() -> list[str]:
 
 
 @dataclass(kw_only=True)
-class ProbeCheckpoint:
+class ProbeCheckpoint(StateFlags):
     """Find how many facts a language model on disk holds in its context.
 
     recallscope probe CHECKPOINT
@@ -52,6 +52,9 @@ class ProbeCheckpoint:
     The record is kept in --store with its figure and page, so that checkpoints can be compared:
 
     recallscope probe --compare-with NAME NAME ...
+
+    With --state-format recurrent states are stored in few bits: after every token, or with --round-every once between
+    reading and the query, as a cached prefix is.
     """
 
     checkpoint: Annotated[Path | None, tyro.conf.Positional, Unset] = None
@@ -62,8 +65,8 @@ class ProbeCheckpoint:
     """How a fact is written: a name, or your own line, such as '{key} is {value}.\\n'."""
     chat: bool = False
     """Put the facts in a user message, with the checkpoint's chat template."""
-    shots: int = 0
-    """Number of example facts before the others, each written twice."""
+    shots: OptionalInt = None
+    """Number of example facts before the others, each written twice (default: 4, with --chat 0). They use memory."""
     candidates: int = 256
     """Number of values in the forced choice, as far as the tokenizer has words; also the largest number of facts."""
     num_facts: Annotated[tuple[int, ...] | None, tyro.conf.arg(metavar="INT ...", help_behavior_hint="")] = None
@@ -76,14 +79,14 @@ class ProbeCheckpoint:
     """Queries are added near n_50 until the ends of its interval differ by at most this factor."""
     max_queries: int = 2048
     """Largest number of queries; the time estimate on stderr is for all of them."""
-    floor: float = 0.3
+    min_recall: float = 0.3
     """Accuracy below which the search ends."""
     layers: bool = False
     """Also find the layers that hold the facts."""
     from_scratch: bool = False
     """Read the facts again for every query: for models whose cache cannot be copied."""
     seed: int = 0
-    """Random seed of words, contexts and intervals."""
+    """Random seed of contexts, with their words, and of intervals."""
     device: str = "auto"
     """auto, cpu, cuda ..."""
     dtype: OptionalText = None
@@ -143,8 +146,9 @@ class ProbeCheckpoint:
         probe = Probe(
             model, tokenizer, name=self.name or found.name, template=self.template, chat=self.chat, shots=self.shots,
             candidates=self.candidates, num_facts=self.num_facts, max_facts=self.max_facts,
-            num_sequences=self.num_sequences, width=self.width, max_queries=self.max_queries, floor=self.floor,
-            seed=self.seed, layers=self.layers, copies=not self.from_scratch,
+            num_sequences=self.num_sequences, width=self.width, max_queries=self.max_queries,
+            min_recall=self.min_recall, seed=self.seed, layers=self.layers, copies=not self.from_scratch,
+            state_precision=self.precision(),
         )  # fmt: skip
         path = probe_path(probe.name, probe.id, self.store)
         if path.exists():

@@ -223,15 +223,15 @@ class BankScores:
 
     @property
     def mechanism(self) -> str:
-        """What was found, in words: one bank bit, several directions of mask, or none."""
+        """What was found: two banks, several directions of masks, or none."""
         if not self.ablations["as_is"] - self.ablations["mean_gate"] > USED:
             return "none: the gate may be replaced by its mean over keys"
         bit = min(self.read.share, self.read.two_valued) > ONE_BIT
         if bit and self.correlation > SAME:
-            return "one bank bit: it chooses the channels that a key is written to, and those that a query reads"
+            return "two banks: each key is assigned to one, for its writes and its queries"
         if bit:
-            return "one bit of the gate, which the writes do not share"
-        return f"several directions of mask, about {self.read.directions:.0f}: no single bit"
+            return "the gate splits keys in two, but the writes do not follow it"
+        return f"several directions of masks, about {self.read.directions:.0f}: not two banks"
 
 
 def picture_masks(model: RecallModel) -> dict[str, NDArray[Any]]:

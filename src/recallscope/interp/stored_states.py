@@ -2,7 +2,8 @@
 
 `measure_heads` gives what the closed form of `theory/laws/precision.py` asks for, head by head: A, rho, and how many
 roundings' noise is still in the state. `PredictedState` puts the law's noise on what the unrounded model reads: entry
-by entry and token by token it adds the error that a step of this size makes, and lets it fade as the state does.
+by entry and token by token it adds the error that a step of this size makes, and lets it fade as the state does. Where
+one rounding is all there is, every entry keeps the gain that rounding leaves it: those far below a step are lost.
 """
 
 from __future__ import annotations
@@ -96,19 +97,22 @@ class NoiseOfLaw:
         grown = 1 + noise.mean(dim=(-2, -1), keepdim=True) / state.square().mean(dim=(-2, -1), keepdim=True).clamp(
             min=1e-30
         )
-        read = torch.zeros_like(unit)
+        read, shown = torch.zeros_like(unit), torch.ones_like(unit)
         if precision.every == "once":
             now = (self.first - 1 == step.t)[:, None, None, None]
-            noise = noise + torch.where(now, unit.square() * NEAREST, 0.0)
+            gain, own = self._single(state / unit)
+            noise = torch.where(now, gain.square() * noise + unit.square() * own, noise)
+            state = torch.where(now, gain * state, state)
         elif (step.t + 1) % precision.every == 0:
             noise = noise + residual_share(precision) * grown * unit.square() * self._error(step.layer, state, unit)
             if precision.rounding == "error-feedback":
-                read = grown * unit.square() * NEAREST
+                shown, own = self._single(state / unit)
+                read = grown * unit.square() * own
         self.noise[step.layer], self.before[step.layer] = noise, (state, unit)
         if step.t not in self.asked:
             return state, state
         drawn = torch.randn(state.shape, generator=self.generator, dtype=state.dtype, device=state.device)
-        return state, state + drawn * (noise + read).sqrt()
+        return state, shown * state + drawn * (noise + read).sqrt()
 
     def _unit(self, state: Float[Tensor, "*heads P N"]) -> Float[Tensor, "*#heads #P #N"]:
         """Distance between neighbouring stored numbers."""
@@ -119,12 +123,25 @@ class NoiseOfLaw:
         """Mean square error of rounding this token's change, in steps: what does not change is not rounded again."""
         old, old_unit = self.before.get(layer, (torch.zeros_like(state), unit))
         change = (state - old) / unit if self.precision.number.is_float else state / unit - old / old_unit
-        if self.precision.rounding == "stochastic":
-            part = change - change.floor()
-            return part * (1 - part)
         if self.precision.rounding == "error-feedback":
             return torch.full_like(change, NEAREST)
-        return (change - change.round()).square()
+        return self._rounded(change)
+
+    def _single(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """What one rounding leaves of every entry, as a gain, and the mean square of the rest, over the sequences."""
+        if self.precision.rounding == "stochastic":
+            return torch.ones_like(x), self._rounded(x)
+        rounded = x.round()
+        power = x.square().mean(dim=0, keepdim=True).clamp(min=1e-30)
+        gain = (x * rounded).mean(dim=0, keepdim=True) / power
+        return gain, (rounded - gain * x).square().mean(dim=0, keepdim=True)
+
+    def _rounded(self, x: Tensor) -> Tensor:
+        """Square error of rounding numbers of steps."""
+        if self.precision.rounding == "stochastic":
+            part = x - x.floor()
+            return part * (1 - part)
+        return (x - x.round()).square()
 
 
 class PredictedState(StoredState):

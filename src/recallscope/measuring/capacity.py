@@ -9,7 +9,7 @@ lies between two training runs, and the fit is against log n.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, get_args
@@ -22,6 +22,7 @@ from scipy.special import ndtr, ndtri
 from recallscope.health import why_at_chance
 from recallscope.measuring.learning import learn
 from recallscope.measuring.training_runs import RateSearch, Trainer, search_rate, with_train
+from recallscope.records import RunRecord
 from recallscope.registry import suggestion
 from recallscope.runs.plan import estimated_cost
 from recallscope.runs.views import clock
@@ -179,6 +180,10 @@ class Tried:
     run: str
     new: bool
     learned: bool = True  # not at chance, where an accuracy says nothing about what the model can hold
+    exact: float | None = None  # accuracy with the exact state, where the other is with a stored one
+
+    def __str__(self) -> str:
+        return f"{self.accuracy:.4f}" + ("" if self.exact is None else f" (exact state {self.exact:.4f})")
 
 
 @dataclass(frozen=True)
@@ -236,13 +241,15 @@ def find_capacity(
     search_rates: bool = False,
     easier: bool = True,
     extend: bool = True,
+    stored: Callable[[RunRecord], float] | None = None,
 ) -> Capacity:
     """Propose, train, correct. `search_rates` first chooses a learning rate, by short runs at the first proposal.
 
     Every accuracy is of one training run; the interval counts the test queries and the scatter between seeds. A value
     that misses the target is trained for twice and four times the steps while it gains from it (`learning`), unless
     `extend` is false; what stays at chance is trained with fewer facts first, unless `easier` is false. A value that
-    stays there all the same is no capacity, and the answer says so.
+    stays there all the same is no capacity, and the answer says so. `stored` gives the accuracy of a run with its state
+    stored in few bits, which then counts; training is judged by the exact state.
     """
     if not 1 <= max_runs <= 1000:
         raise ValueError(f"max_runs={max_runs}: between 1 and 1000 are allowed.")
@@ -251,7 +258,7 @@ def find_capacity(
             f"guessing among the values gives {question.guess_rate():.4f}, which reaches {question.target:g} already"
         )
         return Capacity(question.unknown, question.target, None, f"{reason}. Use a larger target.")
-    search = _Search(question, train, max_runs, easier, extend)
+    search = _Search(question, train, max_runs, easier, extend, stored)
     if search_rates:
         search.choose_rate()
     return search.run()
@@ -266,6 +273,7 @@ class _Search:
     max_runs: int
     easier: bool
     extend: bool
+    stored: Callable[[RunRecord], float] | None = None
     tried: dict[int, Tried] = field(default_factory=dict)
     specs: dict[int, RunSpec] = field(default_factory=dict)
     why_not: dict[int, str] = field(default_factory=dict)  # of values that stayed at chance
@@ -325,9 +333,12 @@ class _Search:
         record = done.record
         self.specs[m] = learning.best.run
         self.why_not[m] = why_at_chance(record.model_dump(mode="json"))
+        accuracy, exact = record.test_accuracy, None
+        if self.stored is not None:
+            accuracy, exact = self.stored(record), record.test_accuracy
         self.tried[m] = Tried(
-            abs(m), record.test_accuracy, max(record.test_queries, 1), sum(one.seconds for one in records), record.run,
-            done.new, not self.why_not[m],
+            abs(m), accuracy, max(record.test_queries, 1), sum(one.seconds for one in records), record.run,
+            done.new, not self.why_not[m], exact,
         )  # fmt: skip
 
     @property
@@ -409,14 +420,14 @@ class _Search:
             best = self.tried[bad]
             return result(
                 None,
-                f"unreachable: even {question.unknown}={best.value} is trained to {best.accuracy:.4f}, below "
+                f"unreachable: even {question.unknown}={best.value} is trained to {best}, below "
                 f"{question.target:g}. {'Use a larger model' if question.sign > 0 else 'Use fewer facts'}, or train "
                 f"otherwise.",
             )
         if good >= self.high:
             best = self.tried[good]
             more = "more do not fit the task" if question.sign > 0 else "less there is not"
-            return result(best.value, f"{question.wanted} there is: trained to {best.accuracy:.4f}; {more}")
+            return result(best.value, f"{question.wanted} there is: trained to {best}; {more}")
         x, (x_low, x_high) = self.fit.crossing(question.target)
         crossing, *ends = (self.real(level) for level in (x, x_low, x_high))
         low, high = sorted(ends)
@@ -425,8 +436,7 @@ class _Search:
             a, b = self.tried[good], self.tried[bad]
             return result(
                 abs(good),
-                f"{question.wanted} that reaches {question.target:g}: {a.value} is trained to {a.accuracy:.4f}, "
-                f"{b.value} to {b.accuracy:.4f}",
+                f"{question.wanted} that reaches {question.target:g}: {a.value} is trained to {a}, {b.value} to {b}",
                 **where,
             )
         value = abs(min(max(self.reached(x), good), bad - 1))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recallscope.atomic import write_atomically
-from recallscope.measuring.training_runs import Trainer, Training
+from recallscope.records import RunRecord
 from recallscope.runs.store import WEIGHTS, RunStore
-from recallscope.specs import RunSpec, TaskSpec, identity_hash
+from recallscope.specs import TaskSpec, identity_hash
 from recallscope.state_precision import StatePrecision
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ def predicted_recall(
 
 
 def measure_stored(
-    model: RecallModel, task: TaskSpec, precision: StatePrecision, num_sequences: int, seed: int = 0
-) -> StoredRecall:
+    model: RecallModel, task: TaskSpec, precisions: Sequence[StatePrecision], num_sequences: int, seed: int = 0
+) -> list[StoredRecall]:
     """Exact, stored and predicted recall on the sequences of one seed, and the numbers of every head."""
     import torch
 
@@ -69,52 +69,52 @@ def measure_stored(
     from recallscope.tasks.drawing import sample_batch
     from recallscope.train.evaluate import evaluate
 
-    score = evaluate(StoredState(model, precision, seed=seed), task, num_sequences, seed)
     batch = sample_batch(task, min(num_sequences, HEAD_SEQUENCES), torch.Generator().manual_seed(seed))
-    scale = precision.scale if precision.scale not in ("none", "fixed") else "row"
-    return StoredRecall(
-        precision=precision.model_dump(mode="json"),
-        precision_id=precision.content_hash(),
-        label=precision.label,
-        exact=evaluate(model, task, num_sequences, seed).accuracy,
-        stored=score.accuracy,
-        standard_error=score.standard_error,
-        predicted=predicted_recall(model, task, precision, num_sequences, seed),
-        heads=measure_heads(model, batch, scale=scale),
-    )
+    exact, found = evaluate(model, task, num_sequences, seed).accuracy, []
+    for precision in precisions:
+        score = evaluate(StoredState(model, precision, seed=seed), task, num_sequences, seed)
+        scale = precision.scale if precision.scale not in ("none", "fixed") else "row"
+        found.append(
+            StoredRecall(
+                precision=precision.model_dump(mode="json"),
+                precision_id=precision.content_hash(),
+                label=precision.label,
+                exact=exact,
+                stored=score.accuracy,
+                standard_error=score.standard_error,
+                predicted=predicted_recall(model, task, precision, num_sequences, seed),
+                heads=measure_heads(model, batch, scale=scale),
+            )
+        )
+    return found
 
 
-def stored_trainer(train: Trainer, store: RunStore, precision: StatePrecision) -> Trainer:
-    """Train as ever, and let the accuracy of each run be that with its state stored, on the run's own test set.
+def stored_accuracy(store: RunStore, precision: StatePrecision) -> Callable[[RunRecord], float]:
+    """The accuracy of a run with its state stored, on the run's own test set.
 
     Accuracies are kept in the folder `stored-states` of the store, each under an identity made of the run and the
     precision; the runs themselves keep their names and records.
     """
 
-    def trained(runs: Sequence[RunSpec]) -> list[Training]:
-        return [_with_stored(done, store, precision) for done in train(runs)]
+    def found(record: RunRecord) -> float:
+        identity = {"run": record.run, "precision": precision.identity()}
+        path = store.root / FOLDER / f"{identity_hash('StoredState', identity)}.json"
+        accuracy = _kept(path, identity)
+        if accuracy is None:
+            from recallscope.architectures.stored_state import StoredState
+            from recallscope.train.evaluate import evaluate
+            from recallscope.train.loop import stream
+            from recallscope.train.weights import read_weights
 
-    return trained
+            model, task = read_weights(store.folder(record.run) / WEIGHTS)
+            stored = StoredState(model, precision, seed=record.spec.seed)
+            accuracy = evaluate(stored, task, record.spec.train.eval_size, stream(record.spec, "test")).accuracy
+            kept = {"identity": identity, "test_accuracy": accuracy, "exact_accuracy": record.test_accuracy}
+            path.parent.mkdir(exist_ok=True)
+            write_atomically(path, json.dumps(kept, indent=1).encode() + b"\n")
+        return accuracy
 
-
-def _with_stored(done: Training, store: RunStore, precision: StatePrecision) -> Training:
-    record = done.record
-    identity = {"run": record.run, "precision": precision.identity()}
-    path = store.root / FOLDER / f"{identity_hash('StoredState', identity)}.json"
-    accuracy = _kept(path, identity)
-    if accuracy is None:
-        from recallscope.architectures.stored_state import StoredState
-        from recallscope.train.evaluate import evaluate
-        from recallscope.train.loop import stream
-        from recallscope.train.weights import read_weights
-
-        model, task = read_weights(store.folder(record.run) / WEIGHTS)
-        stored = StoredState(model, precision, seed=record.spec.seed)
-        accuracy = evaluate(stored, task, record.spec.train.eval_size, stream(record.spec, "test")).accuracy
-        kept = {"identity": identity, "test_accuracy": accuracy, "exact_accuracy": record.test_accuracy}
-        path.parent.mkdir(exist_ok=True)
-        write_atomically(path, json.dumps(kept, indent=1).encode() + b"\n")
-    return replace(done, record=record.model_copy(update={"test_accuracy": accuracy}))
+    return found
 
 
 def _kept(path: Path, identity: dict[str, Any]) -> float | None:

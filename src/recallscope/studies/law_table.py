@@ -163,7 +163,7 @@ def where_it_fails(law: str, cells: Sequence[tuple[Mapping[str, Any], float]]) -
 
 # Every run of a store
 
-FEWEST_STEPS = 1000  # shorter runs only compare learning rates
+LONGEST_SEARCH = 1000  # steps: runs that are not longer only compare learning rates
 Row = Mapping[str, Any]
 
 
@@ -175,7 +175,7 @@ def runs_for_laws(store: RunStore) -> list[Row]:
         for row in find_runs(store)
         if row["task"] in get_args(LawTask)
         and not any(flag in row["warning"] for flag in ("diverged", "at-chance"))
-        and sum(row[f"{part}_steps"] for part in ("warmup", "flat", "decay")) >= FEWEST_STEPS
+        and sum(row[f"{part}_steps"] for part in ("warmup", "flat", "decay")) > LONGEST_SEARCH
     ]
 
 

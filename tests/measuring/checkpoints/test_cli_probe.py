@@ -175,7 +175,7 @@ def test_what_cannot_be_probed_is_refused_with_a_sentence(folders, run, tmp_path
     short.config.max_position_embeddings = 40
     short.save_pretrained(tmp_path / "short")
     word_tokenizer().save_pretrained(tmp_path / "short")
-    flags = ("--num-facts", 16, "--store", store)
+    flags = ("--num-facts", 16, "--shots", 0, "--store", store)
     refused(run("probe", tmp_path / "short", *flags), store, "50 tokens", "positions for 40", "Use 12")
     llama = folders["llama"]
     refused(run("probe", llama, "--template", "bear", "--store", store), store, "Did you mean bare?")
@@ -193,7 +193,7 @@ def test_without_transformers_the_extra_is_named(folders, run, tmp_path, monkeyp
 
 def test_help_opens_with_the_command_and_lists_the_templates(run):
     out = re.sub(r"[│\s]+", " ", run("probe", "--help")[1])
-    assert "recallscope probe CHECKPOINT How many" in out
+    assert "Find how many facts a language model on disk holds in its context. recallscope probe CHECKPOINT" in out
     assert "(bare, natural; default: bare)" in out
 
 

@@ -17,7 +17,7 @@ from recallscope.specs import ARCHITECTURES
 
 @pytest.fixture(scope="module")
 def words():
-    return wording(word_tokenizer(), "bare", 32, np.random.default_rng(0))
+    return wording(word_tokenizer(), "bare").sized(32)
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
@@ -97,7 +97,7 @@ def test_a_model_of_ours_goes_on_from_where_it_has_read_to(name):
     fields = {"embed_dim": 8, "state_dim": 4, "num_heads": 2, "head_pattern": "MHA", "num_layers": 2, "conv_width": 4}
     fields = {field: value for field, value in fields.items() if field in spec.model_fields}
     model = build_model(spec(**fields), 40, torch.Generator().manual_seed(0))
-    words = by_number(40, 16, np.random.default_rng(0))
+    words = by_number(40).sized(16)
     asker = Asker(reader_of(model), words)
     if model.capability(Continues) is None:
         assert not asker.reader.has_cache

@@ -14,7 +14,7 @@ from recallscope.measuring.checkpoints.checkpoint import load_checkpoint
 from recallscope.measuring.checkpoints.layers import CHOICES, TESTED, _folded, ridge_accuracy
 from recallscope.measuring.checkpoints.page import summary
 
-QUICK = {"num_sequences": 2, "max_facts": 32, "max_queries": 1024}
+QUICK = {"num_sequences": 2, "max_facts": 32, "max_queries": 1024, "shots": 0}
 TOKENS = 103  # of the word tokenizer
 no_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device; torch sees none")
 
@@ -57,17 +57,17 @@ def test_candidates_are_as_many_whatever_the_number_of_facts(eight):
     """Lowering the number of facts does not change the task: same words, same answers."""
     few = rs.probe(Planted(TOKENS, 8), word_tokenizer(), **QUICK | {"max_facts": 8})
     assert (few.keys, few.values) == (eight.keys, eight.values)
-    assert len(few.values) == few.settings["candidates"] == 49
+    assert few.settings["candidates"] == eight.settings["candidates"] == 48
     asked, again = ([point.model_dump(exclude={"interval"}) for point in one.points[:3]] for one in (eight, few))
     assert again == asked  # intervals allow for how contexts differ, over all numbers of facts
     assert [point.num_facts for point in few.points] == [2, 4, 8]
-    assert len(rs.probe(Planted(TOKENS, 8), word_tokenizer(), **QUICK, candidates=12).values) == 12
+    assert rs.probe(Planted(TOKENS, 8), word_tokenizer(), **QUICK, candidates=12).settings["candidates"] == 12
 
 
 def test_controls_of_the_planted_model(eight):
-    """Without facts it says token 0, which is no value; with values dealt otherwise it is never right, as none is."""
+    """Without facts no model can do better than 1 in 48; with values dealt otherwise it is never right, as none is."""
     for point in eight.points:
-        assert point.no_facts <= 0.1
+        assert point.no_facts == 1 / 48
         assert point.shuffled <= 0.1
 
 
@@ -85,21 +85,22 @@ def test_state_and_bits_of_the_planted_model(eight):
     for point in eight.points:
         assert (point.recurrent_entries, point.key_value_entries) == (6, 3 * point.num_facts)
     best = max(eight.points, key=lambda point: point.bits)
-    assert eight.most_bits == best.bits == held_bits(best.num_facts, len(eight.values), best.recall)
+    assert eight.most_bits == best.bits == held_bits(best.num_facts, 48, best.recall)
     assert eight.bits_per_entry is None  # facts are in memory that grows
     assert eight.key_value_per_token == 1
     eight_facts = next(point for point in eight.points if point.num_facts == 8)
-    V = len(eight.values)
+    V = eight.settings["candidates"]
     assert eight_facts.bits == pytest.approx(np.log2(np.arange(V - 7, V + 1)).sum(), rel=1e-6)
 
 
-def test_equal_seeds_give_equal_records_and_others_give_other_words(eight):
+def test_equal_seeds_give_equal_records_and_others_give_other_contexts(eight):
     model = Planted(TOKENS, 8)
     again = rs.probe(model, word_tokenizer(), **QUICK, layers=True)
     assert without_clock(again) == without_clock(eight)
     other = rs.probe(model, word_tokenizer(), **QUICK, seed=1)
-    assert other.keys != eight.keys
+    assert other.keys == eight.keys
     assert other.probe != eight.probe
+    assert other.example != eight.example
     assert other.n_50.num_facts == pytest.approx(eight.n_50.num_facts, rel=0.15)
 
 
@@ -112,6 +113,7 @@ def test_a_number_of_facts_gives_the_same_point_however_it_is_asked_for(eight):
 
 def test_a_perfect_memory_is_not_measured_beyond_its_words():
     record = rs.probe(Planted(TOKENS, 10**6), word_tokenizer(), num_sequences=1, max_facts=32)
+    assert "4 example facts come first" in summary(record)["shots"]
     assert record.n_50.num_facts is None
     assert record.n_50.reason == "> 32: accuracy is still 1.000 with 32 facts"
 
@@ -119,7 +121,7 @@ def test_a_perfect_memory_is_not_measured_beyond_its_words():
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_random_checkpoint_does_not_recall(family):
     """Wrong once in 1,000 by luck; seeds are fixed."""
-    record = rs.probe(build(family, TOKENS), word_tokenizer(), max_facts=16)
+    record = rs.probe(build(family, TOKENS), word_tokenizer(), max_facts=16, shots=0)
     assert not record.recalls
     assert record.verdict.startswith("does not recall")
     assert (record.n_50.num_facts, record.n_50.reason[:5]) == (None, "none:")
@@ -193,8 +195,8 @@ def test_a_cache_that_cannot_be_copied_is_noticed():
 def test_too_long_a_context_is_refused_and_a_search_ends_at_the_last_position():
     model = Planted(TOKENS, 100, positions=50)
     with pytest.raises(ValueError, match=r"num_facts=32 makes a context of 98 tokens, .* positions for 50. Use 16"):
-        rs.probe(model, word_tokenizer(), num_facts=[32])
-    assert rs.probe(model, word_tokenizer(), num_sequences=1).points[-1].num_facts == 16
+        rs.probe(model, word_tokenizer(), num_facts=[32], shots=0)
+    assert rs.probe(model, word_tokenizer(), num_sequences=1, shots=0).points[-1].num_facts == 16
 
 
 @pytest.mark.parametrize(
@@ -204,9 +206,9 @@ def test_too_long_a_context_is_refused_and_a_search_ends_at_the_last_position():
         ({"candidates": 4}, "candidates=4 is outside"),
         ({"width": 1.0}, "width=1.0 is not above 1"),
         ({"chat": True}, "no chat template"),
-        ({"floor": 1.5}, "floor=1.5"),
-        ({"num_facts": [0]}, "a context has 1 to 49 facts"),
-        ({"num_facts": [4000]}, "a context has 1 to 49 facts"),
+        ({"min_recall": 1.5}, "min_recall=1.5"),
+        ({"num_facts": [0]}, "a context has 1 to 48 facts"),
+        ({"num_facts": [4000]}, "a context has 1 to 48 facts"),
         ({"shots": 99}, "shots=99"),
         ({"template": "{value} {key}"}, "no line with {key} and then {value}"),
         ({"template": "bear"}, "Did you mean bare"),
@@ -215,14 +217,14 @@ def test_too_long_a_context_is_refused_and_a_search_ends_at_the_last_position():
 def test_mistakes_are_answered_before_anything_is_read(wrong, says, monkeypatch):
     monkeypatch.setattr(probing.Probe, "run", lambda *_: pytest.fail("it was run"))
     with pytest.raises(ValueError, match=says.replace("{", r"\{").replace("}", r"\}")):
-        rs.probe(Planted(TOKENS, 4), word_tokenizer(), **wrong)
+        rs.probe(Planted(TOKENS, 4), word_tokenizer(), **{"shots": 0} | wrong)
 
 
 def test_examples_go_first_and_their_words_are_not_asked_for():
-    record = rs.probe(Planted(TOKENS, 6), word_tokenizer(), **QUICK, shots=2, num_facts=[4, 6, 12])
+    record = rs.probe(Planted(TOKENS, 6), word_tokenizer(), **QUICK | {"shots": 2}, num_facts=[4, 6, 12])
     assert [point.recall for point in record.points] == [1.0, 1.0, 0.5]
     plain = rs.probe(Planted(TOKENS, 6), word_tokenizer(), **QUICK, num_facts=[4])
-    assert not {*list(record.keys)} - {*list(plain.keys)}
+    assert record.keys == plain.keys
     assert record.points[0].key_value_entries == 3 * (4 + 2 * 2)
 
 

@@ -1,12 +1,12 @@
 """Read n facts once, query some of them from copies of the cache, and count correct answers.
 
-Every context has keys, values and an order of its own, drawn without repetition; keys and values of one context are
-distinct, as in the paper's task. At most `QUERIES_OF_A_CONTEXT` facts of a context are queried, evenly over its length.
+Every context has its own words, drawn without repetition: keys, the candidates of its forced choice, among them the
+values, and examples. So contexts differ in words as well, and are independent of each other. At most
+`QUERIES_OF_A_CONTEXT` facts of a context are queried, evenly over its length.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,14 +30,26 @@ OnProgress = Callable[[int, int], None]  # facts, further queries answered
 
 @dataclass(frozen=True)
 class Contexts:
-    """Keys and values of some contexts, by their places in the sets of the wording."""
+    """Keys and values of some contexts, by their places in the sets of the wording; one row per context."""
 
     keys: NDArray[np.int64]
     values: NDArray[np.int64]
+    candidates: NDArray[np.int64]
+    """the values among which the forced choice is, in increasing order"""
     others: NDArray[np.int64]
     """the values, dealt to other facts of the same context: the pairing of the shuffled control"""
     queried: NDArray[np.int64]
     """the facts that are queried, by their places in the context"""
+    shown_keys: NDArray[np.int64]
+    """of the example lines"""
+    shown_values: NDArray[np.int64]
+
+    def lines(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Keys and values of all lines of some contexts: examples first."""
+        keys, values = (self.shown_keys, self.keys), (self.shown_values, self.values)
+        return np.concatenate([one[rows] for one in keys], axis=1), np.concatenate(
+            [one[rows] for one in values], axis=1
+        )
 
 
 @dataclass(frozen=True)
@@ -45,28 +57,30 @@ class Answers:
     """Flags of every query, one row per context, oldest fact first."""
 
     correct: Flags
-    """the value has the largest logit of the candidates, which are all values of the wording"""
+    """the value has the largest logit of the candidates"""
     greedy: Flags
     """the value has the largest logit of the whole vocabulary"""
     other_fact: Flags
     """the largest logit of the candidates is that of another fact's value"""
     shuffled: Flags
     """the answer would be correct, had the values been dealt to the keys otherwise"""
-    no_facts: Flags
-    """the model gives this answer without having read any fact"""
 
 
 def draw_contexts(wording: Wording, num_facts: int, contexts: int, rng: np.random.Generator) -> Contexts:
-    """Keys and values without repetition, in random order; the queried facts are one of each stretch of the context."""
-    keys, values = (
-        np.stack([rng.permutation(len(words))[:num_facts] for _ in range(contexts)])
-        for words in (wording.keys, wording.values)
-    )
-    shifts = [np.roll(row, int(rng.integers(1, num_facts)) if num_facts > 1 else 0) for row in values]
-    others = np.stack(shifts) if num_facts > 1 else (values + 1) % len(wording.values)
+    """Words and their order; the queried facts are one of each stretch of the context."""
+    shots, rows = wording.shots, []
     ends = np.linspace(0, num_facts, queries_of(num_facts) + 1).round().astype(np.int64)
-    queried = rng.integers(ends[:-1], ends[1:], size=(contexts, len(ends) - 1))
-    return Contexts(keys, values, others, queried)
+    for _ in range(contexts):
+        keys = rng.permutation(len(wording.keys))[: shots + num_facts]
+        free = rng.permutation(np.flatnonzero(~np.isin(wording.key_of_value, keys)))
+        candidates = free[shots : shots + wording.candidates]
+        values = candidates[:num_facts]
+        others = np.roll(values, int(rng.integers(1, num_facts)) if num_facts > 1 else 0)
+        again = np.concatenate([np.arange(shots), rng.permutation(shots)])
+        queried = rng.integers(ends[:-1], ends[1:])
+        rows.append((keys[shots:], values, np.sort(candidates), others, queried, keys[again], free[again]))
+    columns = [np.stack(column) for column in zip(*rows, strict=True)]
+    return Contexts(*columns)
 
 
 def queries_of(num_facts: int) -> int:
@@ -80,11 +94,10 @@ def contexts_for(num_facts: int, num_sequences: int) -> int:
 
 
 class Asker:
-    """A reader, the words it is queried in, and what it answers without any facts."""
+    """A reader, and the words it is queried in."""
 
     def __init__(self, reader: Reader, wording: Wording) -> None:
         self.reader, self.wording = reader, wording
-        self.values = self._tensor(wording.values)
 
     @torch.no_grad()
     def ask(
@@ -96,12 +109,14 @@ class Asker:
         """
         parts = []
         sizes: PartSizes = {}
+        tokens = np.asarray(self.wording.values)
         for rows in self._batches(drawn):
             queried = drawn.queried[rows]
             keys, values, others = (
                 np.take_along_axis(one[rows], queried, axis=1) for one in (drawn.keys, drawn.values, drawn.others)
             )
-            cache = self.read(drawn.keys[rows], drawn.values[rows])
+            candidates = self._tensor(tokens[drawn.candidates[rows]])
+            cache = self.read(*drawn.lines(rows))
             flat, batch = keys.reshape(-1), len(rows)
             sizes = part_sizes(cache, batch)
             which = np.arange(batch).repeat(keys.shape[1])
@@ -111,20 +126,21 @@ class Asker:
                 if reset is not None:
                     reset_layer(copy, reset)
                 logits = self.reader.go_on(copy, self._queries(flat[part]))
-                said.append((logits[:, self.values].argmax(dim=1), logits.argmax(dim=1)))
+                choice = logits.gather(1, candidates[self._tensor(which[part])]).argmax(dim=1)
+                said.append((choice, logits.argmax(dim=1)))
                 if on_progress:
                     on_progress(drawn.keys.shape[1], len(part))
-            best, best_of_all = (
+            chosen_place, best_of_all = (
                 torch.cat(answers).cpu().numpy().reshape(keys.shape) for answers in zip(*said, strict=True)
             )
+            best = np.take_along_axis(drawn.candidates[rows], chosen_place, axis=1)
             correct = best == values
             parts.append(
                 Answers(
                     correct=correct,
-                    greedy=best_of_all == np.asarray(self.wording.values)[values],
+                    greedy=best_of_all == tokens[values],
                     other_fact=~correct & (best[:, :, None] == drawn.values[rows][:, None]).any(axis=2),
                     shuffled=best == others,
-                    no_facts=self.without_facts[keys] == values,
                 )
             )
         names = Answers.__dataclass_fields__
@@ -132,7 +148,7 @@ class Asker:
 
     @torch.no_grad()
     def read(self, keys: NDArray[np.int64], values: NDArray[np.int64]) -> Any:
-        """The cache after some contexts of equally many facts."""
+        """The cache after some contexts of equally many lines."""
         return self.reader.read(self._tensor(self._contexts(keys, values)))
 
     @torch.no_grad()
@@ -141,9 +157,10 @@ class Asker:
         drawn = draw_contexts(self.wording, num_facts, 2, rng)
         which, keys = np.array([1, 0, 1]), drawn.keys[[1, 0, 1], [0, num_facts - 1, num_facts // 2]]
         queries = self._queries(keys)
-        cache = self.read(drawn.keys, drawn.values)
+        lines = drawn.lines(np.arange(2))
+        cache = self.read(*lines)
         from_copies = self.reader.go_on(chosen(cache, self._tensor(which), 2), queries)
-        context = self._tensor(self._contexts(drawn.keys, drawn.values))[self._tensor(which)]
+        context = self._tensor(self._contexts(*lines))[self._tensor(which)]
         from_scratch = self.reader.from_scratch(torch.cat((context, queries), dim=1))
         return float((from_copies - from_scratch).abs().max()), float(from_scratch.abs().max())
 
@@ -155,23 +172,6 @@ class Asker:
 
     def _queries(self, keys: NDArray[np.int64]) -> Tensor:
         return self._tensor([self.wording.ask(self.wording.keys[key]) for key in keys])
-
-    @cached_property
-    @torch.no_grad()
-    def without_facts(self) -> NDArray[np.int64]:
-        """The best value for every key, by the query alone."""
-        queries, before = self._queries(np.arange(len(self.wording.keys))), self.wording.no_facts
-        cache = self.reader.read(self._tensor([before])) if before else None
-        best = []
-        for part in queries.split(self._copies(cache, 1) if before else LOGITS_AT_ONCE // self.reader.vocab_size or 1):
-            if before:
-                copy = chosen(cache, self._tensor(np.zeros(len(part), np.int64)), 1)
-                logits = self.reader.go_on(copy, part)
-            else:
-                logits = self.reader.from_scratch(part)
-            best.append(logits[:, self.values].argmax(dim=1))
-        found: NDArray[np.int64] = torch.cat(best).cpu().numpy()
-        return found
 
     def _batches(self, drawn: Contexts) -> Iterator[NDArray[np.int64]]:
         """Contexts that are read together."""

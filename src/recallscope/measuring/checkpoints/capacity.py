@@ -1,4 +1,4 @@
-"""How many facts: double n until recall falls below a floor, add queries around the crossing, say what it means."""
+"""How many facts: double n until recall is low, add queries around the crossing, say what it means."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def search(
     measure: Callable[[int], Point],
     *,
     max_facts: int,
-    floor: float,
+    min_recall: float,
     width: float,
     max_queries: int,
     rng: np.random.Generator,
 ) -> list[Point]:
-    """Points at doubling numbers of facts until recall is below the floor, then more queries around n_50.
+    """Points at doubling numbers of facts until recall is below `min_recall`, then more queries around n_50.
 
     `measure(n)` queries some more contexts of n facts and returns everything known at n. Queries are added until the
     ends of the 95% interval are within a factor `width`, first of forced choice, then of greedy decoding, or until
@@ -53,7 +53,7 @@ def search(
     while True:
         n = min(n, max_facts)
         points[n] = measure(n)
-        if n == max_facts or (points[n].recall < floor and n >= NO_SOONER):
+        if n == max_facts or (points[n].recall < min_recall and n >= NO_SOONER):
             break
         n *= 2
     for kind in MEASURES:
@@ -102,7 +102,7 @@ def find_crossing(points: Sequence[Point], measure: str, target: float, rng: np.
         target=target,
         num_facts=found if math.isfinite(found) else None,
         interval=(low_end, high_end),
-        interpolated=interpolated(counts.num_facts, counts.recall, target),
+        interpolated=interpolated(counts.num_facts, counts.recall, target, min(max(found, first), last)),
         reason=reason,
     )
 
@@ -140,7 +140,7 @@ def verdict(points: Sequence[Point]) -> tuple[bool, str]:
     best = points[int(np.argmax(above))]
     numbers = f"{len(points)} numbers of facts, {points[0].num_facts} to {points[-1].num_facts}"
     at = f"with {best.num_facts} facts its accuracy is {best.recall:.1%}"
-    controls = f"{best.no_facts:.1%} without facts, {best.shuffled:.1%} with values shuffled"
+    controls = f"{best.no_facts:.1%} by chance, {best.shuffled:.1%} with values shuffled"
     level = f"level {1 - FALSE_ALARM:.0%} over {numbers}"
     if max(above) > 0:
         return True, f"recalls: {at}, above both controls ({controls}; {level})"
@@ -170,5 +170,5 @@ def law_says(embed_dim: int, state_entries: int, vocab_size: int) -> LawSays | N
 
 def differing(settings: Sequence[Mapping[str, object]]) -> list[str]:
     """The settings, seeds and budgets aside, in which compared probes differ."""
-    names = ("template", "shots", "chat", "candidates", "words", "dtype")
+    names = ("template", "shots", "chat", "candidates", "words", "dtype", "state_precision")
     return [name for name in names if len({str(one.get(name)) for one in settings}) > 1]

@@ -1,10 +1,10 @@
 """A causal language model and its tokenizer from a folder with safetensors or a GGUF file: no code, no network."""
 
+import contextlib
+import io
 import json
 import os
-from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,10 @@ from torch import nn
 from recallscope.architectures.model import check_weights
 from recallscope.architectures.pretrained import weight_files
 from recallscope.architectures.ram import require_memory
+from recallscope.measuring.checkpoints.gguf_header import GGUFHeader, read_header
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+MOST_TIMES = 2  # the weights of a GGUF file, of the model that it describes
 LOADING = 2  # times the weights, while those of a GGUF file are dequantised beside the model that takes them
 
 
@@ -72,30 +74,29 @@ def _find_gguf(path: Path, itemsize: int) -> Checkpoint:
         raise FileNotFoundError(f"{path} is not there. A probe reads a local file; it downloads nothing.")
     with _offline():
         from transformers.modeling_gguf_pytorch_utils import GGUF_SUPPORTED_ARCHITECTURES
+    header = _header(path)
+    known = sorted({*GGUF_SUPPORTED_ARCHITECTURES} - {"general", "tokenizer"})
+    if header.family.replace("-", "") not in {name.replace("_", "") for name in known}:
+        raise ValueError(
+            f"{path} holds a model of the architecture {header.family!r}, which transformers does not read from GGUF "
+            f"files; it reads {', '.join(known)}. Use the folder with safetensors that the file was made from."
+        )
+    name = str(header.fields.get("general.name", path.stem))
+    return Checkpoint(path, name, path.stat().st_size, header.weights * itemsize, header.formats)
+
+
+def _header(path: Path) -> GGUFHeader:
     try:
-        from gguf import GGUFReader
+        header = read_header(path)
     except ImportError as error:
         raise ModuleNotFoundError(
             f"reading {path.name} needs the package gguf: pip install 'recallscope[hf]'.", name="gguf"
         ) from error
-    try:
-        header = GGUFReader(path)
-        family = str(header.fields["general.architecture"].contents())
-        title = header.get_field("general.name")
-        formats = Counter(tensor.tensor_type.name for tensor in header.tensors)
-        weights = sum(int(tensor.n_elements) for tensor in header.tensors)
-    except Exception as error:  # the reader may raise anything for bytes that it does not understand
-        first = " ".join(str(error).split())[:200]
-        raise ValueError(f"{path} is not a sound GGUF file ({type(error).__name__}: {first}).") from error
-    if family not in GGUF_SUPPORTED_ARCHITECTURES:
-        known = ", ".join(sorted({*GGUF_SUPPORTED_ARCHITECTURES} - {"general", "tokenizer"}))
-        raise ValueError(
-            f"{path} holds a model of the architecture {family!r}, which transformers does not read from GGUF files; "
-            f"it reads {known}. Use the folder with safetensors that the file was made from."
-        )
-    name = str(title.contents()) if title else path.stem
-    kinds = ", ".join(kind for kind, _ in formats.most_common())
-    return Checkpoint(path, name, path.stat().st_size, weights * itemsize, kinds)
+    except ValueError as error:
+        raise ValueError(f"{path} is not a sound GGUF file: {error}.") from error
+    if why := header.why_not():
+        raise ValueError(f"{path} is not a sound GGUF file: {why}.")
+    return header
 
 
 def load_checkpoint(path: Path, device: torch.device, dtype: str = "float32") -> tuple[nn.Module, Any]:
@@ -145,16 +146,22 @@ def _load_gguf(transformers: Any, path: Path, dtype: torch.dtype) -> Loaded:
     file: dict[str, Any] = {"gguf_file": path.name, "local_files_only": True, "trust_remote_code": False}
     tokenizer = transformers.AutoTokenizer.from_pretrained(path.parent, **file)
     config = transformers.AutoConfig.from_pretrained(path.parent, **file)
+    with torch.device("meta"):  # which allocates nothing
+        announced = sum(weight.numel() for weight in transformers.AutoModelForCausalLM.from_config(config).parameters())
+    if announced > MOST_TIMES * (there := _header(path).weights):
+        raise ValueError(f"it describes a model of {announced:,} weights and has {there:,}")
     with torch.random.fork_rng(devices=[]):  # weights drawn here are replaced
         model = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype)
-    tensors = load_gguf_checkpoint(str(path), return_tensors=True, model_to_load=model, torch_dtype=dtype)["tensors"]
+    with contextlib.redirect_stderr(io.StringIO()):  # its bar knows no --quiet
+        found = load_gguf_checkpoint(str(path), return_tensors=True, model_to_load=model, torch_dtype=dtype)
+    tensors = found["tensors"]
     absent = set(model.load_state_dict(tensors, strict=False, assign=True).missing_keys)
     model.tie_weights()
     tied = {name for name, _ in model.named_parameters(remove_duplicate=False)} - dict(model.named_parameters()).keys()
     return model, tokenizer, sorted(absent - tied)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _offline() -> Iterator[None]:
     """Nothing is asked of a network: the libraries read this setting when they are first imported."""
     names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")

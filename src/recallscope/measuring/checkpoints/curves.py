@@ -5,8 +5,9 @@ never rises) from the number of facts with the largest recall. Before it recall 
 a few lines to see what is wanted. The crossing is read off straight lines in log n between the measured numbers.
 
 Its interval is a bootstrap. Queries of one context are alike, so m queries count for m over the design effect
-1 + (q - 1) rho: q queries of a context, and rho the correlation within contexts, pooled over all numbers of facts.
-Every resample draws each recall anew from what so many independent queries leave open, and fits again.
+1 + (q - 1) rho: q queries of a context, and rho the correlation within contexts. Contexts are taken to differ in their
+log-odds by a variance that is the same for all numbers of facts, so that rho is that variance times p (1 - p) at
+recall p. Every resample draws each recall anew from what so many independent queries leave open, and fits again.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from scipy.special import log_ndtr, ndtr, ndtri, xlogy
 Array = NDArray[np.float64]
 RESAMPLES = 1000  # of an interval that is reported
 WHILE_SEARCHING = 300
-PERCENTILES = (1.5, 98.5)
-"""Of the bootstrap, for intervals of 95%, by results/probe/coverage.py. 2.5 and 97.5 cover less, as queries are
-added where the curve seems to cross, until the interval seems narrow enough."""
+PERCENTILES = (2.0, 98.0)
+"""Of the bootstrap, for intervals of 95%: chosen on the first curves of results/probe/coverage.py, before its held-out
+ones were run. 2.5 and 97.5 cover less, as queries are added near the crossing until the interval seems narrow."""
 FITS = 0.05  # probability under the law's curve of counts that are as far from it, below which it is not drawn
 STEPS = 40  # of Fisher scoring
 SHRINK = 1e-3  # weight of a standard normal prior on both coefficients: curves that jump from 1 to 0 stay finite
@@ -50,42 +51,41 @@ class Counts:
 
     def effective(self) -> Array:
         """Independent queries that tell as much."""
-        excess, _, _ = self.between_contexts()
-        return self._effective(np.array(excess))
+        return self._effective(np.array(self.between_contexts()[0]))
 
     def drawn(self, rng: np.random.Generator, resamples: int = RESAMPLES) -> Array:
         """Recall at every number of facts, so many times, as uncertain as the counts leave it.
 
         The variance between contexts is drawn as well (as in a t interval), as it is known from a few contexts only.
         """
-        excess, typical, freedom = self.between_contexts()
-        ratio = (1 + (typical - 1) * excess) * freedom / rng.chisquare(max(freedom, 1), size=(resamples, 1))
-        m = self._effective((ratio - 1) / max(typical - 1, 1e-9)) if freedom else self.effective()
+        variance, typical, freedom = self.between_contexts()
+        ratio = (1 + typical * variance) * freedom / rng.chisquare(max(freedom, 1), size=(resamples, 1))
+        m = self._effective((ratio - 1) / max(typical, 1e-9)) if freedom else self.effective()
         k = self.recall * m
         return rng.beta(k + 0.5, m - k + 0.5, size=(resamples, len(self.num_facts)))
 
     def between_contexts(self) -> tuple[float, float, float]:
-        """rho, pooled over all numbers of facts; the queries of a typical context of it; its degrees of freedom.
+        """The variance of their log-odds; by how much a unit of it inflates a typical count; its degrees of freedom.
 
-        rho is the variance between contexts beyond chance over the largest it could be, and below 0 where contexts
-        differ by less than chance.
+        It is below 0 where contexts differ by less than chance.
         """
         excess = largest = weights = squares = 0.0
         for k, q in zip(self.correct, self.queries, strict=True):
             share, free = np.asarray(k, float) / q, len(k) - 1
             chance = share.mean() * (1 - share.mean())
             if free > 0 and q > 1 and chance > 0:
-                weight = free * chance * (q - 1)
+                weight = free * chance**2 * (q - 1)
                 excess += free * (q * share.var(ddof=1) - chance)
                 largest += weight
-                weights += weight * (q - 1)
+                weights += weight * chance * (q - 1)
                 squares += weight**2 / free
         if not largest:
-            return 0.0, 1.0, 0.0
-        return excess / largest, 1 + weights / largest, largest**2 / squares
+            return 0.0, 0.0, 0.0
+        return excess / largest, weights / largest, largest**2 / squares
 
-    def _effective(self, rho: Array) -> Array:
-        effects: Array = self.asked / (1 + (np.array(self.queries, float) - 1) * np.clip(rho, 0, 1))
+    def _effective(self, variance: Array) -> Array:
+        rho = np.clip(variance * self.recall * (1 - self.recall), 0, 1)
+        effects: Array = self.asked / (1 + (np.array(self.queries, float) - 1) * rho)
         return effects
 
 
@@ -187,12 +187,16 @@ def _fit(num_facts: Array, correct: Array, asked: Array) -> LawCurve:
     return LawCurve(a - b * centre / scale, b / scale)
 
 
-def interpolated(num_facts: Sequence[int], recall: Array, target: float) -> float | None:
-    """Where measured recall first falls below a target after its maximum, on a straight line in log n."""
-    top = int(np.argmax(recall))
-    below = top + np.flatnonzero(np.asarray(recall)[top:] < target)
-    if not len(below) or below[0] == top:
+def interpolated(num_facts: Sequence[int], recall: Array, target: float, near: float) -> float | None:
+    """Where measured recall falls below a target after its maximum, on a straight line in log n.
+
+    It may cross more than once; then it is the crossing closest to `near`.
+    """
+    log_n, recall = np.log(num_facts), np.asarray(recall)
+    high, low = recall[:-1], recall[1:]
+    falls = np.flatnonzero((high >= target) & (low < target) & (np.arange(len(high)) >= recall.argmax()))
+    if not len(falls):
         return None
-    i = int(below[0])
-    (n, m), (high, low) = np.log(num_facts[i - 1 : i + 1]), recall[i - 1 : i + 1]
-    return float(np.exp(n + (high - target) / (high - low) * (m - n)))
+    way = (high[falls] - target) / (high[falls] - low[falls])
+    found = np.exp(log_n[falls] + way * (log_n[falls + 1] - log_n[falls]))
+    return float(min(found, key=lambda n: abs(np.log(n / near))))

@@ -5,6 +5,8 @@ at a random place, with one of a few values; a ridge regression from the state a
 fitted on some contexts and tested on others; its control has the values shuffled between contexts.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from jaxtyping import Float, Int
@@ -23,6 +25,7 @@ from recallscope.measuring.checkpoints.asking import (
 )
 from recallscope.measuring.checkpoints.caches import layers_of, named_tensors
 from recallscope.measuring.checkpoints.record import Inside, LayerFacts
+from recallscope.measuring.checkpoints.words import Wording
 
 CHOICES = 8  # values of the shared key
 SHARED_KEYS = 2  # the map is fitted for each of these
@@ -41,10 +44,9 @@ def look_inside(
     on_progress: OnProgress | None = None,
 ) -> Inside:
     """Every layer with a memory, at one number of facts."""
-    most = min(len(asker.wording.keys), len(asker.wording.values) - CHOICES + 1)
-    n = min(num_facts, most)
+    n = min(num_facts, asker.wording.candidates - CHOICES - 1)  # the shared key, and its values, are set apart
     drawn = draw_contexts(asker.wording, n, contexts_for(n, num_sequences), rng)
-    cache = asker.read(drawn.keys[:1], drawn.values[:1])
+    cache = asker.read(*drawn.lines(np.arange(1)))
     sizes = part_sizes(cache, 1)
     if not layers_of(cache):
         none = "the cache is not kept by layer"
@@ -78,10 +80,9 @@ def _decoded(
 ) -> dict[int, tuple[float, float]]:
     """Accuracy of the linear map from each layer, and of its control, over the shared keys."""
     scores: dict[int, list[tuple[float, float]]] = {layer: [] for layer in layers}
-    for key in range(min(SHARED_KEYS, len(asker.wording.keys))):
+    for key in range(SHARED_KEYS):
         labels = rng.integers(CHOICES, size=CONTEXTS)
-        drawn = draw_contexts(asker.wording, num_facts, CONTEXTS, rng)
-        keys, values = _with_shared_key(drawn.keys, key, labels, len(asker.wording.values), rng)
+        keys, values = _with_shared_key(asker.wording, num_facts, key, labels, rng)
         states = _states(asker, growing, layers, keys, values, int(rng.integers(2**31)))
         target, shuffled = (torch.as_tensor(one, device="cpu") for one in (labels, rng.permutation(labels)))
         for layer in layers:
@@ -90,15 +91,19 @@ def _decoded(
 
 
 def _with_shared_key(
-    keys: NDArray[np.int64], shared: int, labels: NDArray[np.int64], num_values: int, rng: np.random.Generator
+    wording: Wording, num_facts: int, key: int, labels: NDArray[np.int64], rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Put one key into every context that lacks it; it has value `labels`, all others have values from `CHOICES` on."""
-    contexts, n = keys.shape
-    values = np.stack([CHOICES + rng.permutation(num_values - CHOICES)[:n] for _ in range(contexts)])
-    for row in range(contexts):
-        place = np.flatnonzero(keys[row] == shared)
-        at = int(place[0]) if len(place) else int(rng.integers(n))
-        keys[row, at], values[row, at] = shared, labels[row]
+    """Lines of contexts that have one key at a random place, with one of a few values that no other key has."""
+    other_keys = np.delete(np.arange(len(wording.keys)), key)
+    choices, others = np.split(rng.permutation(np.flatnonzero(wording.key_of_value != key)), [CHOICES])
+    rest = replace(
+        wording, keys=tuple(wording.keys[at] for at in other_keys), values=tuple(wording.values[at] for at in others)
+    ).sized(num_facts, wording.shots)
+    rows = np.arange(len(labels))
+    told_keys, told_values = draw_contexts(rest, num_facts, len(rows), rng).lines(rows)
+    keys, values = other_keys[told_keys], others[told_values]
+    places = 2 * wording.shots + rng.integers(num_facts, size=len(rows))
+    keys[rows, places], values[rows, places] = key, choices[labels]
     return keys, values
 
 
@@ -107,7 +112,7 @@ def _states(
     asker: Asker, growing: set[Part], layers: list[int], keys: NDArray[np.int64], values: NDArray[np.int64], seed: int
 ) -> dict[int, Float[Tensor, "contexts features"]]:
     """The recurrent state of each layer after every context, as one row of standardised numbers."""
-    together = max(32, TOKENS_AT_ONCE // asker.wording.length(keys.shape[1]))
+    together = max(32, TOKENS_AT_ONCE // (keys.shape[1] * asker.wording.fact_tokens))
     rows: dict[int, list[Tensor]] = {layer: [] for layer in layers}
     scale: dict[int, tuple[Tensor, Tensor]] = {}
     for part in np.array_split(np.arange(len(keys)), -(-len(keys) // together)):

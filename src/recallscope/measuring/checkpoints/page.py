@@ -9,13 +9,14 @@ from pathlib import Path
 
 from recallscope.measuring.checkpoints.capacity import differing
 from recallscope.measuring.checkpoints.record import Crossing, Inside, ProbeRecord
+from recallscope.measuring.checkpoints.words import BY_NUMBER
 from recallscope.notebook import html_rows, html_table
 
 Rows = tuple[list[str], list[list[str]]]
 COLUMNS = {
     "recall": "accuracy of a forced choice among the candidates",
     "greedy": "accuracy of greedy decoding: the value has the largest logit of the whole vocabulary",
-    "no facts": "forced choice that is correct without any facts in the context",
+    "chance": "forced choice that is correct without any facts: one in so many candidates",
     "shuffled": "forced choice that would be correct if the values belonged to other keys of the context",
     "mixed up": "fraction of the wrong answers that are another fact's value",
     "without": "recall with this layer's memory set to zero between reading and querying",
@@ -30,8 +31,9 @@ _STYLE = (
 
 def meaning(record: ProbeRecord) -> str:
     """What recall and n_50 are, and are not."""
+    candidates = record.settings["candidates"]
     return (
-        f"Recall is the fraction of queries whose value has the largest logit among {len(record.values)} candidates. "
+        f"Recall is the fraction of queries whose value has the largest logit among {candidates} candidates. "
         "n_50 and n_90 are the numbers of facts beyond which it is below 0.5 and 0.9. They describe this model, with "
         "single-token words in lines of this template, and not what it knows or how it handles other text."
     )
@@ -49,7 +51,7 @@ def summary(record: ProbeRecord) -> dict[str, str]:
     """The lines below the table."""
     last, n_50 = record.points[-1], record.n_50
     lines = {
-        "n_50": f"{facts_with_interval(n_50)}: forced choice among {len(record.values)} candidates",
+        "n_50": f"{facts_with_interval(n_50)}: forced choice among {record.settings['candidates']} candidates",
         "n_90": f"{facts_with_interval(record.n_90)}: the same",
     }
     if record.greedy_n_50:
@@ -62,6 +64,12 @@ def summary(record: ProbeRecord) -> dict[str, str]:
             else f"not the law's curve in 1/sqrt(n) ({odds}), which is therefore not drawn"
         )
     lines["asked"] = f"{record.how}; {record.words}; {_asked(record)}"
+    if shots := record.settings.get("shots", 0):
+        lines["shots"] = (
+            f"{shots} example facts come first, each written twice; they take up memory: --shots 0 omits them"
+        )
+    elif record.settings["template"] != BY_NUMBER and not record.settings["chat"]:
+        lines["shots"] = "no example facts: the model may not see what is asked, and --shots 4 shows it"
     if record.chat_unused:
         lines["chat"] = "this checkpoint has a chat template, and it was not used: --chat uses it"
     lines["state"] = _state(record)
@@ -100,7 +108,7 @@ def _state(record: ProbeRecord) -> str:
 
 def point_rows(record: ProbeRecord) -> Rows:
     """Every number of facts that was measured."""
-    columns = ["facts", "recall", "95%", "greedy", "no facts", "shuffled", "mixed up", "contexts", "queries"]
+    columns = ["facts", "recall", "95%", "greedy", "chance", "shuffled", "mixed up", "contexts", "queries"]
     rows = [
         [
             str(point.num_facts), f"{point.recall:.3f}", "{:.3f}..{:.3f}".format(*point.interval),
@@ -159,7 +167,7 @@ def sections(record: ProbeRecord) -> str:
         layers = layer_rows(record.inside)
         columns = [*columns, *layers[0]]
         parts += [f"<p>Layers, with {record.inside.num_facts} facts.</p>", html_rows(*layers)]
-    words = ", ".join([*list(record.keys)[:8], "..."]), ", ".join([*list(record.values)[:8], "..."])
+    words = ", ".join([*record.keys[:8], "..."]), ", ".join([*record.values[:8], "..."])
     how = {name: value for name, value in record.settings.items() if value is not None}
     counts = f"{record.words}: {len(record.keys)} keys ({words[0]}), {len(record.values)} values ({words[1]})"
     shown = [(column, text) for column, text in COLUMNS.items() if column in columns]

@@ -35,16 +35,19 @@ from recallscope.measuring.checkpoints.capacity import (
 )
 from recallscope.measuring.checkpoints.curves import share_interval
 from recallscope.measuring.checkpoints.layers import look_inside
-from recallscope.measuring.checkpoints.readers import CacheReader, Reader, reader_of
+from recallscope.measuring.checkpoints.readers import CacheReader, Reader, StoredReader, reader_of
 from recallscope.measuring.checkpoints.record import Crossing, LawSays, Point, ProbeRecord, probe_id
 from recallscope.measuring.checkpoints.words import (
     BY_NUMBER,
     LEAST_WORDS,
+    MOST_WORDS,
+    SHOTS,
     Wording,
     by_number,
     has_chat_template,
     wording,
 )
+from recallscope.state_precision import StatePrecision
 
 MOST_GROUPS = 16  # of neighbouring facts, in recall by place
 CLOSE = {torch.float32: 1e-3, torch.float64: 1e-6}  # distance of copies from scratch over the largest logit
@@ -53,7 +56,7 @@ STEP_COST = 2  # of a token of a query, which moves a cache, over that of a toke
 WELL = 0.75  # recall at which layers are looked at
 WIDTHS = ("embed_dim", "hidden_size", "d_model", "n_embd")  # names of D
 WINDOWS = ("conv", "window")  # how the names of inputs begin that a convolution still sees
-STREAMS = ("words", "examples", "copies", "bootstrap", "inside", "search")  # beside those of the contexts
+STREAMS = ("copies", "bootstrap", "inside", "search")  # beside those of the contexts
 
 
 class Probe:
@@ -67,17 +70,18 @@ class Probe:
         name: str | None = None,
         template: str = "bare",
         chat: bool = False,
-        shots: int = 0,
+        shots: int | None = None,
         candidates: int = 256,
         num_facts: Sequence[int] | None = None,
         max_facts: int | None = None,
         num_sequences: int = 4,
         width: float = 1.4,
         max_queries: int = 2048,
-        floor: float = 0.3,
+        min_recall: float = 0.3,
         seed: int = 0,
         layers: bool = False,
         copies: bool = True,
+        state_precision: StatePrecision | None = None,
     ) -> None:
         """See `probe`. Checks everything that can be checked before a fact is read."""
         for what, value, low, high in (
@@ -87,31 +91,39 @@ class Probe:
         ):  # fmt: skip
             if not low <= value <= high:
                 raise ValueError(f"{what}={value} is outside {low}..{high}.")
-        if not 0 < floor < 0.5:
-            raise ValueError(f"floor={floor} is not between 0 and 0.5. The search ends once recall is below it.")
+        if not 0 < min_recall < 0.5:
+            raise ValueError(
+                f"min_recall={min_recall} is not between 0 and 0.5. The search ends once recall is below it."
+            )
         if not width > 1:
             raise ValueError(f"width={width} is not above 1: it is the factor between the ends of the interval.")
         if chat and not has_chat_template(tokenizer):
             raise ValueError("this tokenizer has no chat template. Probe without --chat (in Python chat=False).")
         self.model, self.seed, self.layers, self.num_sequences = model, seed, layers, num_sequences
-        self.floor, self.width, self.max_queries = floor, width, max_queries
+        self.min_recall, self.width, self.max_queries = min_recall, width, max_queries
         self.name = name or type(model).__name__
         self.reader: Reader = reader_of(model, copies=copies)
         self.chat_unused = has_chat_template(tokenizer) and not chat
         self.tokenizer = tokenizer
-        words = self._words(tokenizer, template, candidates + shots, chat)
-        self.wording = words.with_examples(shots, self.stream("examples"))
+        words = self._words(template, 2 * (candidates + (shots or SHOTS)), chat)
+        shots = 0 if shots is None and (tokenizer is None or chat) else shots
+        self.wording = words.sized(candidates, shots)
         self._require_room(FIRST)
         self.most = min(max_facts or candidates, self.wording.facts_within(self.reader.longest))
         for n in num_facts or []:
             self._require_room(n)
         self.num_facts = sorted(set(num_facts)) if num_facts else None
         self.settings = {
-            "template": BY_NUMBER if tokenizer is None else template, "chat": chat, "shots": shots,
-            "candidates": len(self.wording.values), "num_facts": self.num_facts, "max_facts": self.most,
-            "num_sequences": num_sequences, "width": width, "max_queries": max_queries, "floor": floor, "seed": seed,
-            "layers": layers, "copies": copies, "dtype": str(next(model.parameters()).dtype).removeprefix("torch."),
+            "template": BY_NUMBER if tokenizer is None else template, "chat": chat,
+            "shots": self.wording.shots, "candidates": self.wording.candidates, "num_facts": self.num_facts,
+            "max_facts": self.most, "num_sequences": num_sequences, "width": width,
+            "max_queries": max_queries, "floor": min_recall, "seed": seed, "layers": layers, "copies": copies,
+            "dtype": str(next(model.parameters()).dtype).removeprefix("torch."),
         }  # fmt: skip
+        self.stored: StoredReader | None = None
+        if state_precision is not None:
+            self.stored = StoredReader(self.reader, state_precision, self._states(), seed)
+            self.settings["state_precision"] = state_precision.model_dump(mode="json")
         lines = replace(self.wording, words={})
         self.identity = {
             "weights": weights_digest(model), "settings": self.settings,
@@ -127,10 +139,11 @@ class Probe:
         """Random numbers for one purpose."""
         return np.random.default_rng([self.seed, 0, STREAMS.index(name)])
 
-    def _words(self, tokenizer: Any, template: str, count: int, chat: bool) -> Wording:
-        if tokenizer is None:
-            return by_number(self.reader.vocab_size, count, self.stream("words"))
-        words = wording(tokenizer, template, count, self.stream("words"), chat=chat)
+    def _words(self, template: str, count: int, chat: bool) -> Wording:
+        count = max(count, MOST_WORDS)
+        if self.tokenizer is None:
+            return by_number(self.reader.vocab_size, count)
+        words = wording(self.tokenizer, template, count, chat=chat)
         fixed = (token for token in words.query if token is not None)
         largest = max(*words.head, *words.between, *words.end, *words.tail, *fixed, *words.keys, *words.values)
         if largest >= self.reader.vocab_size:
@@ -141,11 +154,11 @@ class Probe:
         return words
 
     def _require_room(self, num_facts: int) -> None:
-        words, most = self.wording, self.wording.max_facts
+        words, most = self.wording, self.wording.candidates
         if not 1 <= num_facts <= most:
             raise ValueError(
-                f"num_facts={num_facts}: there are {most} keys and values, so a context has 1 to {most} facts. The "
-                f"number of values is that of --candidates, if the tokenizer has words enough."
+                f"num_facts={num_facts}: a context has 1 to {most} facts, as many as --candidates if the tokenizer has "
+                f"words enough."
             )
         room = words.facts_within(self.reader.longest)
         if num_facts > room:
@@ -163,6 +176,7 @@ class Probe:
         if isinstance(self.reader, CacheReader):
             self.reader.together = not self._recurrent_parts(asker, growing)
         differ = self._check_copies(asker)
+        asker = Asker(self.stored or self.reader, self.wording)
         answers_at: dict[int, list[Answers]] = {}
         sizes_at: dict[int, PartSizes] = {}
 
@@ -180,8 +194,8 @@ class Probe:
             points = [measure(n) for n in self.num_facts]
         else:
             points = search(
-                measure, max_facts=self.most, floor=self.floor, width=self.width, max_queries=self.max_queries,
-                rng=self.stream("search"),
+                measure, max_facts=self.most, min_recall=self.min_recall, width=self.width,
+                max_queries=self.max_queries, rng=self.stream("search"),
             )  # fmt: skip
         rng = self.stream("bootstrap")
         ends = share_interval(counts_of(points), rng)
@@ -208,8 +222,8 @@ class Probe:
             model=sizes,
             settings=self.settings,
             words=self.wording.source,
-            keys={self.wording.words[token]: token for token in self.wording.keys},
-            values={self.wording.words[token]: token for token in self.wording.values},
+            keys=[self.wording.words[token] for token in self.wording.keys],
+            values=[self.wording.words[token] for token in self.wording.values],
             example=self._example(),
             tokens_per_fact=self.wording.fact_tokens,
             chat_unused=self.chat_unused,
@@ -244,7 +258,7 @@ class Probe:
         middle = min(32, self.most)
         more = max(self.max_queries - asked, 0)
         read += more // queries_of(middle) * self.wording.length(middle)
-        asker, facts = Asker(self.reader, self.wording), np.arange(middle)[None]
+        asker, facts = Asker(self.stored or self.reader, self.wording), np.arange(middle)[None]
         began = time.perf_counter()
         asker.read(facts, facts)
         each = (time.perf_counter() - began) / self.wording.length(middle)
@@ -252,12 +266,24 @@ class Probe:
         return each * (read + STEP_COST * steps)
 
     def _example(self) -> str:
-        """Two facts and a query, as the model reads them."""
-        words = self.wording
-        tokens = [*words.context(words.keys[:2], words.values[:2]), *words.ask(words.keys[0])]
+        """Two facts, with the examples before them, and a query, as the model reads them."""
+        words, drawn = self.wording, draw_contexts(self.wording, FIRST, 1, self.stream("copies"))
+        keys, values = (
+            [tokens[at] for at in places[0]]
+            for tokens, places in zip((words.keys, words.values), drawn.lines(np.arange(1)), strict=True)
+        )
+        tokens = [*words.context(keys, values), *words.ask(keys[-1])]
         if self.tokenizer is None:
             return " ".join(map(str, tokens))
         return str(self.tokenizer.decode(tokens))
+
+    def _states(self) -> set[str]:
+        """Names of the recurrent states in the cache; none if there is no cache."""
+        if not self.reader.has_cache:
+            return set()
+        asker = Asker(self.reader, self.wording)
+        recurrent = self._recurrent_parts(asker, growing_parts(asker))
+        return {name for _, name in recurrent if not name.startswith(WINDOWS)}
 
     def _recurrent_parts(self, asker: Asker, growing: set[Part]) -> set[Part]:
         return set(part_sizes(asker.read(np.arange(2)[None], np.arange(2)[None]), 1)) - growing
@@ -295,7 +321,7 @@ class Probe:
             recall=recall,
             interval=(recall, recall),  # by all points together, once they are measured
             greedy_recall=float(flags["greedy"].mean()),
-            no_facts=float(flags["no_facts"].mean()),
+            no_facts=1 / self.wording.candidates,
             shuffled=float(flags["shuffled"].mean()),
             wrong_other_fact=other,
             wrong_else=None if other is None else 1 - other,
@@ -303,7 +329,7 @@ class Probe:
             recurrent_entries=entries["recurrent"] if sizes else None,
             key_value_entries=entries["key-value"] if sizes else None,
             state_bytes=sum(size for _, size in sizes.values()) if sizes else None,
-            bits=held_bits(n, len(self.wording.values), recall),
+            bits=held_bits(n, self.wording.candidates, recall),
         )
 
     def _sizes(self, sizes: PartSizes, growing: set[Part]) -> dict[str, Any]:
@@ -324,7 +350,7 @@ class Probe:
     def _law(self, sizes: dict[str, Any]) -> LawSays | None:
         if not sizes["width"] or not sizes["state_of_a_layer"]:
             return None
-        return law_says(sizes["width"], sizes["state_of_a_layer"], 2 * len(self.wording.values))
+        return law_says(sizes["width"], sizes["state_of_a_layer"], 2 * self.wording.candidates)
 
 
 def _no_crossing(target: float) -> Crossing:
@@ -359,14 +385,16 @@ def probe(model: nn.Module, tokenizer: Any = None, *, on_progress: OnProgress | 
 
     - `template="bare"`: "bare", "natural", or a line of your own with {key} and {value};
     - `chat=False`: the facts are a user's message in the chat template of the tokenizer;
-    - `shots=0`: example facts before the others, told and repeated;
+    - `shots=None`: example facts before the others, each written twice: 4, but 0 in a chat or without a
+      tokenizer;
     - `candidates=256`: values of a forced choice, or as many as there are, whatever the number of facts;
     - `num_facts=None`: only these numbers of facts, instead of a search up to `max_facts`, all that fit;
     - `num_sequences=4`: contexts of 32 queries at each number of facts, more contexts if they are shorter; further
       ones are added around n_50 until the ends of its interval are within a factor `width=1.4`, or `max_queries=2048`
-      were asked; `floor=0.3`: recall at which the search ends;
+      were asked; `min_recall=0.3`: recall at which the search ends;
     - `layers=False`: also find the layers that hold the facts;
     - `copies=True`: query copies of the cache; else from scratch, which takes longer;
-    - `seed=0`: of words, contexts and intervals; `name`: of the record.
+    - `state_precision=None`: a `StatePrecision` in which recurrent states are stored, exactly unless given;
+    - `seed=0`: of contexts, with their words, and intervals; `name`: of the record.
     """
     return Probe(model, tokenizer, **how).run(on_progress)

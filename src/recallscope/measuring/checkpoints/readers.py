@@ -14,6 +14,9 @@ from torch import Tensor, nn
 
 from recallscope.architectures.capabilities import Continues
 from recallscope.architectures.model import RecallModel
+from recallscope.measuring.checkpoints.caches import mapped
+from recallscope.ops.state_rounding import kept_residual, round_state
+from recallscope.state_precision import StatePrecision
 
 CACHES = ("past_key_values", "cache_params", "state")  # what models of transformers call their cache
 
@@ -98,9 +101,13 @@ class CacheReader(Reader):
     def go_on(self, cache: Any, tokens: Int[Tensor, "batch T"]) -> Float[Tensor, "batch V"]:
         """One token at a time, or all together."""
         for part in [tokens] if self.together else tokens.split(1, dim=1):
-            output = self.model(input_ids=part, use_cache=True, **{self.name: cache}, **self.last)
-            cache = getattr(output, self.name)
-        return output.logits[:, -1].float()
+            logits, cache = self.step(cache, part)
+        return logits
+
+    def step(self, cache: Any, tokens: Int[Tensor, "batch T"]) -> tuple[Float[Tensor, "batch V"], Any]:
+        """Logits and cache after one more forward pass."""
+        output = self.model(input_ids=tokens, use_cache=True, **{self.name: cache}, **self.last)
+        return output.logits[:, -1].float(), getattr(output, self.name)
 
     def from_scratch(self, tokens: Int[Tensor, "batch L"]) -> Float[Tensor, "batch V"]:
         """One forward pass."""
@@ -130,10 +137,8 @@ class OwnReader(Reader):
         return self.model.answer(tokens, torch.full_like(tokens[:, :1], tokens.shape[1] - 1))[:, 0].float()
 
 
-class ScratchReader(Reader):
-    """Any reader, or a model of ours without a cache, that reads the context again for every query."""
-
-    has_cache = False
+class _OfReader(Reader):
+    """Another reader, read in another way."""
 
     def __init__(self, reader: Reader) -> None:
         super().__init__(reader.model)
@@ -148,6 +153,84 @@ class ScratchReader(Reader):
     def longest(self) -> int | None:
         """Of the reader."""
         return self.reader.longest
+
+
+class StoredReader(_OfReader):
+    """A reader whose recurrent states are rounded: after every few tokens, or once, between reading and the query.
+
+    As in a serving engine, a token's output is computed before its state is stored. Stochastic rounding draws from its
+    own generator.
+    """
+
+    def __init__(self, reader: Reader, precision: StatePrecision, states: set[str], seed: int) -> None:
+        super().__init__(reader)
+        self.precision, self.states = precision, states
+        self.generator = torch.Generator(self.device).manual_seed(seed)
+        self.seen = 0
+        if not states:
+            raise ValueError(
+                f"{type(reader.model).__name__} has no recurrent state: all of its memory grows with the context. "
+                f"--state-format rounds states of a fixed size, such as those of Mamba, Mamba-2 and Qwen3-Next."
+            )
+        if precision.every != "once" and not isinstance(reader, CacheReader):
+            raise ValueError(
+                f"{type(reader.model).__name__} is stored once, after reading: --round-every once. For every token "
+                f"use recallscope measure WEIGHTS --state-format {precision.format}."
+            )
+
+    def read(self, tokens: Int[Tensor, "batch L"]) -> Any:
+        """The cache as it is stored after the tokens."""
+        if self.precision.every == "once":
+            return self.stored(self.reader.read(tokens))
+        first = tokens[:, : self.precision.every]
+        self.seen = first.shape[1]
+        cache = self._stored_in_turn(self.reader.read(first), self.seen)
+        if self.seen < tokens.shape[1]:
+            _, cache = self._steps(cache, tokens[:, self.seen :], self.seen)
+        self.seen = tokens.shape[1]
+        return cache
+
+    def go_on(self, cache: Any, tokens: Int[Tensor, "batch T"]) -> Float[Tensor, "batch V"]:
+        """From where it has read to, storing in turn."""
+        if self.precision.every == "once":
+            return self.reader.go_on(cache, tokens)
+        return self._steps(cache, tokens, self.seen)[0]
+
+    def from_scratch(self, tokens: Int[Tensor, "batch L"]) -> Float[Tensor, "batch V"]:
+        """All but the last token are read, then it."""
+        return self.go_on(self.read(tokens[:, :-1]), tokens[:, -1:])
+
+    def _steps(self, cache: Any, tokens: Tensor, seen: int) -> tuple[Tensor, Any]:
+        assert isinstance(self.reader, CacheReader)
+        for token in tokens.split(1, dim=1):
+            logits, cache = self.reader.step(cache, token)
+            seen += 1
+            cache = self._stored_in_turn(cache, seen)
+        return logits, cache
+
+    def _stored_in_turn(self, cache: Any, seen: int) -> Any:
+        assert self.precision.every != "once"
+        return cache if seen % self.precision.every else self.stored(cache)
+
+    def stored(self, cache: Any) -> Any:
+        """A copy whose states are rounded, in full precision; error feedback keeps its residual in them."""
+
+        def store(name: str, tensor: Tensor) -> Tensor:
+            if name not in self.states or tensor.ndim < 3:
+                return tensor
+            exact = tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+            rounded = round_state(exact, self.precision, self.generator)
+            if self.precision.rounding == "error-feedback":
+                rounded = rounded + kept_residual(exact, rounded, self.precision)
+            return rounded.to(tensor.dtype)
+
+        return mapped(cache, store)
+
+
+class ScratchReader(_OfReader):
+    """Any reader, or a model of ours without a cache, that reads the context again for every query."""
+
+    has_cache = False
 
     def read(self, tokens: Int[Tensor, "batch L"]) -> Any:
         """The tokens themselves."""

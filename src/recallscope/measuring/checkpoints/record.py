@@ -10,17 +10,23 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, NonNegativeInt, ValidationError
+from pydantic import BeforeValidator, ConfigDict, Field, NonNegativeInt, PlainSerializer, ValidationError
 
 from recallscope.atomic import write_atomically
 from recallscope.records import RecordError, record_text
 from recallscope.runs.store import RunStore, set_aside
 from recallscope.specs import Fraction, Frozen, identity_hash
+from recallscope.state_precision import StatePrecision
 
 FOLDER = "probes"
 Interval = tuple[float | None, float | None]
+Words = Annotated[
+    list[str],
+    BeforeValidator(lambda words: words.split() if isinstance(words, str) else list(words)),  # or a table with tokens
+    PlainSerializer(" ".join),  # one line of the file
+]
 
 
 class _Part(Frozen):
@@ -38,7 +44,10 @@ class Point(_Part):
     recall: Fraction = Field(description="accuracy of forced choice: the value has the largest logit of the candidates")
     interval: tuple[Fraction, Fraction] = Field(description="95%, of recall, bootstrap")
     greedy_recall: Fraction = Field(description="the value has the largest logit of the whole vocabulary")
-    no_facts: Fraction = Field(description="correct without having read a fact")
+    no_facts: Fraction = Field(
+        description="correct without having read a fact: 1 in so many candidates, as values are drawn at random for "
+        "every context; measured in records in which all contexts had the same words"
+    )
     shuffled: Fraction = Field(description="correct if the values were dealt to other keys: facts without pairing")
     wrong_other_fact: Fraction | None = Field(description="of the wrong answers, those with another fact's value")
     wrong_else: Fraction | None = Field(description="of the wrong answers, all others")
@@ -62,7 +71,9 @@ class Crossing(_Part):
     target: Fraction
     num_facts: float | None = Field(description="by antitonic regression; None where outside of what was measured")
     interval: Interval = Field(description="95%; an end is None where it is outside of what was measured")
-    interpolated: float | None = Field(description="on a straight line between the measured accuracies around it")
+    interpolated: float | None = Field(
+        description="on a straight line between measured accuracies, the closest to num_facts"
+    )
     reason: str
 
 
@@ -119,8 +130,8 @@ class ProbeRecord(_Part):
     model: dict[str, Any] = Field(description="class, parameters, layers, sizes")
     settings: dict[str, Any]
     words: str = Field(description="where keys and values are from")
-    keys: dict[str, int] = Field(description="words and their tokens")
-    values: dict[str, int] = Field(description="the candidates of a forced choice")
+    keys: Words = Field(description="those that contexts are drawn from")
+    values: Words = Field(description="those that candidates are drawn from")
     example: str = Field(description="a context of two facts with its query")
     tokens_per_fact: int
     chat_unused: bool = Field(description="the checkpoint has a chat template, and was probed without it")
@@ -144,9 +155,10 @@ class ProbeRecord(_Part):
 
     @property
     def how(self) -> str:
-        """Template, examples and chat in a few words, as compared probes are told apart by them."""
-        shots = self.settings.get("shots", 0)
+        """Template, examples, chat and stored state in a few words, which tell compared probes apart."""
+        shots, stored = self.settings.get("shots", 0), self.settings.get("state_precision")
         parts = [str(self.settings["template"]), f"{shots} shots" if shots else "", "chat" * self.settings["chat"]]
+        parts += [StatePrecision.model_validate(stored).label] if stored else []
         return ", ".join(part for part in parts if part)
 
     def _repr_html_(self) -> str:

@@ -4,7 +4,8 @@ A template is a line with {key} and {value}. Each word is tried in such lines: i
 the tokens around it are the same as for other words. So it needs not be known how a tokenizer treats spaces.
 
 Words are common English ones (`english.txt`) where the tokenizer has enough of them as single tokens; otherwise, as
-with a tokenizer of another language or a made-up one, any lower-case tokens of its vocabulary.
+with a tokenizer of another language or a made-up one, any lower-case tokens of its vocabulary. A wording has all of
+them, whatever the seed: each context draws its own.
 """
 
 from __future__ import annotations
@@ -12,21 +13,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib.resources import files
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from recallscope.registry import suggestion
 
 TEMPLATES = {"bare": "{key}: {value}\n", "natural": "The code for {key} is {value}.\n"}
 BY_NUMBER = "token numbers"  # the template where there is no tokenizer: a key, its value, nothing else
 TOLD, ASKED = "Remember these lines.\n", "\nComplete this line:\n"  # by the user of a chat, before lines and query
-ENGLISH, VOCABULARY, NUMBERS = "common English words", "the tokenizer's vocabulary", "token numbers"
+ENGLISH, VOCABULARY, NUMBERS = (
+    f"{words}, drawn for every context" for words in ("common English words", "the tokenizer's vocabulary", BY_NUMBER)
+)
+SHOTS = 4  # example facts of lines, unless given
 SHORTEST_WORD = 3  # letters
-LEAST_WORDS = 8  # keys, and values; with fewer there is nothing to measure
-ENOUGH_WORDS = 64  # keys, and values, for which only common English words are used
+LEAST_WORDS = 8  # values to choose from; with fewer there is nothing to measure
+ENOUGH_WORDS = 64  # values to choose from, for which only common English words are used
+MOST_WORDS = 2048  # keys, and values, unless more are asked for: all of the English list
+ORDER = 0  # seed of the order in which words are tried, the same for every probe
 PAIRS_TRIED = 200  # of words, before a template is given up
 
 
@@ -34,7 +42,8 @@ PAIRS_TRIED = 200  # of words, before a template is given up
 class Wording:
     """The tokens of a context: head; key, between, value, end of every fact but the last, which has no end; tail.
 
-    A query follows it: `query` with its key in the place of None. The value is the next token.
+    A query follows it: `query` with its key in the place of None. The value is the next token. Of `keys` and `values`
+    each context draws its own; a word may be both, in two places of the line, but not in one context.
     """
 
     template: str
@@ -43,13 +52,15 @@ class Wording:
     end: tuple[int, ...]
     tail: tuple[int, ...]
     query: tuple[int | None, ...]
-    no_facts: tuple[int, ...]
-    """what precedes a query when no fact was read"""
     keys: tuple[int, ...]
     values: tuple[int, ...]
     words: Mapping[int, str]
     source: str
     """where the words are from"""
+    candidates: int = 0
+    """values of a forced choice; as many facts fit into a context at most"""
+    shots: int = 0
+    """example facts before the others, each written twice"""
 
     @property
     def fact_tokens(self) -> int:
@@ -72,63 +83,60 @@ class Wording:
 
     def length(self, num_facts: int) -> int:
         """Tokens of a context with its query."""
-        return len(self.head) + num_facts * self.fact_tokens - len(self.end) + len(self.tail) + len(self.query)
-
-    @property
-    def max_facts(self) -> int:
-        """As many as there are keys and values for."""
-        return min(len(self.keys), len(self.values))
+        lines = (num_facts + 2 * self.shots) * self.fact_tokens
+        return len(self.head) + lines - len(self.end) + len(self.tail) + len(self.query)
 
     def facts_within(self, tokens: int | None) -> int:
         """The most facts whose context, with its query, has at most so many tokens; None is no limit."""
         if tokens is None:
-            return self.max_facts
-        return min(self.max_facts, max(tokens - self.length(0), 0) // self.fact_tokens)
+            return self.candidates
+        return min(self.candidates, max(tokens - self.length(0), 0) // self.fact_tokens)
 
-    def with_examples(self, shots: int, rng: np.random.Generator) -> Wording:
-        """With example facts in the head, each written and then repeated; their words are used for nothing else."""
-        most = self.max_facts - LEAST_WORDS
+    @cached_property
+    def key_of_value(self) -> NDArray[np.int64]:
+        """For each value the key that is the same word, or -1."""
+        places = {self.words[token]: place for place, token in enumerate(self.keys)}
+        return np.array([places.get(self.words[token], -1) for token in self.values])
+
+    @property
+    def room(self) -> int:
+        """The most facts of a context with as many candidates: no word may be both key and value in it."""
+        alone = int((self.key_of_value < 0).sum())
+        return min(len(self.keys), max(alone, len(self.values) // 2))
+
+    def sized(self, candidates: int, shots: int | None = 0) -> Wording:
+        """With so many candidates, or as many as there are words for; None is `SHOTS` examples, or as many."""
+        most = self.room - LEAST_WORDS
+        shots = min(SHOTS, most) if shots is None else shots
         if not 0 <= shots <= most:
             raise ValueError(f"shots={shots}: there are words for 0 to {most} example facts.")
-        if not shots:
-            return self
-        keys, values = self.keys[-shots:], self.values[-shots:]
-        order = [*range(shots), *rng.permutation(shots)]
-        told = [*self.head, *self.facts([keys[i] for i in order], [values[i] for i in order])]
-        return replace(
-            self,
-            head=(*told, *self.end),
-            no_facts=(*told, *self.tail),
-            keys=self.keys[:-shots],
-            values=self.values[:-shots],
-        )
+        return replace(self, candidates=min(candidates, self.room - shots), shots=shots)
 
 
-def by_number(vocab_size: int, count: int, rng: np.random.Generator) -> Wording:
+def by_number(vocab_size: int, count: int = MOST_WORDS) -> Wording:
     """Tokens by their numbers, as in the paper's task: keys from the lower half, values from the upper one."""
     from recallscope.architectures.capabilities import key_tokens, value_tokens
 
-    numbers = np.arange(vocab_size)
+    rng, numbers = np.random.default_rng(ORDER), np.arange(vocab_size)
     keys, values = (
         tuple(int(token) for token in rng.permutation(numbers[part])[:count])
         for part in (key_tokens(vocab_size), value_tokens(vocab_size))
     )
-    _require_words(len(keys), len(values), f"a vocabulary of {vocab_size}")
     names = {token: str(token) for token in (*keys, *values)}
-    return Wording(BY_NUMBER, (), (), (), (), (None,), (), keys, values, names, NUMBERS)
+    found = Wording(BY_NUMBER, (), (), (), (), (None,), keys, values, names, NUMBERS)
+    return _with_enough_words(found, f"a vocabulary of {vocab_size}")
 
 
-def wording(tokenizer: Any, template: str, count: int, rng: np.random.Generator, *, chat: bool = False) -> Wording:
+def wording(tokenizer: Any, template: str, count: int = MOST_WORDS, *, chat: bool = False) -> Wording:
     """The lines of a template in a tokenizer's tokens, with `count` keys and as many values, or all there are.
 
     `tokenizer` is one of transformers or of the tokenizers library, or anything with `encode`, `decode` and
-    `get_vocab`. Words are drawn in random order: lower-case letters only, three or more. With `chat` the lines are a
-    user's message in the tokenizer's chat template, which transformers renders in a sandbox.
+    `get_vocab`. Words have lower-case letters only, three or more. With `chat` the lines are a user's message in the
+    tokenizer's chat template, which transformers renders in a sandbox.
     """
-    lines = _Lines(tokenizer, _line(template), chat)
-    listed = rng.permutation(english_words()).tolist()
-    found = _fitting(lines, listed, count, template)
-    if found is None or min(len(found.keys), len(found.values)) < min(count, ENOUGH_WORDS):
+    lines, rng = _Lines(tokenizer, _line(template), chat), np.random.default_rng(ORDER)
+    found = _fitting(lines, rng.permutation(english_words()).tolist(), count, template)
+    if found is None or found.room < ENOUGH_WORDS:
         found = _fitting(lines, _vocabulary_words(tokenizer, rng), count, template)
     else:
         found = replace(found, source=ENGLISH)
@@ -137,8 +145,7 @@ def wording(tokenizer: Any, template: str, count: int, rng: np.random.Generator,
             f"no two words of this tokenizer are one token each in lines such as {lines.line.strip()!r}. A tokenizer "
             f"of letters or bytes has none; for others, try another --template, such as '{{key}} {{value}}\\n'."
         )
-    _require_words(len(found.keys), len(found.values), f"this tokenizer, in lines such as {lines.line.strip()!r},")
-    return found
+    return _with_enough_words(found, f"this tokenizer, in lines such as {lines.line.strip()!r},")
 
 
 def english_words() -> list[str]:
@@ -153,7 +160,7 @@ def has_chat_template(tokenizer: Any) -> bool:
 
 
 def _fitting(lines: _Lines, words: Iterable[str], count: int, template: str) -> Wording | None:
-    """The words that fit into the lines, alternating keys and values; None if there are no two."""
+    """The words that fit into the lines, as keys and as values; None if there are no two."""
     words = iter(words)
     sample = [word for word, _ in zip(words, range(PAIRS_TRIED), strict=False)]
     placed = {pair: seen for pair in pairwise(sample) if (seen := lines.place(*pair))}
@@ -163,19 +170,17 @@ def _fitting(lines: _Lines, words: Iterable[str], count: int, template: str) -> 
     (key, value), first = next((pair, seen) for pair, seen in placed.items() if seen.frame == usual)
     keys, values = {first.key: key}, {first.value: value}
     for word in (*sample, *words):
-        if len(keys) >= count and len(values) >= count:
+        if min(len(keys), len(values)) >= count:
             break
         if word in (key, value):
             continue
-        if len(keys) <= len(values) and len(keys) < count:
-            if (seen := lines.place(word, value)) and seen.frame == usual:
-                keys[seen.key] = word
-        elif (seen := lines.place(key, word)) and seen.frame == usual:
+        if (seen := lines.place(word, value)) and seen.frame == usual:
+            keys[seen.key] = word
+        if (seen := lines.place(key, word)) and seen.frame == usual:
             values[seen.value] = word
     head, between, end, tail, query = usual
-    no_facts = lines.without_facts(key, first.key, query) if lines.chat else (*lines.first, *head)
     return Wording(
-        template, (*lines.first, *head), between, end, tail, query, no_facts, (*keys,), (*values,), keys | values,
+        template, (*lines.first, *head), between, end, tail, query, (*keys,)[:count], (*values,)[:count], keys | values,
         VOCABULARY,
     )  # fmt: skip
 
@@ -193,12 +198,13 @@ def _line(template: str) -> str:
     return line
 
 
-def _require_words(keys: int, values: int, of: str) -> None:
-    if min(keys, values) < LEAST_WORDS:
+def _with_enough_words(found: Wording, of: str) -> Wording:
+    if found.room < LEAST_WORDS:
         raise ValueError(
-            f"{of} gives {keys} keys and {values} values of one token each, and a probe needs {LEAST_WORDS} of both. "
+            f"{of} has words of one token each for contexts of {found.room} facts, and a probe needs {LEAST_WORDS}. "
             f"Use another --template, or a tokenizer with whole words."
         )
+    return found
 
 
 def _vocabulary_words(tokenizer: Any, rng: np.random.Generator) -> Iterator[str]:
@@ -267,11 +273,6 @@ class _Lines:
         query_ids = (*(None if at in asked else ids[at] for at in range(asked[0], asked[-1] + 1)), *between)
         frame = tuple(ids[:first]), between, end, tuple(ids[last + 1 : asked[0]]), query_ids
         return _Placed(ids[second], ids[answer], frame)
-
-    def without_facts(self, key: str, token: int, query: tuple[int | None, ...]) -> tuple[int, ...]:
-        """What precedes the query of a chat in which nothing was told."""
-        ids = _encode(self.tokenizer, self.text("", self.line.partition("{value}")[0].rstrip().replace("{key}", key)))
-        return tuple(ids[: ids.index(token)])
 
 
 def _encode(tokenizer: Any, text: str, *, special: bool = False) -> list[int]:

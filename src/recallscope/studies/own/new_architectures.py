@@ -181,9 +181,9 @@ class Prediction(NamedTuple):
 
 @dataclass(frozen=True)
 class Held:
-    """What was measured of a prediction: how many values, their mean and both ends of its 95% interval."""
+    """What was measured of a prediction: the values, their mean and both ends of its 95% interval."""
 
-    values: int
+    values: tuple[float, ...]
     mean: float
     start: float
     end: float
@@ -194,17 +194,22 @@ class Held:
         """Student's interval; with fewer than two values nothing is said."""
         values = one.measure(runs)
         if len(values) < 2:
-            return cls(len(values), np.nan, np.nan, np.nan, "not run")
+            return cls(tuple(values), np.nan, np.nan, np.nan, "not run")
         mean, n = float(values.mean()), len(values)
         half = float(stdtrit(n - 1, 0.975) * values.std(ddof=1) / n**0.5)
         start, end = mean - half, mean + half
         inside, outside = one.low <= start and end <= one.high, end < one.low or start > one.high
-        return cls(n, mean, start, end, "confirmed" if inside else "refuted" if outside else "undecided")
+        return cls(tuple(values), mean, start, end, "confirmed" if inside else "refuted" if outside else "undecided")
 
     @property
     def text(self) -> str:
         """Mean and interval."""
         return "-" if self.outcome == "not run" else f"{self.mean:.3f} ({self.start:.3f} to {self.end:.3f})"
+
+    @property
+    def each(self) -> str:
+        """All values."""
+        return ", ".join(f"{value:.3f}" for value in self.values)
 
 
 def _seeds(label: str, expected: float = 0.0) -> Callable[[PaperRuns], Array]:
@@ -252,7 +257,7 @@ def outcomes(runs: PaperRuns) -> Iterator[Finding]:
         if held.outcome == "not run":
             yield check.untested("fewer than two values: not run")
             continue
-        basis = f"{one.quantity}; {held.values} values"
+        basis = f"{one.quantity}; {held.each}"
         ruling = Ruling(VERDICTS.get(held.outcome, "not tested"), RULE)
         yield check.answer(f"{held.text}, predicted {one.range}: {held.outcome}", ruling, basis)
 
@@ -263,8 +268,5 @@ def predictions_table(runs: PaperRuns, page: str = "") -> Iterator[str]:
     found = ((one, Held.of(one, runs)) for one in PREDICTIONS)
     yield from table(
         head,
-        (
-            [one.statement, one.quantity, one.range, held.text, held.values, f"**{held.outcome}**"]
-            for one, held in found
-        ),
+        ([one.statement, one.quantity, one.range, held.text, held.each, f"**{held.outcome}**"] for one, held in found),
     )

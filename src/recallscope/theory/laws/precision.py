@@ -20,8 +20,8 @@ leaves a noise smaller by (2^r - 2)².
 
 **Large steps.** Stochastic rounding stays right on average; a token's noise is d² E {ru}(1 - {ru}) with r = sqrt(p) / d
 and u the product of two normals. (Derived.) Nearest rounding becomes a dead zone: small writes and slow fading are
-lost, old facts grow with the scale. Where steps are that large, `entries` plays independent entries with drawn writes
-through the format and takes power and gains from them. (Approximate: entries of one matrix share keys and values.)
+lost, old facts grow with the scale. Where steps are that large, `played` puts drawn keys and values through the format
+and takes power and gains from the states.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ NEAREST, STOCHASTIC = 1 / 12, 1 / 6  # c, mean square of the rounding error in s
 FLOAT_SPACING = (1 - 1 / 4) / (2 * np.log(2))  # E ulp² 4^mantissa / s², by Benford's law
 BLOCKS = {"block16": 16, "block32": 32}
 SMALL_STEP = 2.0  # sqrt(p) / d: above, nearest rounding is noise to within 1%
-PLAYED = 40_000  # entries, at least, of the independent ones
+PLAYED = 40_000  # entries, at least
 WHOLE_MATRICES = 6  # of them, at least: each has one scale, or one per row
 SEED = 0
 
@@ -175,31 +175,30 @@ def _noise(precision: StatePrecision, A2: float, power: float, write: float, *, 
     return d2 * error_square(precision)
 
 
-def entries(memory: Memory, precision: StatePrecision) -> Stored:
-    """Independent entries with drawn writes, rounded as the format says: power, and the gain of every fact.
+def played(memory: Memory, precision: StatePrecision) -> Stored:
+    """Matrices with drawn keys and values, rounded as the format says: power, and the gain of every fact.
 
-    Holds for: any format, rounding and step, without a delta rule. Approximate: entries of one matrix share keys and
-    values, which these do not. Drawn with a seed of its own: equal memories give equal numbers.
+    Holds for: any format, rounding and step, without a delta rule. Gains are those of the exact state and what rounding
+    adds, which scatters less. Drawn with its own seed: equal memories give equal numbers.
     """
     rng = np.random.default_rng(SEED)
-    rows, columns = memory.value_dim, memory.key_dim
-    matrices = max(WHOLE_MATRICES, ceil(PLAYED / (rows * columns)))
-    shape = (matrices, rows, columns)
-    size = 1 / sqrt(memory.key_dim)
-    state = np.zeros(shape, np.float32)
-    kept_writes: list[NDArray[np.float32]] = []
+    rows, columns, facts = memory.value_dim, memory.key_dim, memory.num_facts
+    count = max(WHOLE_MATRICES, ceil(PLAYED / (rows * columns)))
+    keys = rng.standard_normal((memory.tokens, count, 1, columns), np.float32) / np.float32(sqrt(columns))
+    values = rng.standard_normal((memory.tokens, count, rows, 1), np.float32)
+    exact = np.zeros((count, rows, columns), np.float32)
+    state = exact
     every = 1 if precision.every == "once" else precision.every
     for t, strength in enumerate(memory.strengths):
-        write = (rng.standard_normal(shape, np.float32) * rng.standard_normal(shape, np.float32)) * np.float32(
-            strength * size
-        )
-        if len(kept_writes) < memory.num_facts:
-            kept_writes.append(write)
-        state = np.float32(memory.decay) * state + write
+        write = np.float32(strength) * values[t] * keys[t]
+        exact, state = (np.float32(memory.decay) * one + write for one in (exact, state))
         if (t + 1) % every == 0:
             state = quantised(state, precision, rng)
-    gains = [float((state * write).mean() / (write * write).mean()) for write in kept_writes]
-    return Stored(float((state.astype(float) ** 2).mean()), smooth(np.array(gains)))
+    added = state - exact
+    extra = [float((values[i] * (added @ keys[i].swapaxes(-1, -2))).mean()) for i in range(facts)]
+    ages = memory.tokens - 1 - np.arange(facts)
+    power = float((state.astype(float) ** 2).mean() - (exact.astype(float) ** 2).mean()) + exact_state(memory).power
+    return Stored(power, memory.decay**ages + smooth(np.array(extra)))
 
 
 def smooth(gains: Array) -> Array:
@@ -248,7 +247,7 @@ def _spacing(x: NDArray[np.float32], number: Format) -> NDArray[np.float32]:
 
 
 def stored_state(memory: Memory, precision: StatePrecision) -> Stored:
-    """Power and gains by the cheapest form that holds: noise where a write is a few steps, else played entries.
+    """Power and gains by the cheapest form that holds: noise where a write is a few steps, else played matrices.
 
     Noise, too, where one rounding is all there is (once, error feedback), and for a delta rule, whose entries mix.
     """
@@ -261,7 +260,7 @@ def stored_state(memory: Memory, precision: StatePrecision) -> Stored:
     scaled_float = precision.number.is_float and precision.scale != "none"
     fades_to_nearest = memory.decay < 1 and precision.rounding == "nearest"
     if scaled_float or fades_to_nearest or written < SMALL_STEP * _last_step(memory, precision):
-        return entries(memory, precision)
+        return played(memory, precision)
     return noisy_state(memory, precision)
 
 
