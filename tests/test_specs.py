@@ -114,7 +114,7 @@ BLOCK = {
 BARE = {
     "num_heads": 1, "expand": 1, "conv_width": 2, "num_layers": 1, "norm": "none", "conv": "full",
     "activation": "none", "qk_norm": "none", "output_norm": "none", "output_gate": "none", "mlp_width": 0,
-    "stem_width": 0,
+    "stem_width": 0, "plain_values": False,
 }  # fmt: skip
 ROTARY = {"rotary": False, "rotary_base": 10_000.0}
 UNIT, WRITES, FORGETS = {"qk_norm": "l2"}, {"write_start": 0.12}, {"forget_start": 0.9975}
@@ -220,7 +220,7 @@ def test_valid_tasks_survive_json(N_f, extra_vocab, kind, N_k, extra_slots):
         ('{"schema_version": true}', "schema_version"),
         (record_text({"schema_version": 999, "run": "0123456789abcdef01234567"}), "newer"),
         ('{"schema_version": 999, "run": "0123456789abcdef01234567"}', "digest is missing"),
-        ('{"schema_version": 1}', "whole number from 2"),
+        ('{"schema_version": 1}', "an integer from 2"),
         ('{"schema_version": 2}', "name of a run"),
         ('{"schema_version": 2, "run": "0123456789abcdef01234567", "spec": {}}', "identity"),
         (b"\xff\xfe", "not JSON"),

@@ -47,4 +47,4 @@ for one in (measured, ours):
 
 # %% [markdown]
 # A linear Mamba stores 2 D N numbers and reads D N of them; this module reads all of its numbers. Several seeds and the search for a
-# learning rate are in [Your model beside ours](../YOUR_MODEL.md).
+# learning rate are in [Benchmark your model](../YOUR_MODEL.md).

@@ -241,7 +241,7 @@ def switch(model: torch.nn.Module) -> Figure:
             for edge in (half, half + keys):
                 ax.axvline(edge - 0.5, color="#555555", lw=0.6, ls=":")
         axes[2].set_xlabel("channel")
-        figure.supylabel("factor, 1 is the largest", fontsize=8)
+        figure.supylabel("relative to the largest", fontsize=8)
     return figure
 
 
@@ -259,7 +259,7 @@ def bank_pictures() -> None:
         f"banks-{name.replace(' ', '-')}": banks_figure(
             picture_masks(model),
             recall_ablated(model, batch),
-            f"one model, {name.replace('written down', 'hand-constructed')}; {sizes_text}; (d): {queries} queries, 95% binomial intervals",
+            f"one {name.replace('written down', 'hand-constructed')} model; {sizes_text}; (d): {queries} queries, 95% binomial intervals",
             queries,
         )
         for name, model in models.items()

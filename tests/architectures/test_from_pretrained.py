@@ -135,7 +135,7 @@ def test_it_answers_where_asked(tmp_path: Path) -> None:
 
 def test_it_is_not_written_in_a_format_that_would_lose_half_of_it(tmp_path: Path) -> None:
     write(mamba(layer_norm_epsilon=1e-3), tmp_path)
-    with pytest.raises(ValueError, match="Keep the folder it came from"):
+    with pytest.raises(ValueError, match="Keep the original folder"):
         write_weights(tmp_path / "weights.safetensors", from_pretrained(tmp_path), MQARSpec(vocab_size=16, num_facts=2))
 
 

@@ -235,7 +235,7 @@ class Case(NamedTuple):
 
 FLA, HF = "fla-core `fla/ops/{}/naive.py`", "transformers `models/{}`"
 fla_ops = FLA.format
-OWN = "state-spaces/mamba's plain reference, by numbers recorded from it, and a plain complex recurrence of ours"
+OWN = "state-spaces/mamba's plain reference, by numbers recorded from it, and our plain complex recurrence"
 CASES = [
     Case("linear_attention", fla_ops("linear_attn"), linear_attention),
     Case("linear_attention", fla_ops("linear_attn"), linear_attention, {"feature_map": "relu"}),

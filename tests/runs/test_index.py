@@ -208,7 +208,7 @@ def test_sorting_and_limits(store):
     every = sorted((row["test_accuracy"] for row in find_runs(store)), reverse=True)
     assert [row["test_accuracy"] for row in rows] == every[:3]
     assert len(find_runs(store, limit=10**40)) == 30
-    with pytest.raises(ValueError, match="no column"):
+    with pytest.raises(ValueError, match="not a column"):
         find_runs(store, order_by=("nonsense",))
 
 

@@ -41,7 +41,7 @@ def test_a_dry_run_counts_and_runs_nothing(run, tmp_path: Path) -> None:
 def test_an_unknown_experiment_is_answered_in_a_sentence(run) -> None:
     code, out, err = run("reproduce", "dn-gird")
     assert (code, out) == (2, "")
-    assert "There are: dn-grid, curves" in err
+    assert "Choose one of dn-grid, curves" in err
 
 
 def reproduce(name: str, folder: Path) -> dict[str, object]:

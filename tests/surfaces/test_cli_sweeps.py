@@ -161,7 +161,7 @@ def test_mistakes_are_answered_in_one_paragraph(run, tmp_path):
     refused(run("sweep", empty, "--store", "runs/x"), "leave none")
     refused(run("store", "list", "nowhere"), "nowhere", "recallscope sweep")
     refused(run("store", "list", "runs/tiny", "--where", "state_dm=1"), "state_dim")
-    refused(run("store", "list", "runs/tiny", "--sort", "nonsense"), "no column")
+    refused(run("store", "list", "runs/tiny", "--sort", "nonsense"), "not a column")
     refused(run("store", "show", "runs/tiny", "zzz"), "zzz")
     refused(run("store", "show", "runs/tiny", ""), "not in")
     refused(run("store", "export", "runs/tiny", "runs.xlsx"), ".csv")

@@ -185,7 +185,7 @@ def test_head_patterns_that_behave_as_printed(tmp_path: Path) -> None:
     none = found_by("heads", AsIf(tmp_path / "no", lambda rows: [0.5] * len(rows)))
     assert verdicts(none, "How much do the head patterns") == {"does not hold"}
     assert verdicts(none, "The order of the head patterns") == {"holds"}, "equal is in order"
-    assert verdicts(none, "MQA and MKA beside") == {"does not hold"}
+    assert verdicts(none, "MQA and MKA against") == {"does not hold"}
 
 
 def test_repeated_keys_by_guessing_and_by_overwriting(tmp_path: Path) -> None:
