@@ -1,7 +1,5 @@
 """The rules on how modules depend on each other that neither import-linter nor ruff can check (see pyproject.toml)."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import os

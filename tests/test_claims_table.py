@@ -1,7 +1,5 @@
 """The table of claims keeps its word: rows are distinct and complete, what they name exists, src/ cites only them."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import re

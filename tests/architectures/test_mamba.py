@@ -14,9 +14,7 @@ from recallscope.architectures.model import build_model
 
 def build(**fields) -> Mamba:
     spec = MambaSpec(**{"embed_dim": 40, "state_dim": 4, **fields})
-    model = build_model(spec, 12, torch.Generator().manual_seed(0))
-    assert isinstance(model, Mamba)
-    return model
+    return build_model(spec, 12, torch.Generator().manual_seed(0))
 
 
 def shapes(model: Mamba) -> dict[str, tuple[int, ...]]:
@@ -71,9 +69,6 @@ def test_the_convolution_can_go_without_bias() -> None:
 def test_the_scan_starts_as_in_mamba_ssm() -> None:
     """A = -(1..N) on every channel, skip 1, and Δ at zero input between .001 and .1."""
     mixer = build().layers[0].mixer
-    assert mixer.A_log is not None
-    assert mixer.dt_proj is not None
-    assert mixer.D is not None
     assert_near(-mixer.A_log.exp(), -torch.arange(1.0, 5.0).expand(80, 4))
     assert (mixer.D == 1).all()
     delta = softplus(mixer.dt_proj.bias)
@@ -85,7 +80,6 @@ def test_the_scan_starts_as_in_mamba_ssm() -> None:
 def test_a_full_rank_delta_starts_as_a_plain_linear() -> None:
     """Bias U(±1/√D_in), so Δ at zero input is near log 2."""
     dt_proj = build(**BASE, delta_rank="full").layers[0].mixer.dt_proj
-    assert dt_proj is not None
     assert dt_proj.bias.abs().max() <= 80**-0.5
     assert (softplus(dt_proj.bias) - math.log(2)).abs().max() < 0.06
 
@@ -128,7 +122,5 @@ def test_without_decay_the_state_is_the_sum_of_its_writes() -> None:
     model = build(transition="write")
     assert {"A_log"} == shapes(build()).keys() - shapes(model).keys()
     layer = model.trace(torch.tensor([[3, 7, 2, 9, 1]]), states=True).layers[0]
-    assert layer.delta is not None
-    assert layer.h is not None
     writes = (layer.delta * layer.x_hat)[..., None] * layer.B[:, :, None]
     assert_near(layer.h, writes.cumsum(dim=1))

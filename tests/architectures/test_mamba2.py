@@ -16,9 +16,7 @@ D, N, M, P, V = 12, 4, 3, 8, 20
 
 def build(pattern: HeadPattern = "MVA", **fields: object) -> Mamba2:
     spec = Mamba2Spec(embed_dim=D, state_dim=N, num_heads=M, head_pattern=pattern, **fields)
-    model = build_model(spec, V, torch.Generator().manual_seed(0), dtype=torch.float64)
-    assert isinstance(model, Mamba2)
-    return model
+    return build_model(spec, V, torch.Generator().manual_seed(0), dtype=torch.float64)
 
 
 def draw_tokens(batch: int = 2, L: int = 9) -> torch.Tensor:
@@ -91,10 +89,6 @@ def test_a_trace_shows_how_the_answer_came_about(pattern: HeadPattern) -> None:
     """ŷ of each head is its state read with C, plus the skip; the stack of heads, gated and normalised, goes out."""
     model, tokens = build(pattern), draw_tokens()
     layer, trace = model.layers[0], model.trace(tokens, states=True).layers[0]
-    assert trace.h is not None
-    assert trace.x_heads is not None
-    assert trace.y_heads is not None
-    assert trace.delta is not None
     assert trace.delta.shape == trace.x_hat.shape
     read = torch.einsum("blmpn,blmn->blmp", trace.h, trace.C.expand(-1, -1, M, -1))
     assert_near(trace.y_heads, read + layer.mixer.D[:, None] * trace.x_heads)

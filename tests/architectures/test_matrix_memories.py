@@ -123,7 +123,6 @@ def test_it_is_attention_with_the_weights_it_shows(name: str) -> None:
 def test_what_is_read_is_the_state_times_the_query(kind: str) -> None:
     model, tokens = build(spec_of(kind)), draw_tokens()
     trace = model.trace(tokens, states=True).layers[0]
-    assert trace.h is not None
     assert_near(torch.einsum("blmpn,blmn->blmp", trace.h, trace.C), trace.y_heads)
     assert_near(model.state_after(tokens)[0], trace.h[:, -1])
 

@@ -47,7 +47,6 @@ def fla(name: str) -> ModuleType:
     """A reference of flash-linear-attention, without its package."""
     found = find_spec("fla")
     assert found is not None, "fla-core is not installed: pip install -e '.[test]'"
-    assert found.origin is not None
     return import_from(str(Path(found.origin).parent / "ops" / name))
 
 
@@ -412,7 +411,6 @@ def test_attention_with_rotary_and_mlp_is_a_decoder_layer_of_llama(seed: int) ->
     )  # fmt: skip
     theirs = LlamaDecoderLayer(config, 0).eval()
     q, k, v = layer.W_in[0].split(layer.rows)
-    assert layer.mlp is not None
     theirs.load_state_dict(
         {
             "self_attn.q_proj.weight": q, "self_attn.k_proj.weight": k, "self_attn.v_proj.weight": v,
@@ -467,7 +465,6 @@ def test_the_mixer_of_mamba_2_is_theirs_in_output_and_every_gradient(seed: int, 
     layer.draw_weights(g)
     with torch.no_grad():
         for weight in (layer.mixer.D, layer.mixer.norm.weight):
-            assert weight is not None
             weight += 0.3 * torch.randn(weight.shape, generator=g)
     twin = hugging_face_mixer(spec, chunk_size=pick(g, 1, 16))
     twin.load_state_dict(layer.mixer.state_dict(), strict=True)

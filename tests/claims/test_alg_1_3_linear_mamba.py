@@ -55,9 +55,7 @@ def algorithm_3(model: LinearMamba, x: Tensor) -> Tensor:
 
 def draw_model(seed: int, **fields) -> LinearMamba:
     spec = LinearMambaSpec(**{"embed_dim": 4, "state_dim": 3, **fields})
-    model = build_model(spec, V, torch.Generator().manual_seed(seed), dtype=torch.float64)
-    assert isinstance(model, LinearMamba)
-    return model
+    return build_model(spec, V, torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def draw_tokens(seed: int, batch: int = 2, L: int = 9) -> Tensor:

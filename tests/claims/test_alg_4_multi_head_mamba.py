@@ -22,9 +22,7 @@ PATTERNS: tuple[HeadPattern, ...] = ("MHA", "MQA", "MKA", "MVA")
 
 def draw_model(pattern: HeadPattern, M: int, seed: int = 0, **fields) -> MultiHeadMamba:
     spec = MultiHeadSpec(**{"embed_dim": 6, "state_dim": 3, "num_heads": M, "head_pattern": pattern, **fields})
-    model = build_model(spec, V, torch.Generator().manual_seed(seed), dtype=torch.float64)
-    assert isinstance(model, MultiHeadMamba)
-    return model
+    return build_model(spec, V, torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def draw_tokens(seed: int = 1) -> Tensor:

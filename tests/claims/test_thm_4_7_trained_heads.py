@@ -4,8 +4,6 @@ On the committed records of `recallscope reproduce heads --scale small`. Exact f
 are what was measured, with room for a retraining on another machine.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +31,6 @@ def test_counting_channels_predicts_trained_heads(cells: dict[str, DataFrame], p
     measured = accuracies(cells[pattern])
     predicted = counted(cells[pattern])
     assert len(measured) == 9
-    assert predicted is not None
     assert np.abs(measured - predicted).mean() < most
 
 

@@ -26,9 +26,7 @@ def draw_tokens() -> torch.Tensor:
 
 def build(pattern: HeadPattern = "MVA") -> Mamba2:
     spec = Mamba2Spec(embed_dim=12, state_dim=4, num_heads=3, head_pattern=pattern, num_layers=2, conv_width=4)
-    model = build_model(spec, V, torch.Generator().manual_seed(0), dtype=torch.float64)
-    assert isinstance(model, Mamba2)
-    return model
+    return build_model(spec, V, torch.Generator().manual_seed(0), dtype=torch.float64)
 
 
 def assert_adds_up(parts: torch.Tensor, whole: torch.Tensor) -> None:
@@ -38,8 +36,6 @@ def assert_adds_up(parts: torch.Tensor, whole: torch.Tensor) -> None:
 def assert_explained(model: Mamba2, tokens: torch.Tensor, layer: int) -> None:
     """ŷ = Σ_τ α_τt x̂_τ + skip."""
     trace, skip = model.trace(tokens).layers[layer], model.layers[layer].mixer.D
-    assert trace.x_heads is not None
-    assert skip is not None
     x_heads = trace.x_heads.expand(-1, -1, len(skip), -1)
     readout = torch.einsum("bmst,bsmp->btmp", attention_map(model, tokens, layer=layer), x_heads)
     assert_near(trace.y_heads, readout + skip[:, None] * x_heads)
@@ -57,9 +53,6 @@ def test_what_all_sources_add_is_what_the_answer_gets(pattern: HeadPattern) -> N
     model = build(pattern)
     batch = sample_batch(MQARSpec(vocab_size=V, num_facts=3), 2, torch.Generator().manual_seed(0))
     trace, mixer = model.trace(batch.tokens).layers[-1], model.layers[-1].mixer
-    assert trace.y_heads is not None
-    assert trace.x_heads is not None
-    assert trace.gate is not None
     skipped = mixer.D[:, None] * trace.x_heads
     said, as_large = (heads.flatten(2) * trace.gate * mixer.norm.weight for heads in (trace.y_heads - skipped, skipped))
     towards = (model.E.T[batch.answers] * model.norm_f.weight) @ mixer.out_proj.weight
@@ -83,7 +76,6 @@ def test_states_have_faded() -> None:
     everything = model.trace(tokens, states=True)
     for t in (0, 7):
         for found, layer in zip(states_at(model, tokens, t), everything.layers, strict=True):
-            assert layer.h is not None
             assert_near(found, layer.h[:, t])
 
 
@@ -134,5 +126,4 @@ def test_a_head_of_its_own_weights_is_where_the_answer_is_read(tmp_path):
     )
     Mamba2ForCausalLM(config).save_pretrained(tmp_path)
     model = from_pretrained(tmp_path, dtype=torch.float64)
-    assert model.W_head is not None
     assert_near(model.logit_directions(), (model.W_head * model.norm_f.weight[:, None]).detach())

@@ -46,24 +46,6 @@ def test_attention_is_the_jacobian_with_respect_to_the_values(kind):
     assert float(J[:, 0, :, :, :, 1].abs().max()) == 0  # heads do not meet
 
 
-@pytest.mark.parametrize("kind", [kind for kind in EDITED if kind != "mesa_net"])
-@torch.no_grad()
-def test_attention_is_a_key_pushed_through_all_later_tokens(kind):
-    """W_tau,t = k_tauᵀ (A_tau+1 .. A_t)ᵀ q_t, A = diag(w) + b aᵀ: the recurrence by hand."""
-    model, ids = drawn(kind), tokens(2, 7)
-    (layer,) = model.layers
-    update = layer.update(layer.drive(layer.project_in(model.embed(ids))))
-    maps = model.attention(ids).maps[:, :, 0]
-    for tau in range(7):
-        pushed = update.k[:, tau]
-        for t in range(tau, 7):
-            if t > tau:
-                read = 0 if update.a is None else (update.a[:, t] * pushed).sum(-1, keepdim=True) * update.b[:, t]
-                pushed = (1 if update.w is None else update.w[:, t]) * pushed + read
-            weight = (pushed * update.q[:, t]).sum(dim=-1)
-            assert_near(weight, maps[:, :, tau, t])
-
-
 @pytest.mark.parametrize("kind", EDITED)
 @torch.no_grad()
 def test_an_edit_is_what_the_model_would_have_done(kind):

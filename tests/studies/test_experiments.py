@@ -1,7 +1,5 @@
 """The paper's experiments as grids: the published axes, every figure covered, and scales that grow."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -35,7 +33,6 @@ def test_the_dn_grids_have_the_published_axes() -> None:
             assert len(runs) == 3 * len(pairs)
             assert {run["task"]["vocab_size"] for run in runs} == {letters["vocab_size"]}  # type: ignore[index]
             train = runs[0]["train"]
-            assert isinstance(train, dict)
             assert (train["batch_size"], train["learning_rate"], train["clip_norm"]) == (128, 0.01, 1.5)
             assert (train["warmup_steps"], train["flat_steps"], train["decay_steps"]) == (100, 400, 1500)
     full = cells("dn-grid", "full MQAR (i)")
@@ -59,7 +56,6 @@ def test_the_paper_scale_has_as_many_runs_as_the_paper(name: str, runs: int) -> 
 def test_repeated_keys_hold_the_total_state_fixed() -> None:
     for run in cells("repeated-keys", "repeated keys"):
         model = run["model"]
-        assert isinstance(model, dict)
         assert model["state_dim"] * model["num_layers"] == 60
 
 

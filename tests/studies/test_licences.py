@@ -1,7 +1,5 @@
 """Tab. 10 is about licences: everything we build on may be used as we use it."""
 
-from __future__ import annotations
-
 import re
 from contextlib import suppress
 from importlib.metadata import Distribution, PackageNotFoundError, distribution

@@ -1,7 +1,5 @@
 """`reproduce` as a user meets it: what there is, what it would do, one experiment for real, and mistakes."""
 
-from __future__ import annotations
-
 import io
 import json
 import subprocess

@@ -52,6 +52,14 @@ def test_every_law_is_complete(entry: Law) -> None:
     if entry.domain is not None:
         assert entry.domain.contains(problem.replace(embed_dim=[32, 64])).tolist() == [True, True]
         assert entry.domain.sentence
+    assert entry.compared
+    assert entry.support
+    # nobody has compared it with eight layers, or with a vocabulary of a million
+    problem = Problem(vocab_size=512, num_facts=16, embed_dim=60, state_dim=8, num_heads=1, head_pattern="MHA")
+    assert not entry.extrapolated(problem)
+    assert entry.limits(problem) == ""
+    assert entry.limits(problem, num_layers=8) == "extrapolated: compared for Lambda = 1 only"
+    assert entry.extrapolated(problem.replace(vocab_size=[512, 10**6])).tolist() == [False, True]
 
 
 def test_laws_keep_their_order() -> None:
@@ -75,18 +83,6 @@ def test_a_law_may_hand_heads_to_another() -> None:
     assert find_law("unified").for_pattern("MHA") is find_law("unified")
     for name in ("unified", "designed-exact"):  # without a pattern heads count as one
         assert find_law(name)(**CELL, num_heads=4) == find_law(name)(**CELL)
-
-
-@pytest.mark.parametrize("entry", list(LAWS), ids=lambda entry: entry.name)
-def test_every_law_says_what_it_was_compared_with(entry: Law) -> None:
-    """And that nobody has compared it with eight layers, or with a vocabulary of a million."""
-    assert entry.compared
-    assert entry.support
-    problem = Problem(vocab_size=512, num_facts=16, embed_dim=60, state_dim=8, num_heads=1, head_pattern="MHA")
-    assert not entry.extrapolated(problem)
-    assert entry.limits(problem) == ""
-    assert entry.limits(problem, num_layers=8) == "extrapolated: compared for Lambda = 1 only"
-    assert entry.extrapolated(problem.replace(vocab_size=[512, 10**6])).tolist() == [False, True]
 
 
 def test_a_law_without_a_comparison_extrapolates_everywhere() -> None:
@@ -125,7 +121,6 @@ def test_a_probability_is_at_most_one() -> None:
 
 def test_what_holds_in_letters_is_a_domain() -> None:
     domain = find_law("designed-improved").domain
-    assert domain is not None
     assert domain.sentence == find_law("designed-improved").holds
     problem = Problem(vocab_size=[512, 512, 64, 512], num_facts=[16, 16, 16, 1], embed_dim=32, state_dim=[8, 33, 8, 8])
     assert domain.contains(problem).tolist() == [True, False, False, False]

@@ -1,7 +1,5 @@
 """Heads by counting channels: limits that must hold whatever the numbers, and what Thm 4.7 gets right."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

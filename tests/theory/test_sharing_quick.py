@@ -3,8 +3,6 @@
 The twin's own nodes are too few where D comes near V/2 (it is up to 5e-3 off there): it gets more of them.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

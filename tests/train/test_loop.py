@@ -151,8 +151,7 @@ def test_kill_nine_then_resume_is_bit_equal(tmp_path):
             os.kill(process.pid, signal.SIGKILL)
         process.wait()
         kills += 1
-    progress = read_checkpoint(tmp_path / "checkpoint.safetensors", run)
-    assert progress is not None
+    assert read_checkpoint(tmp_path / "checkpoint.safetensors", run) is not None
     subprocess.run(command, check=True, timeout=120)
     record = parse_record((tmp_path / "record.json").read_bytes())
     model, task = read_weights(tmp_path / "weights.safetensors")

@@ -1,7 +1,5 @@
 """The architecture comparison's numbers, findings, figures and page, from runs of known accuracy."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Findings and figures of the components and of the large sizes, from runs whose answers are known."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -261,7 +259,6 @@ def test_the_large_cells_are_beyond_what_the_linear_law_was_compared_with() -> N
 def test_the_large_figure_has_a_group_per_law(large_runs: PaperRuns, tmp_path: Path) -> None:
     figure = paper_figures()["large-sizes"].draw(large_runs)
     legend = figure.axes[0].get_legend()
-    assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == [
         "linear Mamba", "write gate (mLSTM)", "linear Mamba, Rem 4.3 as printed", "linear Mamba, Rem 4.3 with m_V"
     ]  # fmt: skip

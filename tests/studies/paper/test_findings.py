@@ -1,7 +1,5 @@
 """Findings from runs whose answer is known: made by a law, so that the verdict can be foreseen, and turned over."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -243,7 +241,6 @@ def test_head_patterns_that_are_one_model_are_not_told_apart(tmp_path: Path) -> 
     cells = heads.head_cells(AsIf(tmp_path, noisy))
     assert {len(values) for (name, _, _), values in cells.items() if name == heads.SINGLE} == {4}
     gap = heads.difference(cells, "MVA", heads.SINGLE)
-    assert gap is not None
     assert gap.interval[0] < 0 < gap.interval[1]  # in 19 of 20 such stores; this one is fixed
     assert np.ptp(gap.interval) > 2 * 0.05 * 0.4 / 3  # no narrower than noise makes it
 
